@@ -105,6 +105,6 @@ def main(argv: Sequence[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except BrokenPipeError:  # whoever read stdout has gone
+    except BrokenPipeError:  # the reader of stdout has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)

@@ -126,7 +126,7 @@ def watch(
     plan = Schedule(schedule, seed)
     for launch in launches:
         machine = Machine(launch, plan)
-        machine.trace = lambda line: None  # without one, clusters make no trace lines
+        machine.trace = lambda line: None  # without it, clusters make no trace lines
         x, y, z = launch.cluster
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(x * y * z)]
         watcher = observer(launch, machine.program)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
 
 NUMBERS, SEVERAL = 254, 255
-LONGEST = 8192  # reads of an allocation that are kept as they are before they are put into a map
+LONGEST = 8192  # pending reads of an allocation before they enter the reader map
 
 
 class Lanes:
@@ -35,7 +35,7 @@ class Lanes:
 
     def __init__(self, offsets: np.ndarray, size: int) -> None:
         self.offsets, self.size, self.width = offsets, size, min(size, 16)
-        self.rows: np.ndarray | None = None  # numbers of words of `width` bytes, when they are asked for
+        self.rows: np.ndarray | None = None  # indices of words of `width` bytes, computed on demand
 
     def _rows(self) -> np.ndarray:
         if self.rows is None:
@@ -69,7 +69,7 @@ class Bytes:
     writer: np.ndarray | None = None
     reader: np.ndarray | None = None
     atomic: np.ndarray | None = None
-    # reads that are only listed: (number, bytes of each) → offsets of each access; and (number, box) of copies
+    # pending reads: (cluster number, access size) → offsets; (cluster number, box) of copies
     offsets: dict[tuple[int, int], list[np.ndarray]] = field(default_factory=dict)
     boxes: dict[tuple[int, Part], None] = field(default_factory=dict)
     listed: int = 0
@@ -113,13 +113,13 @@ class AccessHistory:
     def __init__(self, machine: Machine, before: AccessHistory | None) -> None:
         self.machine, self.before = machine, before
         self.touched: dict[Allocation, Bytes] = {}
-        self.last = 0  # number that was given
-        self.cluster = self.number = 0  # number of the cluster that runs, and of what it writes now
-        self.own: set[int] = set()  # all its numbers
-        self.known: set[int] = set()  # and those of others whose work it has learnt of
-        self.unpublished = False  # whether it has written anything since it told of that last
-        self.renumber_next = False  # whether what it writes next gets another number
-        self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → the clusters it tells of
+        self.last = 0  # last number assigned
+        self.cluster = self.number = 0  # numbers of the current cluster and of its current writes
+        self.own: set[int] = set()  # all numbers of the current cluster
+        self.known: set[int] = set()  # and of clusters ordered before it
+        self.unpublished = False  # written since its last publication
+        self.renumber_next = False  # its next write gets a new number
+        self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → clusters it publishes
 
     def begin_cluster(self) -> None:
         self.cluster = self._new_number()

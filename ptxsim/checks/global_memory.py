@@ -37,10 +37,10 @@ class GlobalClocks(Clocks):
         self.history = history
         history.begin_cluster()
         self.before = self.actor(("launch before",), "the launch before")
-        self.stored: dict[Allocation, Stored] = {}  # by ordinary stores of this cluster
-        self.storing: tuple[Fragment, int]  # who stored last, at which instruction
-        self.unreleased: set[Warp] = set()  # warps that have stored since their last fence of the device
-        self.published: dict[tuple[int, int], Clock] = {}  # ordered word → what its writers have published there
+        self.stored: dict[Allocation, Stored] = {}  # ordinary stores of this cluster
+        self.storing: tuple[Fragment, int]  # last store: fragment, instruction
+        self.unreleased: set[Warp] = set()  # warps with stores since their last device-scope fence
+        self.published: dict[tuple[int, int], Clock] = {}  # ordered word → clock its writers published
 
     def dependency_waited(self, f: Fragment) -> None:
         for warp in self._warps(f):
@@ -77,7 +77,7 @@ class GlobalClocks(Clocks):
         numbers = _warp_numbers(f.lo, f.n)
         if f.mask is not None:
             numbers = numbers[f.mask]
-        if len(numbers) != len(offsets):  # lanes in several allocations, or with bad addresses: they are told of anyway
+        if len(numbers) != len(offsets):  # lanes in several allocations, or with addresses that are reported elsewhere
             return
         stored = self.stored.get(allocation)
         if stored is None:

@@ -45,12 +45,12 @@ class Clocks(Actors, Observer):
         self.serial = 0
         self.phases: dict[MBarrier, Phases] = {}
         self.cluster_clock = Clock()
-        self.initialised: dict[MBarrier, tuple[int, int, int]] = {}  # by which actor, at which of its epochs and where
-        self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
+        self.initialised: dict[MBarrier, tuple[int, int, int]] = {}  # initialisation: actor, epoch, instruction
+        self.unfenced: dict[Warp, list[MBarrier]] = {}  # initialised but not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
         self.uses = NamedBarrierUses(self)
-        self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
+        self.freed: dict[TensorMemory, Clock] = {}  # clock from tcgen05.dealloc to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
         self.ctas = cluster.ctas
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
@@ -112,7 +112,7 @@ class Clocks(Actors, Observer):
         filling.learn(origin.token)
         pipe, serial = self._pipe(origin.cta.rank), origin.token.serial
         filling.cover(pipe, serial)
-        if bar.cta is not origin.cta:  # commits of a pipe arrive in order: whoever has seen a later one has seen this
+        if bar.cta is not origin.cta:  # commits of a pipe arrive in order, so a later one implies this one
             what = f"arrives on {bar}, in"
             self.lifetimes.peer_accesses(origin.fragment, bar.cta, pipe, serial, origin.at, what, bar)
 
@@ -166,7 +166,7 @@ class Clocks(Actors, Observer):
         self.unfenced.setdefault(me, []).append(bar)
         self.initialised[bar] = self.ids[me], int(self.warps[me].known[self.ids[me]]), at
         self.phases[bar] = Phases()
-        self.shared[bar.cta].forget(bar.offset, 8)  # what these bytes held before is no data any more
+        self.shared[bar.cta].forget(bar.offset, 8)  # their previous content is no longer data
 
     def mbarrier_first_used(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         if "race" not in self.machine.checks:

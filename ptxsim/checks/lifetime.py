@@ -83,7 +83,7 @@ class Lifetimes:
 
     def _peers_are_done(self, cta: CTA, known: np.ndarray) -> None:
         for (actor, bar), access in self.by_peers.get(cta.rank, {}).items():
-            # an arrival has been made, though it publishes nothing (.relaxed), once its phase was waited for
+            # a .relaxed arrival publishes nothing, but a wait for its phase implies it
             waited = bar is not None and known[self.clocks.copies_of(bar)] >= access.phase
             if known[actor] < access.epoch and not waited:
                 name = self.clocks.names[actor]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
 
 Index = np.ndarray | slice
-WHOLE, ATOMIC = 15, 16  # the bytes of a word, and the mark of an atomic beside them
-ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # the low bits of a word's last write are its writer
+WHOLE, ATOMIC = 15, 16  # byte mask of a word, and the flag for atomics
+ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # low bits of a word's last write: the writer
 
 
 @dataclass(slots=True, eq=False)
@@ -56,27 +56,27 @@ class Doubt:
     before: np.ndarray
     within: np.ndarray
     writers: np.ndarray  # of each, before this write
-    what: str | None  # what was done to them, where it was not that they were written
+    what: str | None  # the other access, if it is not a write
     event: Event
 
 
 class Words:
     """Last writer and readers of every word of a memory."""
 
-    may_be_unwritten = True  # whether a read of what nobody wrote is looked at elsewhere, or is no fault
+    may_be_unwritten = True  # reads of unwritten words are allowed, or checked elsewhere
 
     def __init__(self, clocks: Actors, cta: CTA, count: int) -> None:
         self.clocks, self.cta, self.checks = clocks, cta, clocks.machine.checks
-        self.last = np.zeros(count, np.int64)  # the last write: its epoch, and its writer in the low bits
+        self.last = np.zeros(count, np.int64)  # last write: epoch, with the writer in the low bits
         self.at = np.full(count, -1, np.int32)  # instruction of the last write
-        self.how = np.zeros(count, np.uint8)  # of the last write: its bytes, whether by an atomic
+        self.how = np.zeros(count, np.uint8)  # last write: byte mask and ATOMIC
         self.doubts: list[Doubt] = []
         self.readers: dict[int, np.ndarray] = {}
-        self.read_bytes: dict[int, np.ndarray] = {}  # of readers that have read less than whole words
+        self.read_bytes: dict[int, np.ndarray] = {}  # of readers of partial words
         self.read_at: dict[int, int] = {}
         self.latest: dict[int, int] = {}  # reader → the last epoch of its reads
         self.span: dict[int, tuple[int, int]] = {}  # reader → the first and the last word that it has read
-        self.read_since = np.zeros(count, bool)  # read after the last write that all reads before were ordered with
+        self.read_since = np.zeros(count, bool)  # read since the last write that was ordered after all earlier reads
 
     def writers(self, index: Index) -> np.ndarray:
         """Return the last writer of each indexed word; 0 if unwritten."""
@@ -124,12 +124,12 @@ class Words:
             raced = not self._in_order(last, event) and self._after_writer(index, event, last, "writes")
             if count_nonzero(self.read_since[index]):
                 raced = self._after_readers(index, event, "writes") or raced
-                # whoever comes after this write comes after the reads before it, too
+                # accesses ordered after this write are ordered after those reads
                 if not (raced or event.atomic or event.own >= 0) and event.co_writers is None and event.part is WHOLE:
                     self.read_since[index] = False
         if event.part is WHOLE:
             how: np.ndarray | int = WHOLE
-        else:  # bytes that the same actor has written one after another add up
+        else:  # consecutive writes by one actor accumulate
             how = np.where(last & ACTOR == event.actor, self.how[index] & WHOLE, 0) | event.part
         self._note_write(index, event, how | (ATOMIC if event.atomic else 0))
 

@@ -38,7 +38,7 @@ class Stored:
     def __init__(self, allocation: Allocation, size: int) -> None:
         self.allocation = allocation
         self.unit = min(size, LARGEST)
-        self.last = np.zeros(allocation.extent // self.unit, np.int32)  # numbers of stores; 0: nobody's
+        self.last = np.zeros(allocation.extent // self.unit, np.int32)  # store numbers; 0: none
         self.stores: list[Store] = [Store(0, 0, -1)]
         self.doubts: list[Doubt] = []
 

@@ -40,7 +40,7 @@ class _Fences(Clocks):
         self.heard: Known = {}
         self.carried: Known = {}  # by clocks of barriers
         self.at_issue: Known = {}  # of asynchronous work, by its token
-        # per column of a tensor memory the actor that has been given it, at which of its epochs and where
+        # per column of a tensor memory: owning actor, epoch, instruction
         self.owners: dict[TensorMemory, np.ndarray] = {}
 
     def _of(self, known: Known, who: object) -> np.ndarray:
@@ -63,7 +63,7 @@ class _Fences(Clocks):
     def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
         for warp in self._warps(f, lanes):
             self._add(self.carried, clock, self._of(self.offered, warp))
-            me = self.ids[warp]  # what it did synchronously needs no fence before
+            me = self.ids[warp]  # synchronous work needs no fence before
             self.carried[clock][me] = max(self.carried[clock][me], self.warps[warp].known[me])
         super()._publish(f, clock, lanes)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COLUMNS, CELL_LANES = 512, 16
 CELLS = 128 // CELL_LANES  # of a column
-SMALL = 640  # so many row and column numbers, at most, whose cells are remembered
+SMALL = 640  # most row and column numbers per cached call
 
 
 class TensorWords(Words):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Machine
 
 CAPACITY = 1024  # actors
-LOOKBACK = 200  # instructions before a copy among which its wait for room is looked for
+LOOKBACK = 200  # instructions before a copy that are searched for its wait
 
 
 class Warp(NamedTuple):
@@ -51,7 +51,7 @@ class Phases:
 class Actors:
     """The actors of a cluster: number and name of each, and the clocks of warps."""
 
-    doubtful = False  # whether a write that another check has to settle is under way
+    doubtful = False  # a write in flight has unresolved doubts
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

@@ -27,7 +27,7 @@ class Call:
     tensors: dict[str, HostTensor]
     last: str | None  # the last tensor among the arguments
     before: dict[str, np.ndarray]
-    texts: tuple[str, ...]  # of the arguments: each as it was given, and its name
+    texts: tuple[str, ...]  # per argument its text and name
 
     def restore(self) -> None:
         """Restore every tensor's content from before the call."""

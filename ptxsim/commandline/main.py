@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ptxsim: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read stdout has gone
+    except BrokenPipeError:  # the reader of stdout has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
 
@@ -142,7 +142,7 @@ def _check_prediction(options: argparse.Namespace) -> None:
         raise Misuse(f"--clock-mhz {options.clock_mhz:g}: right would be more than zero")
     if importlib.util.find_spec("yaml") is None:
         raise Misuse("--predict reads device files with PyYAML, which is not here: pip install PyYAML")
-    DeviceModel.load(options.predict)  # which raises for one that is not there
+    DeviceModel.load(options.predict)  # raises if it does not exist
 
 
 def _plan(

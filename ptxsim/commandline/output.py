@@ -19,7 +19,7 @@ from ..core.result import Result
 from .compared import Difference
 from .elements import Misuse
 
-MISSED = 8  # source lines that did not run and are named
+MISSED = 8  # listed source lines that did not run
 _PATH = re.compile(r"(?P<path>(?:/|\.{1,2}/)?[\w.+-]+(?:/[\w.+-]+)*\.\w+):(?P<line>\d+)")
 
 

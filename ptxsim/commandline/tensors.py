@@ -14,13 +14,11 @@ from ..host.linking import nearest
 from .elements import ELEMENTS, Element, Misuse
 from .specs import FilePart, TensorSpec
 
-MARGIN = (
-    1 << 16
-)  # bytes before and behind each tensor, so that an address outside lies nearest to the one that was meant
+MARGIN = 1 << 16  # bytes around each tensor, so that an outside address is nearest to its own tensor
 MAX_BYTES = 1 << 34  # bytes of a tensor
-# Bits of the fraction that no instruction sets in the NaN which it makes.
+# Fraction bits that no instruction sets in a NaN result.
 _NAN_BITS = dict.fromkeys(("f16", "bf16", "f32", "f64"), 0x15)
-NPY, NPZ = b"\x93N", b"PK"  # how numpy's files begin
+NPY, NPZ = b"\x93N", b"PK"  # magic numbers of numpy files
 
 
 @dataclass(eq=False)

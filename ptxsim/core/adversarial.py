@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PREFIX = "hold:"
 KINDS = ("copy", "product", "arrival", "wait", "barrier")
 OF_TASKS = ("copy", "product")
-RUNS = 24  # of a search for which no budget was named
+RUNS = 24  # default budget of a search
 
 
 class Delay:
@@ -40,8 +40,8 @@ class Delay:
                 self.first, self.last = map(int, self.location.split("-"))
             except ValueError:
                 raise ValueError(f"schedule {name!r}: warps are given as FIRST-LAST, such as 4-7") from None
-        self.at: frozenset[int] = frozenset()  # the instructions of a kernel that are meant
-        self.blocks: frozenset[int] = frozenset()  # the blocks that hold them
+        self.at: frozenset[int] = frozenset()  # delayed instructions of the current kernel
+        self.blocks: frozenset[int] = frozenset()  # their blocks
 
     def enter(self, program: Program) -> None:
         """Prepare for a launch of a kernel."""

@@ -41,7 +41,7 @@ class MBarrier:
         self.bytes_by: dict[int, int] = {}  # instruction → the bytes that it has sent for this phase
         self.waits: dict[int, int] = {}  # instruction → how often it found its phase complete
         self.sleeps: dict[int, int] = {}  # instruction → how often it had to wait
-        self.fenced = False  # whether the thread that made it has executed a fence since
+        self.fenced = False  # fenced by the initialising thread
         self.users: set[tuple[int, int, int]] = set()  # (rank, range of threads) that have used it
 
     def __str__(self) -> str:
@@ -120,7 +120,7 @@ class NamedBarrier:
         if self.arrived and expected != self.expected:
             f.report(at, "barrier", f"{self}: a thread count of {expected} where the others gave {self.expected}")
         self.expected = expected
-        # a barrier counts whole warps: lanes that have exited count as there
+        # a barrier counts whole warps, including exited lanes
         self.arrived += 32 * len(f.warps()) if expected is not None else f.count
         cluster.observer.barrier_arrived(f, self, at)
         if sleep:

@@ -53,7 +53,7 @@ class Cluster:
         self.granted_clusters, self.request_refused = (
             0,
             False,
-        )  # other clusters whose work it was given, and whether it was denied one
+        )  # cluster launch control
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
         for rank, index in enumerate(indices):

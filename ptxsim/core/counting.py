@@ -6,7 +6,7 @@ import numpy as np
 
 try:
     from numpy._core.multiarray import count_nonzero
-except ImportError:  # a numpy that has it elsewhere
+except ImportError:  # other numpy versions
     count_nonzero = np.count_nonzero
 
 __all__ = ["count_nonzero", "flatnonzero"]

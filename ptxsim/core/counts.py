@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..memory.global_memory import Allocation, Memory
 
 
-_WIDE = 1 << 16  # words, beyond which those of an access are sorted and not marked
+_WIDE = 1 << 16  # words; larger accesses are sorted instead of marked
 
 
 @dataclass

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .protocols import Cluster
 
 MAX_MISSED_LINES = 40  # source lines that a report names
-LOOKAHEAD = 120  # instructions behind a wait that are looked through for what it was waited for
+LOOKAHEAD = 120  # instructions after a wait that are searched for its purpose
 
 
 @dataclass(slots=True)
@@ -53,11 +53,11 @@ class Coverage:
     blocks: list[tuple[int, int]]  # first and last instruction of each block
     visited: set[int] = field(default_factory=set)
     barriers: dict[int, BarrierCoverage] = field(default_factory=dict)
-    loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → its most turns in a CTA
-    entries: dict[int, list[int]] = field(default_factory=dict)  # the same → the blocks from which it is entered
-    repeated: set[int] = field(default_factory=set)  # the instructions that stand in a loop which does more than wait
-    for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits there
-    ranges: set[tuple[int, int]] = field(default_factory=set)  # first and last of warps that went somewhere in step
+    loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → most iterations in a CTA
+    entries: dict[int, list[int]] = field(default_factory=dict)  # first block of an outer loop → blocks that enter it
+    repeated: set[int] = field(default_factory=set)  # instructions in loops that do more than wait
+    for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits at it
+    ranges: set[tuple[int, int]] = field(default_factory=set)  # (first, last) warp of ranges that ran in step
 
     @classmethod
     def of(cls, kernel: str, program: Program) -> Coverage:

@@ -40,7 +40,7 @@ class CTA:
         self.cluster_phases = np.zeros(n, np.int64)  # per thread the phase of barrier.cluster it has arrived for
         self.shared_bytes: int = self.machine.layout.shared_bytes
         self.local_bytes: int = self.machine.layout.local_bytes  # per thread
-        # Filled with NaN in every format: what nobody wrote must not look like a result.
+        # NaN in every format, so that unwritten bytes do not look like a result.
         self.shared = np.full(-(-self.shared_bytes // 16) * 16, 0xFF, np.uint8)
         self.words = word_views(self.shared)
         self.local = word_views(np.zeros(max(n * self.local_bytes, 16), np.uint8))

@@ -18,8 +18,8 @@ from .warp import PARTED, RUNNING, Fragment
 if TYPE_CHECKING:
     from .protocols import Cluster
 
-MAX_WAITS = 8  # waiting fragments that a message has room for
-MAX_NAMED = 3  # instructions, or warps, that a cause names
+MAX_WAITS = 8  # waiting fragments per message
+MAX_NAMED = 3  # instructions or warps per cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ..memory.address import RANK_SHIFT, SHARED_BASE
 from ..memory.global_memory import Memory, WordViews, word_views
 
 Dim3 = tuple[int, int, int]
-EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Launch:
     attributes: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     explicit_cluster: bool = False
-    cta_memory: tuple[int, int] = (0, 0)  # global memory of each CTA's own: the address of the first one's, bytes each
+    cta_memory: tuple[int, int] = (0, 0)  # private global memory of CTAs: address of the first, bytes per CTA
 
     @property
     def threads(self) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .cta import CTA
 
-_LONGEST = 512  # blocks of a loop that are run once more to see what it reads
+_LONGEST = 512  # most blocks of a loop that are rerun to find its read
 
 
 @dataclass(slots=True)

@@ -52,16 +52,16 @@ class Machine:
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.apart = schedule.apart
         self.sm_count: int = sm_count
-        self.ticks = 0  # of %clock, which counts how often it was read
+        self.ticks = 0  # %clock counts its reads
         self.program = self._program()
         if schedule.delay is not None:
             schedule.delay.enter(self.program)
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
-        self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
+        self.waiting = launch.clusters()  # clusters not yet launched; a running one may take over the next
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
-        self.visits: dict[int, int] = {}  # block → how many warps have run it
+        self.visits: dict[int, int] = {}  # block → warps that have run it
         self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
         self.coverage = Coverage.of(launch.name, self.program)
         self.by_key: dict[tuple[str, int, str], Finding] = {}

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Observer:
     """Hooks, called by the thread or task that acts; `at` is an instruction's index."""
 
-    serial = 1  # of the last piece of work issued
-    doubtful = False  # whether it wants to be told when the write under way has been made
+    serial = 1  # of the last work issued
+    doubtful = False  # whether it needs a call after the current write
 
     # asynchronous work is asked for, and waited for
     def issued(self, f: Fragment, at: int, warp: int) -> Token:

@@ -10,16 +10,14 @@ from .schedule import Schedule
 from .warp import RUNNING, Fragment
 
 STEP_LIMIT = 10_000_000  # blocks that a cluster may run while no thread exits and no asynchronous work completes
-_PATIENCE = 20_000  # turns without any change of state before threads count as stuck
-_CALM = 40  # turns without any change of state after which threads that loop are looked for
-# Schedules without chance: threads that poll must not keep others, or asynchronous work, from going on without end.
-_FAIR_STEPS = 4_096  # blocks after which the next fragment goes first, though the one before may have changed something
-_CALM_SLICES = 2  # with work outstanding, turns without any change of state after which turns are short
-_CALM_QUANTUM = 32  # blocks of a short turn
-_SPIN_SLICES = (
-    128  # turns per fragment without any change of state after which the work, or a warp's other lanes, go on
-)
-_SPIN_STEPS = 50_000  # blocks after which the work goes on whatever changes: threads that poll may meet at a barrier
+_PATIENCE = 20_000  # unchanged slices before threads count as stuck
+_CALM = 40  # unchanged slices before loop detection starts
+# Deterministic schedules: polling threads must not starve other threads or asynchronous work.
+_FAIR_STEPS = 4_096  # blocks before the next fragment runs, even if the state changed
+_CALM_SLICES = 2  # unchanged slices before slices become short, with work outstanding
+_CALM_QUANTUM = 32  # blocks of a short slice
+_SPIN_SLICES = 128  # unchanged slices per fragment before work, or a warp's other lanes, proceed
+_SPIN_STEPS = 50_000  # blocks before work proceeds regardless: polling threads may change state at a barrier
 
 
 class TimeSlice(NamedTuple):
@@ -38,10 +36,10 @@ class ProgressPolicy:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule, self.delay = schedule, schedule.delay
-        self.fixed = schedule.at_once is not None  # no chance in it
+        self.fixed = schedule.at_once is not None  # deterministic
         self.idle = self.busy = self.steps = 0
         self.work = False
-        self._last = -1  # the cluster's progress when a turn was counted last
+        self._last = -1  # progress at the last count
         self._loops = LoopDetector()
 
     @property

@@ -30,12 +30,12 @@ class Machine(Protocol):
     layout: Layout
     counts: Counts
     checks: frozenset[str]
-    apart: bool  # whether the schedule wants each warp by itself
+    apart: bool  # whether warps run apart
     sm_count: int
-    ticks: int  # of %clock, which counts how often it was read
-    waiting: Iterator[list[Dim3]]  # clusters that are not yet launched; one that runs may take the next one's place
+    ticks: int  # %clock counts its reads
+    waiting: Iterator[list[Dim3]]  # clusters not yet launched; a running one may take over the next
     changed_maps: dict[int, ChangedMap]  # TMA descriptors in global memory that the launch has changed
-    visits: dict[int, int]  # block → how many warps have run it
+    visits: dict[int, int]  # block → warps that have run it
 
     def report(
         self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
@@ -63,8 +63,8 @@ class Cluster(Protocol):
     progress: int
     rest: bool
     steps: int  # blocks that were run since a thread exited or asynchronous work completed
-    granted_clusters: int  # other clusters whose work it was given
-    request_refused: bool  # whether it was denied one
+    granted_clusters: int  # granted by cluster launch control
+    request_refused: bool  # whether a request was refused
     barrier: ClusterBarrier
     observer: Observer
 

@@ -25,7 +25,7 @@ class Result:
     kernels: list[str] = field(default_factory=list)
     prediction: Prediction | None = None  # of a run with the schedule "timed"
     coverage: list[Coverage] = field(default_factory=list)  # one per launch
-    tried: list[tuple[str, int]] = field(default_factory=list)  # of a search: its schedules and their seeds
+    tried: list[tuple[str, int]] = field(default_factory=list)  # a search's (schedule, seed) pairs
 
     @property
     def ok(self) -> bool:

@@ -59,7 +59,7 @@ def run(
     if wanted - set(CHECKS):
         raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
     if schedule == "timed":
-        from ..timing.run_timed import run_timed  # only here: most runs have no clock
+        from ..timing.run_timed import run_timed  # imported late: most runs have no clock
 
         return run_timed(
             launches, device, checks=wanted, trace=trace, track=track, progress=progress, step_limit=step_limit

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 NAMES = ("random", "eager", "late", "tma_late", "mma_late", "warps")
 DEFAULT = (("eager", 0), ("late", 0), ("tma_late", 0), ("mma_late", 0), ("random", 0), ("random", 1), ("random", 2))
 
-# Of the fixed schedules: whether copies and stores, and whether tensor-core work, complete at once.
+# Deterministic schedules: whether each kind of work completes at once.
 _FIXED: dict[str, dict[Kind, bool]] = {
     "eager": {"copy": True, "store": True, "mma": True},
     "late": {"copy": False, "store": False, "mma": False},
     "tma_late": {"copy": False, "store": False, "mma": True},
     "mma_late": {"copy": True, "store": True, "mma": False},
 }
-_HABITS = (0.02, 0.1, 0.3, 0.6)  # chances that a kind of work completes when it could
+_HABITS = (0.02, 0.1, 0.3, 0.6)  # completion probabilities per kind of work
 _QUANTA = (4, 16, 64, 256)
-_SPEEDS = (1.0, 1.0, 0.03, 0.001)  # of a warp under `warps`
-MANY = 64  # pieces of work at once, beyond which not each is asked in every turn
-_SPEED_SLICES = 400  # turns after which warps change their speeds
+_SPEEDS = (1.0, 1.0, 0.03, 0.001)  # relative speeds of warps in `warps`
+MANY = 64  # queued tasks beyond which one draw decides for all
+_SPEED_SLICES = 400  # slices between changes of warp speed
 
 
 class Schedule:
@@ -47,7 +47,7 @@ class Schedule:
             raise ValueError(f"unknown schedule {name!r}: one of {', '.join(NAMES)}")
         self.name, self.seed = name, seed
         self.apart = name == "warps"
-        self.at_once = _FIXED.get("eager" if self.delay else name)  # None where chance decides
+        self.at_once = _FIXED.get("eager" if self.delay else name)  # None: random
         self.rng = random.Random(f"{name}-{seed}")
         self.speeds: dict[tuple[int, int], float] = {}  # of warps, by rank and first thread
         self.slices = 0
@@ -56,7 +56,7 @@ class Schedule:
             self.habits = {"copy": 0.0, "mma": 0.0, "store": 0.0}
             for kind in self.habits:
                 self.habits[kind] = self.rng.choice(_HABITS)
-            self.rng.choice(_HABITS)  # a fourth kind was drawn for once: seeds keep their meaning
+            self.rng.choice(_HABITS)  # unused draw, kept so that seeds keep their meaning
 
     def quantum(self) -> int:
         """Return the number of blocks in the next time slice."""
@@ -71,7 +71,7 @@ class Schedule:
         if not tasks:
             return self._fragment(fragments)
         if self.at_once is not None:
-            # Thousands of st.async may wait for the end: they are looked at only where one of them could complete.
+            # Thousands of st.async may be queued; scan them only if one could complete.
             some = not isinstance(tasks, Heads) or any(
                 self.at_once[kind] for kind, count in tasks.kinds.items() if count
             )

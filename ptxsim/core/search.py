@@ -25,7 +25,7 @@ class Snapshot:
 
     def restore(self) -> None:
         for allocation, content in self.contents:
-            if not np.array_equal(allocation.bytes, content):  # what was not written may be read-only
+            if not np.array_equal(allocation.bytes, content):  # unwritten buffers may be read-only
                 allocation.bytes[:] = content
 
 

@@ -16,7 +16,7 @@ CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_
 WIDE_CLOCKS = frozenset({"clock64", "globaltimer"})
 AXES = {"x": 0, "y": 1, "z": 2}
 
-# Registers that are the same in all threads of a CTA; `axis` is 0 where the register has none.
+# Registers equal in all threads of a CTA; `axis` is 0 for registers without axes.
 UNIFORM: dict[str, Callable[[CTA, int], int]] = {
     "ntid": lambda cta, axis: cta.launch.block[axis],
     "ctaid": lambda cta, axis: cta.index[axis],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .cta import CTA
     from .protocols import Machine
 
-Address = tuple[np.ndarray, int]  # a memory operand: the lanes' addresses (0-d where they share one), a byte offset
+Address = tuple[np.ndarray, int]  # a memory operand: lanes' base addresses (0-d if shared), byte offset
 
 
 class State(Enum):
@@ -35,7 +35,7 @@ class State(Enum):
     DONE = "done"
 
 
-RUNNING, PARTED, WAITING, DONE = State  # looked up in every turn
+RUNNING, PARTED, WAITING, DONE = State  # module globals, since every slice looks them up
 
 
 class Poll(NamedTuple):
@@ -79,7 +79,7 @@ class Fragment:
         self.stamp = -1  # the cluster's progress at that poll
         self.set_mask(mask)
 
-    # who is here
+    # active lanes
     def set_mask(self, mask: np.ndarray | None) -> None:
         self.mask = mask
         self.count = self.n if mask is None else int(count_nonzero(mask))
@@ -162,7 +162,7 @@ class Fragment:
         """Return the address of a variable plus an offset, as the integer type `numpy`."""
         return np.array(self.cta.symbol(name) + offset).astype(numpy)
 
-    # what it does besides computing
+    # findings and asynchronous work
     def report(self, at: int, kind: str, message: str, lanes: np.ndarray | None = None) -> None:
         """Report a finding at an instruction, for lanes of this fragment's range."""
         self.machine.report(kind, message, at, self, lanes)

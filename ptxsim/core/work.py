@@ -46,7 +46,7 @@ class Token:
     phases: dict[MBarrier, int]
 
 
-NO_TOKEN = Token(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, {})  # where nobody keeps clocks
+NO_TOKEN = Token(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, {})  # without vector clocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +110,7 @@ class Pipes:
 
     def __init__(self) -> None:
         self.queues: dict[Pipe, deque[Task]] = {}
-        self.heads: Counter[Kind] = Counter()  # how many tasks whose turn it is are of a kind
+        self.heads: Counter[Kind] = Counter()  # first tasks of the queues, by kind
         self._unordered = 0
 
     def post(self, pipe: Pipe, task: Task) -> None:

@@ -29,7 +29,7 @@ class _Scope:
     registers: dict[str, Reg] = field(default_factory=dict)
     ranges: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
-    operands: dict[str, Operand] = field(default_factory=dict)  # those that have been read, by their text
+    operands: dict[str, Operand] = field(default_factory=dict)  # parsed operands by text
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +114,7 @@ class Body:
         if m is None or m[1] not in WIDTHS:
             raise self.scanner.fail(f"unknown register type .{m[1] if m else ''}")
         width = 1 if m[1] == "pred" else max(WIDTHS[m[1]], 16)
-        self.scope.operands.clear()  # a name may stand for another register from here on
+        self.scope.operands.clear()  # a name may now mean another register
         for name in (x.strip() for x in m[2].split(",")):
             if range_match := _RANGE.match(name):
                 self.scope.ranges[range_match[1]] = width
@@ -170,7 +170,7 @@ class Body:
         return known[a]
 
     def _read_operand(self, a: str) -> Operand:
-        if a.startswith("%") and (register := self._lookup(a)) is not None:  # most of them
+        if a.startswith("%") and (register := self._lookup(a)) is not None:  # the most frequent case
             return register
         if a.startswith("["):
             return self._memory(a)

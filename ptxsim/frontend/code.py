@@ -11,7 +11,7 @@ from .parser import Module
 from .registry import opcode
 from .syntax import Instruction, Kernel, PtxError, Reg
 
-BlockFunction = Callable[[Any], int]  # takes a fragment and returns the block to run next, or -1 after an exit
+BlockFunction = Callable[[Any], int]  # fragment → next block, or -1 after an exit
 _LEAVES = ("bra", "ret", "exit", "trap")
 
 
@@ -27,7 +27,7 @@ class Block:
     index: int
     next: int
     counts: dict[str, int] = field(default_factory=dict)
-    opcodes: dict[str, int] = field(default_factory=dict)  # the same, by opcodes as written
+    opcodes: dict[str, int] = field(default_factory=dict)  # counts by opcode as written
     full: BlockFunction | None = None
     masked: BlockFunction | None = None
     collective: bool = False
@@ -37,7 +37,7 @@ class Block:
 class Code:
     """Unguarded instructions in basic blocks, and the constants of generated code."""
 
-    watches_divisions = False  # whether generated code tells what divisions are given
+    watches_divisions = False  # generated code reports division operands
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
@@ -105,8 +105,8 @@ def unguarded(code: list[Instruction]) -> list[Instruction]:
     if not any(i.guard is not None and i.base != "bra" for i in code):
         return code
     out: list[Instruction] = []
-    moved: list[int] = []  # old place → new place
-    around: set[int] = set()  # new places of the branches put in
+    moved: list[int] = []  # old index → new index
+    around: set[int] = set()  # indices of inserted branches
     for ins in code:
         moved.append(len(out))
         guard = ins.guard

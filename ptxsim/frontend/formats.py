@@ -76,7 +76,7 @@ _NAMED = {fmt.name: fmt for fmt in FORMATS}
 UNSIGNED = {1: PRED, 8: U8, 16: U16, 32: U32, 64: U64, 128: B128}
 SIGNED = {8: S8, 16: S16, 32: S32, 64: S64}
 
-# The format a PTX type is computed in: bfloat16 and tf32 have no numpy type and are seen as their bits.
+# The format a PTX type is computed in; bfloat16 and tf32 have no numpy type and use their bits.
 TYPES = {
     "pred": PRED,
     "b8": U8,

@@ -73,7 +73,7 @@ class Generator:
 
         return "\n".join([*head, _REGISTER.sub(short, body) if often else body])
 
-    # what emitters use
+    # interface for emitters
     def line(self, text: str) -> None:
         self.lines.append(text)
 
@@ -155,7 +155,7 @@ class Generator:
         if fmt.elements > 1:
             return f"full(f.n, {self.constant(value, fmt.unsigned)}).view('{fmt.numpy}')"
         if fmt.is_float:
-            if isinstance(op.value, int):  # digits without a point are the bits
+            if isinstance(op.value, int):  # digits without a point are bits
                 size = fmt.dtype.itemsize
                 bits = np.array(op.value & ((1 << 8 * size) - 1), f"u{size}")
                 return self.constant(bits.view(fmt.dtype), fmt)

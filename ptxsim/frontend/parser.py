@@ -29,7 +29,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)$")
 NEWEST = (9, 4)  # the PTX ISA that ptxsim was last compared with
 _TARGET = re.compile(r"sm_(\d+)([af]?)$")
 TARGETS = (90, 100, 101, 103, 107, 110, 120, 121)  # what is simulated
-OLDER = range(50, 90)  # code for these runs on later GPUs, too
+OLDER = range(50, 90)  # code for these also runs on later GPUs
 _DEBUG_SECTIONS = (".section", ".nv_intermediate_source_section")  # cuTile's holds its source text
 
 

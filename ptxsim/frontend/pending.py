@@ -100,7 +100,7 @@ def touches(program: Code) -> dict[int, list[Touch]]:
             if known is None:
                 before[following] = dict(flow.pending)
             elif all(key in known and origins <= known[key] for key, origins in flow.pending.items()):
-                continue  # nothing new comes this way
+                continue  # no new information on this path
             else:
                 merged = before[following] = dict(known)
                 for key, origins in flow.pending.items():
@@ -126,7 +126,7 @@ class _Flow:
         if kind == PRODUCT:
             return self._product(ins, at)
         if not self.pending and kind != LOAD:
-            return None  # there is nothing to touch
+            return None  # nothing is pending
         if ins.base == "mov":
             return self._copy(ins, at)
         results, sources = results_and_sources(ins)
@@ -172,7 +172,7 @@ class _Flow:
 
     def _use(self, r: Reg, at: int, write: bool = False) -> None:
         for only_read in (False, True) if write else (False,):
-            origins = self.pending.pop(PendingRegister(r.width, r.slot, only_read), None)  # said once
+            origins = self.pending.pop(PendingRegister(r.width, r.slot, only_read), None)  # reported once
             if origins:
                 uses = self.touched.setdefault(at, {})
                 uses[r.name] = uses.get(r.name, frozenset()) | origins

@@ -31,12 +31,12 @@ class Program(Code):
     def __init__(self, module: Module, kernel: Kernel) -> None:
         super().__init__(module, kernel)
         self.namespace.update(RUNTIME)
-        self.codes: dict[str, CodeType] = {}  # of the functions that have been compiled
+        self.codes: dict[str, CodeType] = {}  # compiled functions
         self.pending: dict[int, list[Touch]] = touches(self)
         self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
         self.unfenced = unfenced(self)
         self.loops = outer_loops(self)
-        self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
+        self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes to record for such products
         self.unwritten = unwritten(self)
         for block in self.blocks:
             block.source = Generator(self, block, masked=False).source(f"b{block.index}")

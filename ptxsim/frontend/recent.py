@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 Cached = TypeVar("Cached")
 
-CAPACITY = 32  # more than the kernels of any one call; a translated kernel takes 3 MB and more
+CAPACITY = 32  # more than any call's kernels; an entry takes at least 3 MB
 
 
 class Recent(Generic[Cached]):

@@ -14,7 +14,7 @@ import numpy as np
 
 from .syntax import Instruction
 
-Emitter = Callable[[Any, Instruction], None]  # is handed the Generator of the block
+Emitter = Callable[[Any, Instruction], None]  # called with the block's Generator
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -23,7 +23,7 @@ from .parser import Module
 from .program import Program, remember, remembered
 
 SUFFIX = ".translated"
-REWRITE_RATIO = 1.25  # as many pieces of code as a file has, times this, make it worth writing anew
+REWRITE_RATIO = 1.25  # growth in compiled functions that makes a rewrite worthwhile
 _CHECKSUM_BYTES = hashlib.sha256().digest_size
 
 
@@ -32,7 +32,7 @@ class Translations:
 
     def __init__(self, folder: Path | str | None) -> None:
         self._folder = Path(folder) if folder else None
-        self._files: dict[int, tuple[Module, Path, int]] = {}  # by id: a module, its file, pieces of code in that
+        self._files: dict[int, tuple[Module, Path, int]] = {}  # id → module, its file, functions in that file
 
     @staticmethod
     def prepare() -> None:

@@ -48,7 +48,7 @@ class _Plain:
         self.writes = [_key(r) for r in results]
         self.reads = [] if ins.base == "mov" else [(_key(r), r.name) for r in sources]
         self.copied: tuple[int, int] | None = None  # the bits of `copy`
-        self.written = 0  # those of `writes`
+        self.written = 0  # the bits of `writes`
 
     def number(self, bits: dict[Key, int]) -> None:
         """Assign a bit to every register of the instruction."""

@@ -37,7 +37,7 @@ def unfenced(program: Code) -> dict[int, dict[int, str]]:
             if known is None:
                 before[following] = dict(used)
             elif all(slot in known and writes <= known[slot] for slot, writes in used.items()):
-                continue  # nothing new comes this way
+                continue  # no new information on this path
             else:
                 before[following] = _merged(known, used)
             work.append(following)

@@ -21,9 +21,9 @@ from ..frontend.syntax import Instruction, Vec
 from ..memory.address import SharedAddress
 from .tma import Target
 
-MAX_GRANTS = 3  # clusters given to each that asks: more than a pipeline of two stages holds
+MAX_GRANTS = 3  # clusters granted to each requester: more than a two-stage pipeline holds
 BYTES = 16
-NO_CLUSTER = (0xFFFFFFFF,) * 3  # what a refusal holds for an index, which nobody may use
+NO_CLUSTER = (0xFFFFFFFF,) * 3  # the undefined index in a refusal
 _MODS = {"async", "shared::cta", "mbarrier::complete_tx::bytes", "multicast::cluster::all"}
 _WORD_OF_AXIS = {"x": 0, "y": 1, "z": 2}
 

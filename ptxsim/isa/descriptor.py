@@ -104,7 +104,7 @@ def values(raw: np.ndarray, fmt: str) -> np.ndarray:
     return table[raw & np.uint8(len(table) - 1)]
 
 
-PACKED = {"e2m1": 4, "e2m3": 6, "e3m2": 6}  # bits of elements of which f8f6f4 has 16 in 16 bytes of shared memory
+PACKED = {"e2m1": 4, "e2m3": 6, "e3m2": 6}  # element bits of types that f8f6f4 pads to 16 elements per 16 bytes
 
 
 def unpacked(raw: np.ndarray, bits: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 
 _LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
 _NOTHING = -9000  # the exponent of a zero: two of them fit 16 bits
-_exactly = [True]  # whether every bit counts, innermost last
+_exactly = [True]  # whether sums are exact, innermost context last
 
 
 @contextlib.contextmanager

@@ -205,7 +205,7 @@ def mbarrier_wait(f: Fragment, spec: Test, operand: Address, value: np.ndarray) 
             cluster.observer.mbarrier_acquired(f, bar, lanes)
     if failed is None:
         if not named:
-            out[f.lanes()] = True  # reported above; going on beats spinning on a barrier that is not there
+            out[f.lanes()] = True  # reported above; continue instead of spinning on a missing barrier
         f.machine.counts.barrier_waits += 1
         return out
     poll = Poll(spec.at, failed.offset, failed.phase)

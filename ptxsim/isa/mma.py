@@ -96,7 +96,7 @@ def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -
 def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
     """Multiply 8-bit floats as Hopper does: f16 products of even and odd column pairs, C last."""
     first = np.arange(a.shape[1]) % 4 < 2
-    if a.shape[1] == 16:  # one product of f16 would do; not measured
+    if a.shape[1] == 16:  # one f16 product would suffice; not measured
         return multiply(a, b, c, "f16", kind)
     t = multiply(a[:, first], b[:, first], None, "f16", kind)
     t = multiply(a[:, ~first], b[:, ~first], t.astype(np.float32), "f16", kind)

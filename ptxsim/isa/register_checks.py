@@ -74,7 +74,7 @@ def _follow_lanes(f: Fragment, at: int, uses: Uses) -> None:
         if not ready.all():
             lanes = f.lanes()[~ready]
             f.report(at, "unwritten", f"{name} is read before anything wrote it", lanes)
-            _lanes(f, key)[threads][active] = True  # said once
+            _lanes(f, key)[threads][active] = True  # reported once
     for key in uses.writes:
         _lanes(f, key)[threads][active] = True
     if uses.copy is not None:

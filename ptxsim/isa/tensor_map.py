@@ -22,8 +22,13 @@ from ..memory.tensor_map import ChangedMap, replace_field
 from .memory import load, state_space
 
 BYTES = 128
-USED = 64  # of them, those that say something: the others are often left unwritten
-_FIELDS = {"global_address": False, "rank": False, "global_dim": True, "global_stride": True}  # whether of a dimension
+USED = 64  # bytes in use; the others are often unwritten
+_FIELDS = {
+    "global_address": False,
+    "rank": False,
+    "global_dim": True,
+    "global_stride": True,
+}  # whether the field has a dimension
 
 _SCOPES = {"cta", "cluster", "gpu", "sys"}
 _COPY = {"global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"} | _SCOPES

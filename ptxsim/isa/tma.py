@@ -24,7 +24,7 @@ from ..memory.tensor_map import TensorMap, decode, gather_box, last_byte, region
 from .tensor_map import check_map
 
 Coordinates = tuple[int, ...]  # of a box's first element, innermost first
-StoreOperands = tuple[int, int, Coordinates]  # addresses of the box in shared memory and of the descriptor, and where
+StoreOperands = tuple[int, int, Coordinates]  # shared address of the box, address of the descriptor, coordinates
 
 
 class Target(NamedTuple):
@@ -271,7 +271,7 @@ def tma_store(f: Fragment, spec: TensorStore, source: Address, tensor: Address, 
     if spec.op:
         f.report_repeats(spec.at, "reduction", operands)
         askers = [([int(lane)], request) for lane, request in zip(f.lanes(), operands, strict=True)]
-    else:  # a box that is stored twice is as good as once: NVIDIA's kernels let all lanes of a warp store it
+    else:  # storing a box twice is harmless: in NVIDIA's kernels all lanes of a warp store it
         askers = _requesters(f, operands)
     for lanes, (shared_address, descriptor, corner) in askers:
         decoded = tensor_map(f, spec.at, descriptor)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
 
 _RANK_SHIFT, _OFFSET_MASK, _SHARED_BASE = np.uint64(RANK_SHIFT), np.uint64(OFFSET_MASK), np.uint64(SHARED_BASE)
-Lanes = np.ndarray | None  # places in the fragment's range; None for all of it
+Lanes = np.ndarray | None  # indices in the fragment's range; None for all of it
 
 
 def reach(f: Fragment, access: Access, addr: np.ndarray) -> Iterator[Cells]:

@@ -24,7 +24,7 @@ class Store:
     data: np.ndarray | None = field(default=None, init=False)
     pipe: Pipe = field(init=False)
     written: bool = field(default=False, init=False)
-    waiters: set[int] = field(default_factory=set, init=False)  # the threads that have waited, for its reading at least
+    waiters: set[int] = field(default_factory=set, init=False)  # threads that have waited, at least for its read
 
     @property
     def waited(self) -> bool:
@@ -76,7 +76,7 @@ class WriteHalf(Task):
         return f"{self.store.label} (write)"
 
     def run(self) -> None:
-        assert self.store.data is not None  # its read went before it in the same pipe
+        assert self.store.data is not None  # the read ran before it in the same pipe
         self.store.write(self.store.data)
         self.store.written = True
 

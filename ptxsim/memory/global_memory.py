@@ -34,8 +34,8 @@ class Access:
     size: int
     write: bool
     atomic: bool
-    ordered: bool  # by acquire, release, relaxed or volatile, as atomics always are
-    releases: bool  # what the thread did before; a relaxed write only does that behind a fence
+    ordered: bool  # acquire, release, relaxed, volatile or atomic
+    releases: bool  # a relaxed write releases only after a fence
 
     @classmethod
     def of(

@@ -23,16 +23,16 @@ class TensorMemory:
 
     def __init__(self, rank: int, checked: bool) -> None:
         self.rank = rank  # of its CTA
-        self.checked = checked  # whether reads of cells that nobody wrote are looked for
+        self.checked = checked  # whether reads of unwritten cells are checked
         self.words = np.full((LANES, COLUMNS), UNWRITTEN, np.uint32)
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}  # first column → columns of an allocation
-        self.locations: dict[int, str] = {}  # first column → where it was asked for
+        self.locations: dict[int, str] = {}  # first column → location of its alloc
         self.permit = True
         self.arrived = self.done = 0
         self.granted: list[int] = []
-        self.freed: list[tuple[int, int, str]] = []  # first and end of columns given back, and by whom where
+        self.freed: list[tuple[int, int, str]] = []  # freed columns: first, end, by which warp and where
 
     def allocate(self, columns: int) -> int | None:
         """Allocate an aligned run of columns; return the first, or None.

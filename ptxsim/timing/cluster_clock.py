@@ -21,9 +21,9 @@ _MOST_WARPS = 32  # of a CTA
 class DependentLaunch:
     """Programmatic dependent launch: times of griddepcontrol.wait and of the trigger."""
 
-    awaited: float | None = None  # by the first cluster; None where none waits
-    triggered: float | None = None  # by the last one
-    first: bool = True  # until a cluster has ended
+    awaited: float | None = None  # by the first cluster; None if it does not wait
+    triggered: float | None = None  # by the last cluster
+    first: bool = True  # until a cluster ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,10 +44,10 @@ class ClusterClock:
     def __init__(self, shared: Resources, begin: float) -> None:
         self.shared, self.sms = shared, shared.sms
         self.constants = shared.machine.device.constants
-        self.begin = self.drained = begin  # when it starts, and when its last store is in L2
-        self.event = Event(begin)  # what happens now
+        self.begin = self.drained = begin  # start, and when its last store is in L2
+        self.event = Event(begin)  # the current event
         self.warps: dict[tuple[int, int], WarpClock] = {}  # by rank and number
-        self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
+        self.visible: dict[MBarrier, float] = {}  # when a barrier's latest phase becomes visible
 
     def add(self, cta: CTA, f: Fragment, cluster_slot: int) -> None:
         """Start a warp; `cluster_slot` numbers the concurrent clusters of its SMs."""
@@ -65,7 +65,7 @@ class ClusterClock:
         """Record that a store reaches L2 at `end`."""
         self.drained = max(self.drained, end)
 
-    # who wakes whom
+    # wake-ups
     def phase_completed(self, bar: MBarrier) -> None:
         """Wake the sleepers of an mbarrier when its completed phase becomes visible to them."""
         event, f, delay = self.event, self.constants, 0.0

@@ -22,10 +22,10 @@ from ..memory.bulk_store import ReadHalf, WriteHalf
 from .engines import skip
 from .scout import LIMIT, Scout, run_alone
 
-_HIGHEST = np.float32(2.0**126)  # beyond it 1 / b is no normal number
+_HIGHEST = np.float32(2.0**126)  # beyond it 1 / b is subnormal
 _LOWEST = np.float32(2.0**-126)
 _PRODUCTS = ("wgmma", "mma", "tcgen05")
-_CARRY = ("mov", "mul", "neg", "cvt")  # what leaves an exponential one
+_CARRY = ("mov", "mul", "neg", "cvt")  # operations whose result counts as an exponential
 
 
 def numbers_matter(kernel: Kernel) -> bool:

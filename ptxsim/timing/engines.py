@@ -17,7 +17,7 @@ from .l1_cache import Lines
 
 _WGMMA_DEPTH = 2  # products that a warp can have issued before the first of them has begun
 _BITS = {"tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
-_INTEGERS = range(1, 6)  # element types of TMA descriptors that may hold indices or lengths: such copies are made
+_INTEGERS = range(1, 6)  # TMA element types that may hold indices or lengths, so these copies execute
 _NOTHING = np.zeros(0, np.uint8)
 _RATE = {"tf32": 0.5, "f16": 1.0, "i8": 2.0, "f8f6f4": 2.0, "mxf8f6f4": 2.0, "mxf4": 4.0, "mxf4nvf4": 4.0}
 
@@ -30,7 +30,7 @@ class Engines:
         self.constants = clock.constants
         self.machine, self.memory, self.recorder = clock.shared.machine, clock.shared.memory, clock.shared.recorder
         self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
-        self.computed: dict[int, float] = {}  # when the tensor cores have done what a CTA asked for (tcgen05)
+        self.computed: dict[int, float] = {}  # when a CTA's tcgen05 work completes
         self.stores: dict[Store, float] = {}  # when a bulk store will be in L2
         code = self.machine.code
         self.one_product = code is not None and code.one_product_at_a_time
@@ -100,7 +100,7 @@ class Engines:
         else:
             assert isinstance(store, bulk.BytesStore)
             size, address = store.size, store.to
-        # The lanes of a warp that ask for the same store ask once: the instruction takes uniform operands.
+        # Identical stores of a warp's lanes count once: the instruction takes uniform operands.
         request = (at, store.origin.at, store.origin.warp, store.origin.cta.rank, store.offset, address)
         if request == self._latest_store[0]:
             read, self.stores[store] = self._latest_store[1:]
@@ -145,7 +145,7 @@ class Engines:
     def _tcgen05(self, task: TensorProduct, pipe: Pipe, at: float) -> float:
         w, group, f = task.descriptor, task.form.group, self.constants
         rows = w.m // group
-        if group == 1:  # of 64 rows alone half the lanes stand idle; a pair of CTAs with 64 rows each fills them all
+        if group == 1:  # with 64 rows half the lanes are idle; a CTA pair with 64 rows each fills them
             rows = max(rows, 128)
         cycles = 2 * rows * w.n * w.k / (f.tcgen05_flops_per_cycle * _RATE[task.form.kind])
         read = w.n // group * w.k * w.bits / 8

@@ -18,8 +18,8 @@ class Event:
     """A block run by a warp, or a completion of asynchronous work: time and effects."""
 
     now: float
-    actor: Fragment | None = None  # the fragment that runs; None where asynchronous work is done
-    waited: float = 0.0  # when the asynchronous work is done that the block waits for
+    actor: Fragment | None = None  # the running fragment; None for asynchronous work
+    waited: float = 0.0  # when the asynchronous work completes that the block waits for
     latencies: dict[int, Latency] = field(default_factory=dict)  # of the block's accesses, by PTX line
     passes: dict[int, float] = field(default_factory=dict)  # through the banks of shared memory, by PTX line
 

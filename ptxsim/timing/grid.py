@@ -9,9 +9,9 @@ from .device import DeviceError, DeviceModel
 from .sass import Code
 
 _LARGE_CLUSTER = 4
-_REGISTER_UNIT = 256  # registers are given to warps in such portions
-_SHARED_UNIT = 128  # bytes of shared memory to CTAs
-_CARVE_OUTS = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)  # KiB of shared memory that an SM can be set to
+_REGISTER_UNIT = 256  # allocation unit of registers per warp
+_SHARED_UNIT = 128  # allocation unit of shared memory (bytes) per CTA
+_CARVE_OUTS = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)  # shared-memory carve-outs of an SM, KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Placement:
     groups: int
     slots_per_group: int
     active_sms: int
-    shared_bytes: float  # of a CTA, with what the system takes
-    l1_bytes: float  # of an SM
+    shared_bytes: float  # per CTA, including the system's part
+    l1_bytes: float  # per SM
 
     @property
     def waves(self) -> float:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _CODE_LINE_INSTRUCTIONS = CODE_LINE // SIZE
 _LINE_BITS = CODE_LINE.bit_length() - 1
-_CODE_WAYS = 4  # of the large cache: straight code of 128 KiB misses in part behind a flush, of 160 wherever it can
-_NEXT = 64  # bytes of code after a branch within which it has not been taken
-_SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
-_OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
+_CODE_WAYS = 4  # large cache: after a flush, straight code of 128 KiB misses in part, of 160 KiB throughout
+_NEXT = 64  # a jump within so many bytes counts as a branch not taken
+_SHARED_QUEUE = 64.0  # cycles of bank delay before the next access stalls
+_OPERANDS_READ = 12.0  # cycles until a variable-latency instruction has read its registers
 
 
 class Server:
@@ -52,10 +52,10 @@ class CodeCache:
         f = self.constants = constants
         sizes = (f.fetch_small_bytes, f.fetch_large_bytes, f.fetch_ahead_bytes)
         self.small, self.large, self.ahead = (int(size) // CODE_LINE for size in sizes)
-        self.near_cycles = f.fetch_large_cycles * _CODE_LINE_INSTRUCTIONS  # from line to line
+        self.near_cycles = f.fetch_large_cycles * _CODE_LINE_INSTRUCTIONS  # cycles per line
         self.far_cycles = 0.0
         self.issue_cycles = f.fetch_small_cycles * _CODE_LINE_INSTRUCTIONS
-        self.near: dict[int, tuple[float, float]] = {}  # when a line is there, and what it takes to bring it
+        self.near: dict[int, tuple[float, float]] = {}  # line → (ready time, fetch cycles)
         self.far: list[dict[int, None]] = [{} for _ in range(max(self.large // _CODE_WAYS, 1))]
 
     def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
@@ -69,7 +69,7 @@ class CodeCache:
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
         self.far_cycles = far * _CODE_LINE_INSTRUCTIONS
         since = others + (math.ceil(f.flush_code_bytes / CODE_LINE) if cold else 0)
-        for line in (*own, *range(size, size + since)):  # others are taken to lie behind it
+        for line in (*own, *range(size, size + since)):  # other kernels' lines are assumed to follow it
             self._bring(line)
         if size <= self.small:
             self.near = dict.fromkeys(range(size), (0.0, 0.0))
@@ -78,7 +78,7 @@ class CodeCache:
 
     def _bring(self, line: int) -> None:
         ways = self.far[line % len(self.far)]
-        ways.pop(line, None)  # the least recently used stands first
+        ways.pop(line, None)  # least recently used first
         ways[line] = None
         if len(ways) > _CODE_WAYS:
             del ways[next(iter(ways))]
@@ -90,7 +90,7 @@ class CodeCache:
         """
         near = self.near
         if line in near:
-            ready_at, cycles = near.pop(line)  # the least recently used stands first
+            ready_at, cycles = near.pop(line)  # least recently used first
             near[line] = ready_at, cycles
             return max(min(ready_at, requested_at + cycles) - at, 0.0) if ready_at > at else 0.0
         cycles = self.near_cycles if line in self.far[line % len(self.far)] else self.far_cycles
@@ -147,13 +147,13 @@ class SM:
         self.tma_units = Server(1.0)  # cycles of its address generation
         self.tma_stores = Server(f.tma_store_bytes_per_cycle)
         self.loads, self.stores = Server(f.load_bytes_per_cycle), Server(f.store_bytes_per_cycle)
-        self.in_flight: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
+        self.in_flight: deque[tuple[float, float]] = deque()  # ordinary loads: (completion, bytes)
         self.bytes_in_flight = 0.0
         self.l1, self.l1_cycles = L1Cache(l1_bytes), Server(1.0)
         self.local = LocalMemory(f, self.l1, *l2_rates)
         self.network = Server(f.dsm_bytes_per_cycle)
         self.tensor = Server(1.0)  # cycles of the tensor cores as one (tcgen05)
-        self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters
+        self.tensor_busy = 0.0  # busy cycles of all tensor cores; wgmma counts quarters
 
 
 class Latency(NamedTuple):
@@ -172,19 +172,19 @@ class WarpClock:
     cta: CTA
     warp: int
     time: float
-    fragment: Fragment  # the one that ran last
+    fragment: Fragment  # the last one that ran
     boards: list[float] = field(default_factory=lambda: [0.0] * 6)
     ready: dict[tuple[int, int], float] = field(default_factory=dict)
-    address: int = -1  # of the machine instruction that it has issued last, and whether that was a branch
+    address: int = -1  # of the last machine instruction issued, and whether it was a branch
     branched: bool = False
-    entered: float = 0.0  # when it came to the line of code that it is in
-    loaded: float = 0.0  # when the latest tcgen05.ld of the warp has its data
+    entered: float = 0.0  # when it entered its current code line
+    loaded: float = 0.0  # when the warp's latest tcgen05.ld completes
     stored: float = 0.0
-    products: deque[float] = field(default_factory=deque)  # starts of the products it has issued last
-    asleep: tuple[float, Wait | None] | None = None  # since when, at what
-    scheduled: bool = False  # whether it stands in the calendar
-    began: float = 0.0  # when its present stretch of work began, for the timeline
-    warp_slot: int = 0  # the warp's number among those that the SM has places for
+    products: deque[float] = field(default_factory=deque)  # start times of its latest products
+    asleep: tuple[float, Wait | None] | None = None  # (since, wait)
+    scheduled: bool = False  # whether it is in the calendar
+    began: float = 0.0  # start of its current work, for the timeline
+    warp_slot: int = 0  # the warp's slot on the SM
 
     def runnable(self) -> Fragment | None:
         """Return the warp's next fragment: the runnable one at the lowest block."""
@@ -213,7 +213,7 @@ class WarpClock:
                 if self.branched or address >> _LINE_BITS != self.address >> _LINE_BITS:
                     t = self._fetched(address, t)
                 self.address, self.branched = address, unit == "branch"
-            # its operands, its pipe, and a turn of the scheduler
+            # operands, pipe, and issue slot
             for board in waits:
                 if boards[board] > t:
                     t = boards[board]
@@ -225,9 +225,9 @@ class WarpClock:
             issue_slot = int(t / cycle)
             if issue_slot in issued:
                 t = issue.take(t)
-            else:  # as issue.take(t) does where the turn is free, without the call
+            else:  # inlined issue.take(t) for a free slot
                 issued[issue_slot] = issue_slot + 1
-            # what others wait for: its operands read, its result
+            # scoreboards and registers of its operands and result
             if frees >= 0 and boards[frees] < t + _OPERANDS_READ:
                 boards[frees] = t + _OPERANDS_READ
             if slot is not None or unit in _BY_MEMORY:
@@ -245,7 +245,7 @@ class WarpClock:
         """Return when an instruction is available, with its code line's fetch and taken branches."""
         line, last = address >> _LINE_BITS, self.address >> _LINE_BITS
         if line != last:
-            code = self.sm.code  # the next line was asked for with this one, a branch's only now
+            code = self.sm.code  # the next line was prefetched, a branch target was not
             t += code.fetch(line, t, self.entered if line == last + 1 else t - code.issue_cycles)
             self.entered = t
         if self.branched and not self.address < address <= self.address + _NEXT:

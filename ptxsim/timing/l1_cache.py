@@ -11,7 +11,7 @@ from __future__ import annotations
 
 LINE_BYTES = 128
 SECTOR_BYTES = 32
-LINES_PER_CYCLE = 4  # whose tags are looked up
+LINES_PER_CYCLE = 4  # tag lookups
 _SECTORS = range(LINE_BYTES // SECTOR_BYTES)
 
 Lines = dict[int, int]  # line of global memory (address over 128) → mask of its sectors
@@ -28,8 +28,8 @@ class L1Cache:
     def __init__(self, size: float) -> None:
         """Make an empty cache of `size` bytes."""
         self.capacity = int(size) // LINE_BYTES
-        self.lines: dict[int, list[float | None]] = {}  # the least recently used stands first; local ones are negative
-        self.fetched: Lines = {}  # everything that was ever asked for, kept or not
+        self.lines: dict[int, list[float | None]] = {}  # least recently used first; local memory has negative lines
+        self.fetched: Lines = {}  # all sectors ever requested
 
     def lookup(self, requested: Lines) -> tuple[Lines, float]:
         """Return the sectors to fetch, and when the last of the others is valid (0: all are)."""

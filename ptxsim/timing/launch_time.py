@@ -23,13 +23,11 @@ from .scout import Survey, Surveyor
 from .simulation import FinishedCluster, Simulation
 from .timed_machine import TimedMachine
 
-_SIMULATED_PER_SLOT = (
-    4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
-)
+_SIMULATED_PER_SLOT = 4  # simulated clusters per slot; the rest is extrapolated from the last
 _MANY_WAVES = 2
 _LARGE = 0.9  # of the largest work
-_IMPOSSIBLE = 150.0  # percent of what a card can do, which an estimate by neighbours' work may exceed by a little
-_EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+_IMPOSSIBLE = 150.0  # percent of peak; interpolated work may exceed 100 by a little
+_EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Timed:
     dram_percent: float
     l2_percent: float
     recorder: Recorder
-    exact: bool  # whether all clusters have the same to do, so that the simulated ones stand for them
+    exact: bool  # whether all clusters have equal work
     without_code: bool
 
     @property
@@ -107,12 +105,12 @@ class Setting:
         self.launch, self.device, self.code, self.clock_mhz, self.cache = launch, device, code, clock_mhz, cache
         self.placement = placement_of(launch, device, code)
         self.survey = survey or surveyed(launch) or Survey((1.0,) * self.placement.clusters, {}, {}, {})
-        # Of a few waves, those at the edges may be among the last: then they are timed as well.
+        # In a few waves edge clusters may be among the last; then they are timed too.
         self.uniform = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
         before = [(setting.launch, setting.survey) for setting in earlier]
         self.miss_rates = miss_rates(launch, self.survey, self.placement, cache, before, device.constants)
         self.code_lines = [] if code is None else code.code_lines(self.survey.lines)
-        self.other_lines = 0  # of code, that the call's other kernels run
+        self.other_lines = 0  # code lines of the call's other kernels
 
     @property
     def competing(self) -> int:
@@ -252,10 +250,10 @@ def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, re
     others a value between. `refill` is the time between a cluster and the next in its slot.
     """
     queue, now = deque(times), 0.0
-    remaining: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
+    remaining: list[list[float]] = [[] for _ in range(groups)]  # remaining times of each group's clusters
     changes = [0] * groups
-    # Of events at one time those come first at which a cluster is over (place -1, and how often its group had changed);
-    # then places are given away, those of the emptiest groups first.
+    # Ties: first the ends of clusters (slot -1, with the group's change count),
+    # then free slots, those of the emptiest groups first.
     calendar = [(0.0, slot, number, 0) for slot in range(slots) for number in range(groups)]
     while calendar:
         at, slot, number, change = heapq.heappop(calendar)

@@ -14,11 +14,11 @@ from .l1_cache import LINE_BYTES, L1Cache
 from .sass import Slot
 from .slots import Slots
 
-MAX_WORDS = 1 << 22  # more than a thread can have
-_QUEUE = 64.0  # cycles that loads may be late before the next access has to wait
-_STORE_BUFFER = 8192.0  # bytes of stores that may be on their way
-_PORT_SLOTS = 4  # of an SM's port for a line that is loaded
-_L2_SLOTS = 2  # of L2
+MAX_WORDS = 1 << 22  # more words than a thread can have
+_QUEUE = 64.0  # cycles of load delay before the next access stalls
+_STORE_BUFFER = 8192.0  # bytes of stores in flight
+_PORT_SLOTS = 4  # port slots per loaded line
+_L2_SLOTS = 2  # L2 slots per loaded line
 
 
 class LocalMemory:
@@ -41,7 +41,7 @@ class LocalMemory:
         self.store_l2_slots = round(_L2_SLOTS * write_cost)
         self.buffer = _STORE_BUFFER / store  # cycles
         self.loaded = self.stored = 0.0  # bytes that L2 has moved
-        # L2's share that was not asked for in a pause may be had after it, as of other traffic; no pause is before the
+        # L2 bandwidth unused in a pause may be used after it, as for other traffic. There is no pause before the
         # first access.
         self.saved = f.l2_ahead_bytes / store  # cycles
         self.first = math.inf

@@ -37,8 +37,8 @@ FREE = (
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div")
 _FLOAT_ON_FMA = ("add", "sub", "mul", "fma", "mad")
 _BARRIERS = ("mbarrier", "bar", "barrier")
-_DISTINCTIVE = ("global", "shared", "special", "shuffle")  # units that machine code has only where its PTX has them
-_MIN_MATCHING = 0.5  # the part of such instructions that stand at lines of their kind, where the text is the right one
+_DISTINCTIVE = ("global", "shared", "special", "shuffle")  # units that occur in machine code only if the PTX has them
+_MIN_MATCHING = 0.5  # least share of such instructions at PTX lines of their unit
 
 
 class Op(NamedTuple):
@@ -192,7 +192,7 @@ def _estimated(program: Program, block: Block, costs: Costs) -> list[Op]:
 def ptx_unit(ins: Instruction) -> str:
     """Return the unit of a PTX instruction, "" if it costs nothing."""
     base, parts = ins.base, ins.parts
-    if base == "bra":  # one that only stands for a guard is none in the machine
+    if base == "bra":  # a branch inserted for a guard does not exist in machine code
         return "branch" if ins.guard is not None and " bra" in f" {ins.text}" else ""
     if base in ("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"):
         spaces = {p.split("::")[0] for p in parts}

@@ -119,7 +119,7 @@ class Queue(Server):
 
     def __init__(self, rate: float) -> None:
         super().__init__(rate)
-        self.ahead, self._plain_free = 0.0, 0.0  # bytes; when what is no box has been served
+        self.ahead, self._plain_free = 0.0, 0.0  # bytes; when other requests have been served
         self.saved = 0.0
 
     def take(self, amount: float, at: float, box: bool = False) -> float:
@@ -141,19 +141,19 @@ class MemorySystem:
     def __init__(self, constants: DeviceConstants, clock_mhz: float, simulated: int, active: int) -> None:
         f = constants
         self.constants = f
-        self.miss_rates: dict[int, float] = {}  # allocation → share of its bytes that miss L2
-        self.readers: dict[int, float] = {}  # allocation → how many CTAs ask for the same of it at a time
-        self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
-        self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
+        self.miss_rates: dict[int, float] = {}  # allocation → L2 miss rate
+        self.readers: dict[int, float] = {}  # allocation → CTAs that read the same bytes concurrently
+        self.write_back = 0.0  # share of stored bytes written back during the launch
+        self.displaced = 0.0  # dirty bytes of others written back per byte entering L2
         self.cold = False
-        self._dram_begins = math.inf  # before that nothing comes out of DRAM, in a cold launch; not asked yet: never
+        self._dram_begins = math.inf  # earliest DRAM data of a cold launch; inf before the first request
         self.traffic = Traffic()
         self._owed: dict[int, float] = {}
-        self._dirty: Lines = {}  # what ordinary stores have written
+        self._dirty: Lines = {}  # sectors written by ordinary stores
         per_cycle = 1e3 / clock_mhz  # GB/s → bytes a cycle
-        rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # none of them follows the SM clock
+        rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # independent of the SM clock
         self._whole = tuple(rate * per_cycle for rate in rates)
-        # Bytes written count for more than bytes read, so that a copy gets the bandwidth of copies.
+        # A written byte costs more than a read one, so that copies get the measured copy bandwidth.
         both = f.dram_read_gb_per_s / f.dram_copy_gb_per_s
         self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
         self._l2_write_cost = max(2 * f.l2_gb_per_s / f.l2_copy_gb_per_s - 1, 0.0)
@@ -185,7 +185,7 @@ class MemorySystem:
         gain = tma_sharing_gain(readers, f) if by_tma else sharing_gain(readers, f.l2_shared_gain)
         end = self.l2.take(size / gain, at, by_tma)
         set_share = self.miss_rates.get(allocation, 0.0)
-        # All who ask for bytes that miss at a time wait for them, and one of them has them brought.
+        # All concurrent readers of missing bytes wait; one of them fetches.
         waiting = min(set_share * max(readers, 1.0), 1.0)
         owed = self._owed.get(allocation, 0.5 * size) + size * waiting
         missed = waiting > 0 and owed >= size
@@ -227,7 +227,7 @@ class MemorySystem:
             self.traffic.dram += written_back_bytes
             self.dram.take(written_back_bytes * self._dram_write_cost, at)
 
-    # what SMs do
+    # requests of SMs
     def load(
         self, sm: SM, allocation: int, lines: Lines, request_bytes: float, at: float, in_l1: bool = True
     ) -> tuple[float, float]:
@@ -258,7 +258,7 @@ class MemorySystem:
             done, size = sm.in_flight.popleft()
             sm.bytes_in_flight -= size
             start = max(start, done)
-        reloaded = sm.l1.reloaded_bytes(lines)  # of what this SM had before, L2 has a copy
+        reloaded = sm.l1.reloaded_bytes(lines)  # L2 has what this SM loaded before
         end, missed = self.read(allocation, requested - reloaded, start) if requested > reloaded else (start, False)
         if reloaded:
             end = max(end, self.l2.take(reloaded, start))

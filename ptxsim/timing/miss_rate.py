@@ -12,7 +12,7 @@ from .grid import Placement
 from .memory_system import Cache, displaced, evicted, missing, replaced, written_back
 from .scout import Survey
 
-_SAME_BYTES = 0.75  # of what two neighbours read, the part that differs, up to which they read the same
+_SAME_BYTES = 0.75  # most distinct share of two neighbours' reads at which they count as shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def distinct_bytes(launch: Launch, survey: Survey) -> dict[int, float]:
 def left_in_l2(earlier: Sequence[tuple[Launch, Survey]], f: DeviceConstants) -> dict[int, float]:
     """Return, by allocation, the bytes that earlier launches of the call left in L2."""
     resident: dict[int, float] = {}
-    since = 0.0  # bytes that have come into L2 since
+    since = 0.0  # bytes that have entered L2 since
     for launch, survey in reversed(earlier):
         touched = distinct_bytes(launch, survey)
         since += sum(touched.values())

@@ -83,7 +83,7 @@ def prediction(
     return Prediction(whole, model.name, clock_mhz, parts, assumed, _notes(timed))
 
 
-_ABOUT = {  # the beginning of a parameter's name → opcodes without one of which it does not matter
+_ABOUT = {  # prefix of a parameter's name → opcodes that it concerns
     "wgmma": ("wgmma",),
     "tcgen05": ("tcgen05",),
     "tmem": ("tcgen05.ld", "tcgen05.st"),

@@ -56,7 +56,7 @@ def run_timed(
         machine.step_limit = step_limit
         with np.errstate(all="ignore"), one_thread():
             settings.append(Setting(launch, model, machine.code, clock, cache, earlier=tuple(settings)))
-            share_instruction_cache(settings)  # later launches cannot be looked at yet
+            share_instruction_cache(settings)  # later launches are not known yet
             try:
                 timed.append(time_in_full(settings[-1], machine))
             except PtxError:

@@ -27,10 +27,10 @@ _EXIT, _WARPGROUP = 0x14D, 0x1C5  # the latter: WARPGROUP.ARRIVE before products
 _WGMMA = (0x1F0, 0x1F3)  # HGMMA, QGMMA
 _STORE_LOCAL = 0x187
 _STACK = 1  # the register with the stack's address
-_LAST_USE = 3  # what LDL.LU has where other loads have how L1 keeps it
+_LAST_USE = 3  # cache-policy field of LDL.LU
 _SIZED, _REGISTER_COUNT = 4, 0x2F  # of attributes in .nv.info
-# The units that matter to the clock, and the opcodes (bits 0 to 8) of sm_90 and sm_100 that go to them. What is not
-# listed is an instruction of the ordinary arithmetic pipe.
+# Units in the timing model, and their opcodes (bits 0 to 8) on sm_90 and sm_100. Any other
+# opcode uses the ordinary arithmetic pipe.
 _UNITS: dict[str, tuple[int, ...]] = {
     "fma": (0x20, 0x21, 0x23, 0x24, 0x25, 0x27, 0x31, 0x32, 0x35),  # FMUL, FADD, FFMA, IMAD, HFMA2 …
     "packed": (0x49, 0x4A, 0x4B),  # FFMA2, FMUL2, FADD2

@@ -26,19 +26,19 @@ from ..core.work import Pipe, Task
 from ..memory.global_memory import Access, Allocation
 from .engines import Copied, copied, skip
 
-LIMIT = 500_000  # the step limit of a cluster that is scouted
+LIMIT = 500_000  # step limit of a scouted cluster
 EQUAL_WORK = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
 _TABLE = 128  # clusters scouted along two axes at once
-_PROBES = 8  # clusters by which it is told whether work follows the axes
+_PROBES = 8  # clusters that test whether work follows the axes
 _FOLLOWS = 0.05  # mean error, relative to the largest work, up to which it does
-_GOLDEN = (math.sqrt(5) - 1) / 2  # whose multiples lie evenly spread
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are evenly spread
 _MAX_ODD, _MAX_RATIO = (
     0.1,
     3.0,
-)  # the part of clusters that may lie at edges, and how many times the usual work they may have
-_GRAIN = 7  # bits of an address within a piece of global memory: a line of L2
-_SECTOR = 5  # within what ordinary loads are fetched by
+)  # most edge clusters (share), and their most work (relative to the median)
+_GRAIN = 7  # address bits within an L2 line
+_SECTOR = 5  # address bits within a sector
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Witness(Observer):
         self.pieces: set[tuple[int, int]] = set()
         self.sectors: set[tuple[int, int]] = set()
         self.saved: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
-        self.divisions: dict[int, list[int]] = {}  # by instruction: warps that go the long way, warps
+        self.divisions: dict[int, list[int]] = {}  # instruction → [warps on the slow path, warps]
 
     def note(self, allocation: Allocation, copy: Copied) -> None:
         """Record a copy's read or write of an allocation."""

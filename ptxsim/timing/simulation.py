@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .timed_machine import TimedMachine
 
 _POLLS = 400_000
-_CALM = 5_000  # blocks without any change of state after which it is looked for warps that loop without end
+_CALM = 5_000  # unchanged blocks before loop detection starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Simulation:
             else:
                 assert cluster is not None and pipe is not None and task is not None
                 cluster.finish_task(pipe, task, time)
-            if cluster in self.living and cluster.over:  # a wait may have done a task before its entry comes up
+            if cluster in self.living and cluster.over:  # a wait may have finished a task before its entry
                 self._end(cluster)
                 if queued:
                     self._start(*queued.popleft(), self.finished[-1].end + refill)

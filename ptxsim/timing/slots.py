@@ -10,7 +10,7 @@ class Slots:
 
     def __init__(self, cycles: float) -> None:
         self.cycles = max(cycles, 0.25)
-        self.following: dict[int, int] = {}  # of each slot that is taken, a later one before which none is free
+        self.following: dict[int, int] = {}  # taken slot → a later slot with none free before it
 
     def take(self, at: float) -> float:
         """Reserve and return the first free time from `at` on."""
@@ -23,6 +23,6 @@ class Slots:
         while free in following:
             free = following[free]
         following[free] = free + 1
-        while slot != free:  # who asks for one of these again is led here at once
+        while slot != free:  # path compression
             following[slot], slot = free + 1, following[slot]
         return free * self.cycles

@@ -18,8 +18,8 @@ from .hardware import WarpClock
 from .timed_program import ACQUIRE
 from .watcher import ClockAndChecks, Watcher
 
-_POLL = 16.0  # cycles that a warp which polls lets pass besides its instructions
-_NOT_YET = -2  # in place of the next block: the warp's other lanes have to come first
+_POLL = 16.0  # extra cycles per poll
+_NOT_YET = -2  # no next block: the warp's other lanes must come first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,9 +36,9 @@ class TimedCluster(Cluster):
     def __init__(self, shared: Resources, indices: list[Dim3], cluster_slot: ClusterSlot, begin: float) -> None:
         self.shared = shared
         self.clock = ClusterClock(shared, begin)
-        self.known = 0  # the progress that the simulation has seen
-        self.posted: list[tuple[Pipe, Task]] = []  # work that has been asked for and not begun
-        self.finish: dict[Task, float] = {}  # when work that has begun will be done
+        self.known = 0  # progress already seen by the simulation
+        self.posted: list[tuple[Pipe, Task]] = []  # requested work that has not begun
+        self.finish: dict[Task, float] = {}  # completion times of begun work
         super().__init__(shared.machine, indices, cluster_slot.registers)
         watcher = Watcher(self.clock)
         self.observer = ClockAndChecks(watcher, self.observer) if shared.machine.checks else watcher
@@ -58,7 +58,7 @@ class TimedCluster(Cluster):
     def over(self) -> bool:
         return not self.pipes.queues and not any(cta.fragments for cta in self.ctas)
 
-    # a warp's turn
+    # warps
     def step(self, warp: WarpClock, f: Fragment) -> None:
         """Run the block of a warp's fragment, and advance the warp's clock."""
         program, constants = self.shared.machine.timed_program, self.clock.constants
@@ -66,7 +66,7 @@ class TimedCluster(Cluster):
         block, ops, acts = program.blocks[index], program.costs[index], program.asynchronous[index]
         first = program.instructions[block.first]
         self.rest = False
-        if acts:  # what it does to others comes when its instructions have been issued
+        if acts:  # its effects occur when its instructions have been issued
             warp.walk(ops, {}, {})
         event = self.clock.event = Event(warp.time, f)
         following = self._run_block(event, f, block)

@@ -51,7 +51,7 @@ class TimedMachine(Machine):
         self.device, self.code, self.numerics = device, code, numerics
         self.saved: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
         super().__init__(launch, OneWarp(), checks, trace, track, sm_count=int(device.constants.sm_count))
-        self.slow = [0.0] * len(self.program.blocks)  # of a block's divisions, how many go the long way
+        self.slow = [0.0] * len(self.program.blocks)  # slow-path divisions per block
         for block in self.program.blocks if slow_divisions else ():
             lines = (ins.line for ins in self.program.instructions[block.first : block.last] if ins.base == "div")
             self.slow[block.index] = sum(slow_divisions.get(line, 0.0) for line in lines)

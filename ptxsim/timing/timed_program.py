@@ -9,7 +9,7 @@ from .device import DeviceConstants
 from .machine_code import Op, block_costs
 from .sass import Code
 
-ACQUIRE = "fence.proxy.tensormap::generic.acquire"  # of a TMA descriptor that has been changed
+ACQUIRE = "fence.proxy.tensormap::generic.acquire"  # of a changed TMA descriptor
 _ALONE = (
     ACQUIRE,
     "mbarrier",
@@ -31,7 +31,7 @@ class TimedProgram(Program):
         self.code = code
         self.costs: list[tuple[Op, ...]] = block_costs(self, code, constants)
         self.asynchronous = [self._acts(self.instructions[b.first]) for b in self.blocks]
-        self.afterwards: dict[int, tuple[Op, ...]] = {}  # block → what its warp issues when its product is done
+        self.afterwards: dict[int, tuple[Op, ...]] = {}  # block → instructions issued after its product completes
         if code is not None and code.one_product_at_a_time:
             self._put_off()
 

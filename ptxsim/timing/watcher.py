@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..memory.tensor_memory import TensorMemory
 
 
-_STORE_BUFFER = 8192.0  # bytes of ordinary stores that may be on their way before a warp has to wait
+_STORE_BUFFER = 8192.0  # bytes of ordinary stores in flight before a warp stalls
 
 
 class Watcher(Observer):
@@ -57,7 +57,7 @@ class Watcher(Observer):
         event, ins = self.clock.event, self.machine.program.instructions[access.at]
         line, passes = ins.line, float(bank_passes(offsets.tobytes(), access.size))
         if access.size == 2 and ins.base in ("ldmatrix", "stmatrix"):
-            passes /= 2  # transposed ones come in halves of a word
+            passes /= 2  # transposed matrices access half words
         if target is not f.cta:
             network = self.clock.sms[f.cta.rank].network
             end = network.take(access.size * len(offsets), event.now) + self.constants.dsm_latency
