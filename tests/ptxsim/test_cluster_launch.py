@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
-from ptxsim.isa.cluster_launch import SHARE
+from ptxsim.isa.cluster_launch import MAX_GRANTS
 
 # One thread a CTA. It marks its own index in p0, then asks for others' until it is refused, and marks those; p1 holds
 # who marked it. The mbarrier lies at byte 16 of shared memory, the answer at byte 0.
@@ -50,7 +50,7 @@ def test_every_index_is_worked_on_once_by_as_few_clusters_as_may_share_them(grid
     marks, who, findings = run(grid, schedule)
     assert not findings, findings
     assert (marks == 1).all()
-    assert len(set(who)) == -(-grid // (SHARE + 1))
+    assert len(set(who)) == -(-grid // (MAX_GRANTS + 1))
 
 
 @pytest.mark.parametrize("schedule", ["eager", "late", "random"])

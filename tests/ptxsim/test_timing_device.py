@@ -6,7 +6,7 @@ import re
 import pytest
 
 from ptxsim.timing import DeviceError, DeviceModel
-from ptxsim.timing.device import DEVICES, Figures
+from ptxsim.timing.device import DEVICES, DeviceConstants
 
 NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
 
@@ -30,7 +30,7 @@ def test_what_is_called_published_names_an_address_where_it_can_be_read(name) ->
 def test_the_clock_reads_every_parameter() -> None:
     """One that nothing reads would count among the assumed ones, by which a prediction's band is widened."""
     sources = [path.read_text() for path in (DEVICES.parent / "timing").glob("*.py")]
-    unread = [f.name for f in dataclasses.fields(Figures) if not any(f".{f.name}" in source for source in sources)]
+    unread = [f.name for f in dataclasses.fields(DeviceConstants) if not any(f".{f.name}" in source for source in sources)]
     assert not unread
 
 

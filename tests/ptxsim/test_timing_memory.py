@@ -8,7 +8,7 @@ from snippets import kernel_text
 
 import ptxsim
 from ptxsim.timing import DeviceModel
-from ptxsim.timing.grid import l1_bytes, place
+from ptxsim.timing.grid import l1_bytes, placement_of
 from ptxsim.timing.hardware import SM
 from ptxsim.timing.l1_cache import L1Cache, bytes_of
 from ptxsim.timing.memory_system import (
@@ -200,7 +200,7 @@ def test_l1_has_what_the_carve_out_for_shared_memory_leaves(shared, kibibytes) -
 
 def test_l1_has_what_all_ctas_of_an_sm_together_leave() -> None:
     launch = loading(*PART)
-    placed = place(launch, CARD, None)
+    placed = placement_of(launch, CARD, None)
     assert placed.l1_bytes == l1_bytes(placed.slots_per_group * placed.shared_bytes, CARD) < 256 * 1024
 
 
