@@ -79,7 +79,7 @@ class Lifetimes:
     def _end_location(self) -> str:
         """Return the location of the kernel's end, in brackets: a missing wait belongs there."""
         program = self.clocks.machine.program
-        return f" (behind {program.instructions[program.end].location})"
+        return f" (after {program.instructions[program.end].location})"
 
     def _peers_are_done(self, cta: CTA, known: np.ndarray) -> None:
         for (actor, bar), access in self.by_peers.get(cta.rank, {}).items():

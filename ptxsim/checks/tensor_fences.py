@@ -173,7 +173,7 @@ class _Fences(Clocks):
         bad = (owner != 0) & (owner != self.ids[me]) & (epoch > settled[owner])
         if bad.any():
             where = self.machine.program.instructions[int(owned_at[bad][0])].location
-            message = f"tensor memory that {self.names[int(owner[bad][0])]} has been given at {where} is accessed, but "
+            message = f"tensor memory that {self.names[int(owner[bad][0])]} allocated at {where} is accessed, but "
             message += f"warp {me.warp} of CTA {me.rank} executes no tcgen05.fence::after_thread_sync since it waited"
             self.machine.report("tensor fence", f"{message} for that", at, f)
 
@@ -188,7 +188,7 @@ class _Fences(Clocks):
         code = self.machine.program.instructions
         heard = self._of(self.heard, me)[actor] >= epoch
         fence = "after_thread_sync" if heard else "before_thread_sync"
-        side = f"warp {me.warp} of CTA {me.rank} executes no" if heard else "who did that executes no"
+        side = f"warp {me.warp} of CTA {me.rank} executes no" if heard else "the other thread executes no"
         between = "between the wait for it and this" if heard else "between that, waited for, and the arrival for it"
         access = f"{kind} by {self.names[actor]} at {code[before].location}"
         message = f"{words.location(n)} is accessed after the {access}, but {side}"

@@ -32,11 +32,11 @@ class Build:
                 module = Module.from_file(self.ptx)
         except (UnicodeDecodeError, PtxError) as error:
             why = str(error).splitlines()[0].replace(f"{self.ptx}:", "line ")
-            raise Misuse(f"{self.ptx} is no PTX that can be read: {why[:200]}") from None
+            raise Misuse(f"{self.ptx} is not readable PTX: {why[:200]}") from None
         for note in notes:
             print(f"ptxsim: note: {note.message}", file=sys.stderr)
         if not module.kernels:
-            raise Misuse(f"{self.ptx} has no kernel in it")
+            raise Misuse(f"{self.ptx} contains no kernel")
         return module
 
 
@@ -46,21 +46,21 @@ def find(target: Path, ptx: Path | None, function: str | None) -> Build:
     Raises Misuse that names what is missing, or the choices.
     """
     if not target.exists():
-        raise Misuse(f"there is no folder or file {target}")
+        raise Misuse(f"no such file or folder: {target}")
     if target.is_file() and target.suffix not in (".o", ".obj", ".so"):
-        raise Misuse(f"{target} is no folder and no object (.o) that CuTe DSL exported")
+        raise Misuse(f"{target} is neither a folder nor an object (.o) exported by CuTe DSL")
     folder = target if target.is_dir() else target.parent
     obj = target if target.is_file() else _only(folder, ".o", "an object that CuTe DSL exported (export_to_c)")
     text = ptx or (obj.with_suffix(".ptx") if obj.with_suffix(".ptx").exists() else None)
     text = text or _only(folder, ".ptx", "the PTX of the same compilation (--keep-ptx), or --ptx FILE")
     if not text.is_file():
-        raise Misuse(f"--ptx: there is no file {text}")
+        raise Misuse(f"--ptx: no such file: {text}")
     names = exported(obj)
     if not names:
-        raise Misuse(f"{obj} exports no function: right would be an object that was compiled with --enable-tvm-ffi")
+        raise Misuse(f"{obj} exports no function: compile it with --enable-tvm-ffi")
     chosen = function or _recorded(folder / "build.json") or (names[0] if len(names) == 1 else None)
     if chosen is None:
-        raise Misuse(f"{obj} exports {', '.join(names)}: say which with --function")
+        raise Misuse(f"{obj} exports {', '.join(names)}: choose one with --function")
     if chosen not in names:
         raise Misuse(f"{obj} exports no function {chosen}{nearest(chosen, names)}; it has {', '.join(names)}")
     cubins = sorted(folder.glob("*.cubin"))
@@ -82,6 +82,6 @@ def _recorded(path: Path) -> str | None:
     try:
         record = json.loads(path.read_text())
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise Misuse(f"{path} is no JSON ({error}); remove it, or say --function NAME") from None
+        raise Misuse(f"{path} is not valid JSON ({error}); remove it, or pass --function NAME") from None
     name = record.get("function") if isinstance(record, dict) else None
     return name if isinstance(name, str) and re.fullmatch(r"\w+", name) else None

@@ -49,13 +49,15 @@ class Call:
 
     def tensor(self, name: str, what: str) -> HostTensor:
         if name not in self.tensors:
-            raise Misuse(f"{what}: no tensor {name}{nearest(name, self.tensors)}; there are {', '.join(self.tensors)}")
+            raise Misuse(
+                f"{what}: no tensor {name}{nearest(name, self.tensors)}; choose from {', '.join(self.tensors)}"
+            )
         return self.tensors[name]
 
     def launches(self, build: Build, sm_count: int) -> list[Launch]:
         """Return the launches of the function. Raises CaptureError if it rejects its arguments."""
         if sm_count < 1:
-            raise Misuse(f"--sm-count {sm_count}: right would be one or more")
+            raise Misuse(f"--sm-count {sm_count}: expected one or more")
         extra_memory = [x.argument() for x in self.tensors.values()]
         module = build.module()
         try:
@@ -77,7 +79,7 @@ def described(build: Build, parameters: Sequence[Parameter]) -> str:
 def prepare(build: Build, options: argparse.Namespace) -> Call:
     """Make the tensors and scalars that the command line names. Raises Misuse."""
     if options.input_seed < 0:
-        raise Misuse(f"--input-seed {options.input_seed}: right would be zero or more")
+        raise Misuse(f"--input-seed {options.input_seed}: expected zero or more")
     parameters = signature(build.object, build.function)
     specs = _with_streams([parse(text) for text in options.arg], parameters)
     if parameters and len(specs) != len(parameters):
@@ -127,5 +129,5 @@ def _put_addresses(tensor: HostTensor, names: tuple[str, ...], tensors: dict[str
         raise Misuse(f"{tensor.name}: no tensor {missing[0]}{nearest(missing[0], tensors)}; --also may define it")
     if tensor.element.bits != 64 or int(np.prod(tensor.shape)) != len(names):
         right = f"i64[{len(names)}]"
-        raise Misuse(f"{tensor.name}: {tensor} cannot hold {len(names)} addresses; right would be {right}")
+        raise Misuse(f"{tensor.name}: {tensor} cannot hold {len(names)} addresses; expected {right}")
     tensor.put(np.array([tensors[name].address for name in names], np.int64).reshape(tensor.shape))

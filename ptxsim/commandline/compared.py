@@ -79,13 +79,13 @@ def compare(expected: Expectation) -> Difference:
 def expectations(texts: list[str], tolerance: float, call: Call) -> list[Expectation]:
     """Return the comparisons that --expect requests. Raises Misuse."""
     if not tolerance >= 0:
-        raise Misuse(f"--tolerance {tolerance:g}: right would be zero or more")
+        raise Misuse(f"--tolerance {tolerance:g}: expected zero or more")
     out = []
     for text in texts:
         name, _, file = text.partition("=") if "=" in text else (call.last or "", "", text)
         what, part = f"--expect {text}", file_part(file)
         if part is None:
-            raise Misuse(f"{what}: right would be [NAME=]FILE with a .npy, .npz, .pt or .pth file")
+            raise Misuse(f"{what}: expected [NAME=]FILE with a .npy, .npz, .pt or .pth file")
         tensor, values = call.tensor(name, what), load_array(part, what)
         if values.shape != tensor.shape:
             raise Misuse(f"{what}: {list(values.shape)} is not the shape of {name}, {tensor}")
@@ -99,7 +99,7 @@ def targets(texts: list[str], call: Call) -> list[tuple[HostTensor, Path]]:
     for text in texts:
         name, _, file = text.partition("=")
         if not file.endswith(".npy"):
-            raise Misuse(f"--save {text}: right would be NAME=FILE.npy")
+            raise Misuse(f"--save {text}: expected NAME=FILE.npy")
         out.append((call.tensor(name, f"--save {text}"), writable(Path(file), f"--save {text}")))
     return out
 
@@ -107,11 +107,11 @@ def targets(texts: list[str], call: Call) -> list[tuple[HostTensor, Path]]:
 def writable(path: Path, what: str) -> Path:
     """Return `path` if a file can be written to it. Raises Misuse."""
     if not path.parent.is_dir():
-        raise Misuse(f"{what}: there is no folder {path.parent}")
+        raise Misuse(f"{what}: no such folder: {path.parent}")
     if path.is_dir():
-        raise Misuse(f"{what}: {path} is a folder; right would be a file")
+        raise Misuse(f"{what}: {path} is a folder; expected a file")
     if not os.access(path.parent, os.W_OK):
-        raise Misuse(f"{what}: nothing can be written to the folder {path.parent}")
+        raise Misuse(f"{what}: no write permission for the folder {path.parent}")
     return path
 
 

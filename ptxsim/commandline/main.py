@@ -53,7 +53,7 @@ def _main(options: argparse.Namespace) -> int:
     checks = [c for c in options.checks.split(",") if c]
     unknown = [c for c in checks if c not in CHECKS]
     if unknown:
-        raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; there are {', '.join(CHECKS)}")
+        raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; choose from {', '.join(CHECKS)}")
     _check_schedule(options)
     _check_prediction(options)
     if options.json:
@@ -123,13 +123,13 @@ def _check_schedule(options: argparse.Namespace) -> None:
                 raise Misuse(f"--schedule: {error}") from None
             names = (*NAMES, "all", "search")
             reported = f"unknown schedule {options.schedule}{nearest(options.schedule, names)}"
-            raise Misuse(f"--schedule: {reported}; there are {', '.join(names)}") from None
+            raise Misuse(f"--schedule: {reported}; choose from {', '.join(names)}") from None
     if options.schedule != "search" and (options.runs is not None or options.seconds is not None):
         raise Misuse("--runs and --seconds are the budget of --schedule search")
     if options.runs is not None and options.runs < 1:
-        raise Misuse(f"--runs {options.runs}: right would be one or more")
+        raise Misuse(f"--runs {options.runs}: expected one or more")
     if options.seconds is not None and not options.seconds > 0:
-        raise Misuse(f"--seconds {options.seconds:g}: right would be more than zero")
+        raise Misuse(f"--seconds {options.seconds:g}: expected more than zero")
 
 
 def _check_prediction(options: argparse.Namespace) -> None:
@@ -139,9 +139,9 @@ def _check_prediction(options: argparse.Namespace) -> None:
             raise Misuse("--clock-mhz and --cold belong to --predict DEVICE")
         return
     if options.clock_mhz is not None and not options.clock_mhz > 0:
-        raise Misuse(f"--clock-mhz {options.clock_mhz:g}: right would be more than zero")
+        raise Misuse(f"--clock-mhz {options.clock_mhz:g}: expected more than zero")
     if importlib.util.find_spec("yaml") is None:
-        raise Misuse("--predict reads device files with PyYAML, which is not here: pip install PyYAML")
+        raise Misuse("--predict reads device files with PyYAML, which is not installed: pip install PyYAML")
     DeviceModel.load(options.predict)  # raises if it does not exist
 
 
@@ -179,7 +179,7 @@ def _predicted(
     for note in time.notes:
         print(f"    {note}")
     if time.assumed:
-        print(f"    parameters that nobody measured: {', '.join(time.assumed)}")
+        print(f"    unmeasured parameters: {', '.join(time.assumed)}")
     return time
 
 

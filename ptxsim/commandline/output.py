@@ -96,7 +96,11 @@ def outcome_lines(outcome: Outcome, reported: set[tuple[str, str, int | None]]) 
     yield from outcome.nans
     count = f"{len(result.findings)} findings" if len(result.findings) != 1 else "1 finding"
     suffix = (
-        "" if not repeats else ", told above" if repeats == len(result.findings) else f", {repeats} of them told above"
+        ""
+        if not repeats
+        else ", reported above"
+        if repeats == len(result.findings)
+        else f", {repeats} of them reported above"
     )
     yield f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {count}{suffix}"
 

@@ -80,7 +80,7 @@ def _value(rest: str, text: str) -> TensorSpec | Stream | int | float | bool | N
     if part is not None:
         return TensorSpec(None, None, None, 0, part, pointer)
     raise Misuse(
-        f"argument «{text}»: not understood; right would be a tensor (f16[128,64]), a file ({', '.join(FILES)}), "
+        f"argument «{text}»: not understood; expected a tensor (f16[128,64]), a file ({', '.join(FILES)}), "
         "int:4, float:0.5, bool:true, none or stream"
     )
 
@@ -94,7 +94,7 @@ def _scalar(kind: str, digits: str, text: str) -> int | float | bool:
         return {"true": True, "1": True, "false": False, "0": False}[digits.lower()]
     except (ValueError, KeyError):
         right = {"int": "int:4 or int:0x10", "float": "float:0.5", "bool": "bool:true or bool:false"}[kind]
-        raise Misuse(f"argument «{text}»: «{digits}» is no {kind}; right would be {right}") from None
+        raise Misuse(f"argument «{text}»: «{digits}» is no {kind}; expected {right}") from None
 
 
 def _tensor(m: re.Match[str], text: str) -> TensorSpec:
@@ -111,7 +111,7 @@ def _tensor(m: re.Match[str], text: str) -> TensorSpec:
     strides = _explicit_strides(m["strides"], shape, text) if m["strides"] else _compact(m["order"], shape, text)
     align = int(m["align"] or 0)
     if align & (align - 1):
-        raise Misuse(f"argument «{text}»: an alignment of {align} bytes; right would be a power of two")
+        raise Misuse(f"argument «{text}»: an alignment of {align} bytes; expected a power of two")
     return TensorSpec(element, shape, strides, align, _contents(m["fill"], text), bool(m["pointer"]))
 
 
@@ -147,7 +147,7 @@ def _contents(fill: str | None, text: str) -> str | float | FilePart | tuple[str
         return float(int(fill, 0)) if fill[:2].lower() == "0x" else float(fill)
     except ValueError:
         raise Misuse(
-            f"argument «{text}»: it cannot be filled with «{fill}»{nearest(fill, FILLS)}; right would be one of "
+            f"argument «{text}»: it cannot be filled with «{fill}»{nearest(fill, FILLS)}; expected one of "
             f"{', '.join(FILLS)}, a number, a file ({', '.join(FILES)}) or addresses (&name,…)"
         ) from None
 

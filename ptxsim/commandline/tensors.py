@@ -147,7 +147,7 @@ def _pattern(tensor: HostTensor, contents: str | float, rng: np.random.Generator
     if contents == "uniform":
         return rng.random(shape) if floats else rng.integers(0, 4, shape)
     if contents == "nan" and (not floats or tensor.element.name == "e2m1"):
-        raise Misuse(f"{tensor.name}: {tensor.element.name} has no NaN; right would be zeros or a number")
+        raise Misuse(f"{tensor.name}: {tensor.element.name} has no NaN; expected zeros or a number")
     if contents == "identity":
         at = np.indices(shape) if shape else np.zeros((1, 1))
         return (at == at[0]).all(0).astype(np.int64).reshape(shape)
@@ -167,7 +167,7 @@ def load_array(part: FilePart, what: str) -> np.ndarray:
 def _from_file(part: FilePart, what: str) -> tuple[np.ndarray, FilePart, str]:
     """Return (array, its file, its torch type name or "")."""
     if not part.path.is_file():
-        raise Misuse(f"{what}: there is no file {part.path}")
+        raise Misuse(f"{what}: no such file: {part.path}")
     try:
         loaded, name = _from_torch(part, what) if part.path.suffix in (".pt", ".pth") else (np.load(part.path), "")
         if isinstance(loaded, (dict, np.lib.npyio.NpzFile)):
@@ -190,9 +190,7 @@ def _entry(loaded: Any, part: FilePart, what: str) -> tuple[Any, str]:
     key = part.key if part.key is not None else keys[0] if len(keys) == 1 else None
     if key not in keys:
         problem = f"no entry {part.key}{nearest(part.key or '', keys)}" if part.key is not None else "several entries"
-        raise Misuse(
-            f"{what}: {part.path} has {problem}; right would be {part.path}:ENTRY, of {', '.join(map(str, keys))}"
-        )
+        raise Misuse(f"{what}: {part.path} has {problem}; expected {part.path}:ENTRY, of {', '.join(map(str, keys))}")
     return loaded[key], ""
 
 

@@ -34,7 +34,7 @@ class Delay:
         self.kind, self.location = parts[0], parts[-1]
         self.first = self.last = -1
         if len(parts) < 2 or self.kind not in (*KINDS, "warps"):
-            raise ValueError(f"schedule {name!r}: right would be hold:warps:4-7, or hold:KIND:FILE:LINE of {KINDS}")
+            raise ValueError(f"schedule {name!r}: expected hold:warps:4-7, or hold:KIND:FILE:LINE of {KINDS}")
         if self.kind == "warps":
             try:
                 self.first, self.last = map(int, self.location.split("-"))

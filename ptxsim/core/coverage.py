@@ -128,7 +128,7 @@ class Coverage:
             where += f" to {ring[-1].offset}" if len(ring) > 1 else ""
             phases, least = max(bar.phases for bar in ring), min(bar.phases for bar in ring)
             if not any(bar.waits or bar.slept for bar in ring):
-                out.append(f"{where}: nobody ever waited there")
+                out.append(f"{where}: never waited on")
             elif phases < 2 and any(bar.looped for bar in ring):
                 times = ("no phase", "one phase")[phases]
                 never = "the ring never wrapped and " if len(ring) > 1 else ""
@@ -138,7 +138,7 @@ class Coverage:
                 stages = f"at {some} of {len(ring)} stages one phase completed at most"
                 out.append(f"{where}: {stages}, so that their parity never flipped")
             elif ring[0].room and not any(bar.slept for bar in ring):
-                out.append(f"{where}: the pipeline was never full, no producer ever waited for room")
+                out.append(f"{where}: the pipeline was never full, no producer ever waited for a free stage")
         return out
 
     def as_dict(self) -> dict[str, Any]:

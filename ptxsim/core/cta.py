@@ -82,7 +82,7 @@ class CTA:
         unreleased = "" if self._tensor_memory is None else self._tensor_memory.unreleased()
         if unreleased:
             program = self.machine.program
-            end_location = f"the kernel ends behind {program.instructions[program.end].location}"
+            end_location = f"the kernel ends after {program.instructions[program.end].location}"
             message = f"CTA {self.index} ends with tensor memory allocated: {unreleased}; {end_location}"
             self.machine.report("leak", message, program.end)
         if self.register_pool is not None:

@@ -65,7 +65,7 @@ class Deadlock:
         wait, here = f.wait, self._at(f)
         if f.state is PARTED:
             looping = any(other in self.reads and self.reads[other].at >= 0 for other in f.family or ())
-            text = f"the other lanes of a warp do not come to {self._location(here)}"
+            text = f"the other lanes of a warp do not reach {self._location(here)}"
             return Cause(5 if looping else 2, text, here)
         if wait is None:
             return self._looping(f, here)
@@ -79,14 +79,12 @@ class Deadlock:
         """Return the cause for an endless loop: what it reads and why nothing changes that."""
         read = self.reads.get(f, Read())
         if read.at < 0:
-            return Cause(5, f"threads go round at {self._location(here)} without end", here)
-        why = (
-            "no other warp is left" if len(self.everyone) == 1 else "all other warps have ended, wait or go round, too"
-        )
+            return Cause(5, f"threads loop forever at {self._location(here)}", here)
+        why = "no other warp is left" if len(self.everyone) == 1 else "all other warps have ended, wait or loop, too"
         later = self.cluster.later
         why += f"; the {later} clusters that follow in the grid run when this one has ended" if later else ""
         where = f"{self._location(read.at)}, reading {read.what}"
-        text = f"{_warps_text(f)} go round without end at {where}: nobody will write there ({why})"
+        text = f"{_warps_text(f)} loop forever at {where}: no thread will write it ({why})"
         return Cause(4, text, read.at)
 
     def _at_named_barrier(self, on: NamedBarrier, at: int) -> Cause:
@@ -112,7 +110,7 @@ class Deadlock:
             why += f"; {announcers[0]}" if announcers else ""
             sent = min(on.bytes_by, default=at)
             return Cause(
-                1, f"{-on.tx} bytes have come for {on}, sent at {self._locations(on.bytes_by)}, and {why}", sent
+                1, f"{-on.tx} bytes have arrived for {on}, sent at {self._locations(on.bytes_by)}, and {why}", sent
             )
         if on.phase == 0 and not on.waits and fills(self.instructions, at):
             why = (
@@ -128,10 +126,10 @@ class Deadlock:
 
     def _bytes_missing(self, on: MBarrier, at: int) -> Cause:
         announced = self._locations(on.expected_at)
-        less, arrivals = ("more", f"sent at {self._locations(on.bytes_by)}") if on.tx < 0 else ("fewer", "none came")
+        less, arrivals = ("more", f"sent at {self._locations(on.bytes_by)}") if on.tx < 0 else ("fewer", "none arrived")
         if on.tx > 0 and on.bytes_by:
-            arrivals = f"{sum(on.bytes_by.values())} came, sent at {self._locations(on.bytes_by)}"
-        text = f"{less} bytes came than were expected at {announced} for {on}: {arrivals}"
+            arrivals = f"{sum(on.bytes_by.values())} arrived, sent at {self._locations(on.bytes_by)}"
+        text = f"{less} bytes arrived than expected at {announced} for {on}: {arrivals}"
         return Cause(0, text, min(on.expected_at, default=at))
 
     def _never_signalled(self, f: Fragment, on: MBarrier, at: int) -> Cause:
@@ -140,9 +138,9 @@ class Deadlock:
         if on.pending < on.expected:
             arrivals = [key for key, phase in on.signals.items() if phase == on.phase]
             where = self._locations({key[0] for key in arrivals})
-            why = "the count is too large, or somebody who should have arrived does not"
+            why = "the count is too large, or an expected arrival is missing"
             return Cause(
-                2, f"{on.expected - on.pending} arrivals have come on {initialised}, at {where}, and {why}", at
+                2, f"{on.expected - on.pending} arrivals were made on {initialised}, at {where}, and {why}", at
             )
         nobody = f"nobody has ever arrived there: {initialised}"
         pending = [cta.uncommitted for cta in self.cluster.ctas if cta.uncommitted >= 0]
@@ -153,7 +151,7 @@ class Deadlock:
         consumers = self._consumers(f, on, at)
         if consumers:
             where = self._locations(consumers)
-            why = f"who waits at {where} for what the producer at {self._location(at)} fills has to release it there"
+            why = f"the consumer that waits at {where} for what the producer at {self._location(at)} fills must release it"
             return Cause(3, f"{nobody}; {why}", min(consumers))
         return Cause(4, f"{nobody}, waited for at {self._location(at)}", at)
 
@@ -200,7 +198,7 @@ class Deadlock:
             return (
                 f"polling near {self._location(self._at(f))}"
                 if read.at < 0
-                else f"going round at {self._location(read.at)}"
+                else f"looping at {self._location(read.at)}"
             )
         phase = "" if f.wait.parity is None else f", waiting for the phase of parity {f.wait.parity}"
         owing = self._owing(f.wait.on) if isinstance(f.wait.on, MBarrier) else []

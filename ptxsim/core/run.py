@@ -74,7 +74,7 @@ def run(
     plan = Schedule(schedule, seed)
     delay = plan.delay
     if delay is not None and not any(delay.matches(x, program_of(x.module, x.kernel)) for x in launches):
-        raise ValueError(f"schedule {schedule!r}: nothing in these launches is of this kind and at this place")
+        raise ValueError(f"schedule {schedule!r}: nothing in these launches matches")
     history = None
     for n, launch in enumerate(launches):
         machine = Machine(launch, plan, wanted, trace, track, before=history, step_limit=step_limit)

@@ -174,8 +174,8 @@ class Fragment:
         requests = Counter((self.warp_of(lane), key) for lane, key in zip(self.lanes(), operands, strict=True))
         for (warp, _), times in requests.items():
             if times > 1:
-                why = "one was meant, such as the lane that elect.sync chooses"
-                return self.report(at, "repeated", f"{times} lanes of warp {warp} each ask for the same {what}: {why}")
+                why = "use one lane, such as the one elect.sync chooses"
+                return self.report(at, "repeated", f"{times} lanes of warp {warp} each request the same {what}: {why}")
 
     def issue(self, at: int, warp: int) -> Origin:
         """Return the origin of asynchronous work that a warp issues now."""

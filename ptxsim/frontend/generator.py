@@ -134,7 +134,7 @@ class Generator:
             return f"{expr}.{'view' if fmt.bits == 32 else 'astype'}('{fmt.numpy}')"
         if isinstance(op, Sym):
             return f"f.symbol({op.name!r}, {op.offset}, '{fmt.numpy}')"
-        raise self.fail(f"operand {op!r} is not understood here")
+        raise self.fail(f"operand {op!r} is not supported in this position")
 
     def _register(self, op: Reg, fmt: Format) -> str:
         if op.width == fmt.register_bits:
@@ -167,7 +167,7 @@ class Generator:
     def target(self, op: Operand, fmt: Format) -> str:
         """Return the view of a register in a format of its own width."""
         if not isinstance(op, Reg):
-            raise self.fail(f"{op!r} is no register")
+            raise self.fail(f"{op!r} is not a register")
         self.views.add(fmt.name)
         return f"{fmt.name}[{op.slot}]"
 
@@ -207,7 +207,7 @@ class Generator:
     def address(self, op: Operand) -> tuple[str, int]:
         """Return (array expression, byte offset) of a memory operand."""
         if not isinstance(op, Mem):
-            raise self.fail(f"{op!r} is no memory operand")
+            raise self.fail(f"{op!r} is not a memory operand")
         base = op.base
         if isinstance(base, Reg):
             return self.read(base, UNSIGNED[base.width]), op.offset
@@ -223,7 +223,7 @@ class Generator:
     def number(self, op: Operand, what: str) -> int:
         """Return the value of an integer constant operand."""
         if not isinstance(op, Imm) or not isinstance(op.value, int):
-            raise self.fail(f"{what} that is no constant")
+            raise self.fail(f"{what} that is not a constant")
         return op.value
 
     def reads(self, ops: tuple[Operand, ...], fmt: Format) -> str:

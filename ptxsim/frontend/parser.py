@@ -91,7 +91,7 @@ def _checked_version(scanner: Scanner, version: str) -> str:
     """Return the version; warn if it is newer than the newest one compared with ptxsim."""
     m = _VERSION.match(version)
     if m is None:
-        raise scanner.fail(f"«.version {version[:40]}» is no PTX ISA version")
+        raise scanner.fail(f"«.version {version[:40]}» is not a PTX ISA version")
     if (int(m[1]), int(m[2])) > NEWEST:
         newest = ".".join(map(str, NEWEST))
         warnings.warn(f"{scanner.path}:{scanner.line}: .version {version} is newer than {newest}", stacklevel=4)

@@ -224,7 +224,7 @@ def _section(cubin: Path, name: str) -> bytes | None:
     try:
         data = cubin.read_bytes()
         if data[:4] != b"\x7fELF":
-            raise CaptureError(f"{cubin} is no cubin: it does not begin as ELF does")
+            raise CaptureError(f"{cubin} is not a cubin: no ELF header")
         section = ELFFile(BytesIO(data)).get_section_by_name(name)
     except (OSError, ELFError, UnicodeDecodeError) as error:
         raise CaptureError(f"{cubin} cannot be read as a cubin: {error}") from None

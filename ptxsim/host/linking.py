@@ -27,7 +27,7 @@ ELF_HEADER = struct.Struct("<40xQ10xHH2x")  # of 64 bits: where the table of sec
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint for a misspelt name, or ""."""
     near = difflib.get_close_matches(name, list(known), 1)
-    return f" (is {near[0]} meant?)" if near else ""
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def exported(obj: str | Path) -> list[str]:
@@ -37,15 +37,15 @@ def exported(obj: str | Path) -> list[str]:
     except OSError as error:
         raise CaptureError(f"{obj} cannot be read: {error.strerror}") from None
     if content[:4] != b"\x7fELF":
-        raise CaptureError(f"{obj} is no object file: it does not begin as ELF does")
-    told = _told_size(content)
-    if told > len(content):
-        raise CaptureError(f"{obj} is cut short: it has {len(content)} bytes, and its own header tells of {told}")
+        raise CaptureError(f"{obj} is not an object file: no ELF header")
+    declared = _declared_size(content)
+    if declared > len(content):
+        raise CaptureError(f"{obj} is truncated: it has {len(content)} of {declared} bytes")
     names = re.findall(rb"\0" + ENTRY.encode() + rb"(\w+)(?=\0)", content)
     return sorted({name.decode() for name in names})
 
 
-def _told_size(content: bytes) -> int:
+def _declared_size(content: bytes) -> int:
     """Return the bytes that an ELF file has to have for its table of sections to lie in it, which is its last part."""
     if len(content) < ELF_HEADER.size:
         return ELF_HEADER.size

@@ -196,7 +196,7 @@ def _begin_load(
     for rank in [to.rank] if mask is None else ranks_of(mask):
         target, bar = cta.peer(rank), cta.mbarrier(signal if mask is None else signal.at(rank))
         if target is None or bar is None:
-            what = f"a bulk copy names CTA rank {rank} or an mbarrier that is not there"
+            what = f"a bulk copy names CTA rank {rank} or an mbarrier that does not exist"
             f.report(spec.at, "barrier", what)
             continue
         cluster.observer.copy_expected(bar, origin, target)

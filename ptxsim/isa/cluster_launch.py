@@ -87,7 +87,7 @@ def launch_try_cancel(f: Fragment, spec: Request, to: Address, bar: Address) -> 
             )
             continue
         if cluster.request_refused:
-            f.report(spec.at, "barrier", "a cluster that was refused another one's work asks again, which is undefined")
+            f.report(spec.at, "barrier", "a cluster whose request was refused requests again, which is undefined")
         origin = f.issue(spec.at, f.warp_of(int(lane)))
         targets = []
         for rank in range(len(cluster.ctas)) if spec.everywhere else [address.rank]:
@@ -112,7 +112,7 @@ def _query(g: Generator, ins: Instruction) -> None:
     if index:
         return g.write(target, U32, f"{words}[:, {_WORD_OF_AXIS[index[0]]}]")
     if not isinstance(target, Vec):
-        raise g.fail("an index that is no vector")
+        raise g.fail("an index that is not a vector")
     for n, item in enumerate(target.items[:3]):
         if item is not None:
             g.write(item, U32, f"{words}[:, {n}]")

@@ -228,7 +228,7 @@ def st_async(f: Fragment, at: int, to: Address, bar: Address, item: int, values:
     for (warp, rank, signal), of in groups.items():
         target, barrier = cta.peer(rank), cta.mbarrier(SharedAddress.of(signal))
         if target is None or barrier is None:
-            f.report(at, "barrier", "st.async names a CTA or an mbarrier that is not there", lanes[of])
+            f.report(at, "barrier", "st.async names a CTA or an mbarrier that does not exist", lanes[of])
             continue
         fitting = [n for n in of if _fits(f, at, target, destinations[n].offset, size, lanes[n : n + 1])]
         if not fitting:

@@ -87,7 +87,7 @@ def _requested_columns(f: Fragment, at: int, columns: np.ndarray) -> int:
         f.report(at, "out-of-bounds", what)
         n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
     if not f.cta.tensor_memory.permit:
-        f.report(at, "barrier", "tcgen05.alloc after the permit was given up")
+        f.report(at, "barrier", "tcgen05.alloc after the permit was relinquished")
     return n
 
 

@@ -59,7 +59,7 @@ def _replace(g: Generator, ins: Instruction) -> None:
     dimension = 0
     if _FIELDS[name]:
         if not isinstance(ordinal[0], Imm):
-            raise g.fail("a dimension that is no constant")
+            raise g.fail("a dimension that is not a constant")
         dimension = int(ordinal[0].value)
     spec = g.bind(Replacement(access, name, dimension))
     g.line(f"tensormap_replace(f, {spec}, {addr}, {g.read(value, U64)})")

@@ -226,7 +226,7 @@ def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAdd
         if target is None or bar is None:
             missing = f"mbarrier at shared address {signal.raw:#x} of CTA rank {bar_rank}"
             what = f"CTA rank {rank}" if target is None else missing
-            f.report(spec.at, "barrier", f"a TMA load names {what}, which is not there")
+            f.report(spec.at, "barrier", f"a TMA load names {what}, which does not exist")
         else:
             out.append(Target(target, bar))
     return out

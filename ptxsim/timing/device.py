@@ -192,7 +192,7 @@ def _loaded(path: Path, _changed: int) -> DeviceModel:
     try:
         content = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise DeviceError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from None
+        raise DeviceError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not isinstance(content.get("parameters"), dict):
         raise DeviceError(f"{path.name}: a device file has a name, an architecture and parameters")
     names = [field.name for field in dataclasses.fields(DeviceConstants)]
@@ -212,7 +212,7 @@ def _parameter(file: str, name: str, entry: Any) -> Parameter:
         raise DeviceError(f"{file}: the parameter {name!r} needs exactly {', '.join(sorted(_KEYS))}")
     value, source = entry["value"], entry["source"]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DeviceError(f"{file}: the value of {name!r} is no number: {value!r}")
+        raise DeviceError(f"{file}: the value of {name!r} is not a number: {value!r}")
     if source not in get_args(Source):
         raise DeviceError(f"{file}: the source of {name!r} is {source!r}: one of {', '.join(get_args(Source))}")
     return Parameter(float(value), str(entry["unit"]), cast(Source, source), str(entry["from"]))
@@ -223,4 +223,4 @@ def _nearest(name: str, missing: list[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, missing, 1)
-    return f" (is {near[0]!r} meant?)" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""

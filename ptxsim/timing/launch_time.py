@@ -210,8 +210,8 @@ def check_possible(timed: Timed) -> Timed:
     busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent)
     if busiest > _IMPOSSIBLE:
         raise PtxError(
-            f"kernel {timed.launch.name[:80]}: what its clusters have to do differs in a way that the clock does not "
-            f"follow (it would keep the card busy for {busiest:.0f} % of the time)"
+            f"kernel {timed.launch.name[:80]}: the work of its clusters varies in a way that the clock does not "
+            f"follow (it would keep the GPU busy for {busiest:.0f} % of the time)"
         )
     return timed
 

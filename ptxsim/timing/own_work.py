@@ -21,12 +21,12 @@ def check_static_work(launch: Launch) -> None:
         if ins.op.startswith("clusterlaunchcontrol.try_cancel"):
             raise PtxError(
                 f"{launch.name} takes further work by cluster launch control (PTX line {ins.line}), which the clock "
-                "does not follow: of a few simulated clusters one would get the work of all others"
+                "does not follow: the first simulated cluster would take all work"
             )
         if _returns_to_use(ins, instructions):
             raise PtxError(
-                f"{launch.name} goes by what an atomic on global memory returns (PTX line {ins.line}), a counter of "
-                "tiles perhaps, which the clock does not follow: it does not simulate all clusters at the same time"
+                f"{launch.name} depends on what an atomic on global memory returns (PTX line {ins.line}), such as a "
+                "tile counter: the clock does not simulate all clusters concurrently"
             )
 
 

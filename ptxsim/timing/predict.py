@@ -112,7 +112,7 @@ def _notes(timed: Sequence[Timed]) -> tuple[str, ...]:
     """Return the simplifications of a prediction as sentences."""
     notes = []
     if any(not x.exact for x in timed):
-        notes.append("The work differs from cluster to cluster; the times of most go by how much work they have.")
+        notes.append("Work differs between clusters; most of their times are interpolated by work.")
     if any(x.without_code for x in timed):
-        notes.append("There was no machine code of this PTX: instructions and their stalls are estimated.")
+        notes.append("No machine code of this PTX: instructions and stalls are estimated.")
     return tuple(notes)

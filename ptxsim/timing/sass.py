@@ -128,7 +128,7 @@ def read_cubin(path: Path) -> dict[str, Code]:
     try:
         elf = ELFFile(BytesIO(path.read_bytes()))
     except ELFError:
-        raise DeviceError(f"{path} is no cubin (ELF file)") from None
+        raise DeviceError(f"{path} is not a cubin (ELF file)") from None
     lines, registers = _ptx_lines(elf), _registers(elf)
     out = {}
     for section in elf.iter_sections():

@@ -279,7 +279,7 @@ def test_clusters_of_unequal_work_take_as_long_as_their_sum_on_the_fullest_sm() 
     launch = launched(body, grid=(132,), shared=200_000)
     prediction = ptxsim.predict(launch, CARD)
     assert prediction.launches[0].cycles == pytest.approx(132 * 50 * 4, rel=0.1)
-    assert any("differs from cluster to cluster" in note for note in prediction.notes)
+    assert any("differs between clusters" in note for note in prediction.notes)
 
 
 def test_work_that_goes_by_two_axes_of_the_grid_is_followed_along_both() -> None:
@@ -311,7 +311,7 @@ def test_a_few_clusters_at_an_edge_stand_for_none_but_themselves_in_a_long_grid(
     prediction = ptxsim.predict(launched(body, grid=(grid,), shared=200_000), CARD)
     expected = waves * 800 + (waves - 1) * REFILL if alike else 2 * 800
     assert prediction.launches[0].cycles == pytest.approx(expected, rel=0.1)
-    assert any("differs from cluster to cluster" in note for note in prediction.notes) is not alike
+    assert any("differs between clusters" in note for note in prediction.notes) is not alike
 
 
 def test_a_grid_is_looked_at_once_where_the_caller_keeps_what_was_found(monkeypatch) -> None:

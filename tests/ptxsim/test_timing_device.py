@@ -30,7 +30,9 @@ def test_what_is_called_published_names_an_address_where_it_can_be_read(name) ->
 def test_the_clock_reads_every_parameter() -> None:
     """One that nothing reads would count among the assumed ones, by which a prediction's band is widened."""
     sources = [path.read_text() for path in (DEVICES.parent / "timing").glob("*.py")]
-    unread = [f.name for f in dataclasses.fields(DeviceConstants) if not any(f".{f.name}" in source for source in sources)]
+    unread = [
+        f.name for f in dataclasses.fields(DeviceConstants) if not any(f".{f.name}" in source for source in sources)
+    ]
     assert not unread
 
 
@@ -49,10 +51,10 @@ def changed_file(tmp_path, pattern: str, replacement: str):
 @pytest.mark.parametrize(
     ("pattern", "replacement", "message"),
     [
-        (r"  fma_latency:", "  fma_latncy:", r"unknown parameter 'fma_latncy' \(is 'fma_latency' meant\?\)"),
+        (r"  fma_latency:", "  fma_latncy:", r"unknown parameter 'fma_latncy' \(did you mean 'fma_latency'\?\)"),
         (r"  fma_latency:\n(    .*\n){4}", "", "the parameter 'fma_latency' is missing"),
         (r"source: published", "source: hearsay", "is 'hearsay': one of measured, published, assumed"),
-        (r"value: 132", "value: many", "the value of 'sm_count' is no number: 'many'"),
+        (r"value: 132", "value: many", "the value of 'sm_count' is not a number: 'many'"),
         (r"    unit: SMs\n", "", "the parameter 'sm_count' needs exactly from, source, unit, value"),
     ],
 )

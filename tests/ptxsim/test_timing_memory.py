@@ -15,7 +15,7 @@ from ptxsim.timing.memory_system import (
     MemorySystem,
     displaced,
     evicted,
-    of_its_neighbours,
+    l2_rate_per_sm,
     sharing_gain,
     tma_sharing_gain,
     written_back,
@@ -223,7 +223,7 @@ def test_an_sm_that_never_pauses_gets_its_even_share_and_no_more() -> None:
 def test_few_ctas_share_the_ways_of_their_gpcs_to_l2_and_many_all_of_it() -> None:
     card = CARD.changed(l2_bytes_per_cycle_of_8=80, l2_bytes_per_cycle_of_32=60, l2_bytes_per_cycle_of_64=50)
     f = card.constants
-    assert [of_its_neighbours(n, f) for n in (1, 8, 16, 32, 64)] == [f.tma_bytes_per_cycle, 80, 70, 60, 50]
+    assert [l2_rate_per_sm(n, f) for n in (1, 8, 16, 32, 64)] == [f.tma_bytes_per_cycle, 80, 70, 60, 50]
     rates = {n: MemorySystem(f, 1000.0, 1, n).l2.rate for n in (8, 32, 132)}
     assert rates == {8: 80, 32: 60, 132: pytest.approx(min(f.l2_gb_per_s / 132, 50))}
 
