@@ -67,8 +67,8 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         default="random",
         metavar="NAME",
         help=f"order of threads, and completion of copies and products: {', '.join(NAMES)}; all: the {len(DEFAULT)} "
-        "default ones; search: adversarial ones, each of which delays an arrival, a wait, a copy, a product or some warps, "
-        "until a run fails; hold:…: one of these by its name",
+        "default ones; search: adversarial ones until a run fails, each of which delays an arrival, a wait, a copy, "
+        "a product or some warps; hold:…: one of these by its name",
     )
     group.add_argument("--runs", type=int, metavar="N", help=f"budget of a search (default {RUNS}, without --seconds)")
     group.add_argument("--seconds", type=float, metavar="S", help="budget of a search, in seconds")

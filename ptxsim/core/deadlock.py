@@ -151,7 +151,8 @@ class Deadlock:
         consumers = self._consumers(f, on, at)
         if consumers:
             where = self._locations(consumers)
-            why = f"the consumer that waits at {where} for what the producer at {self._location(at)} fills must release it"
+            producer = self._location(at)
+            why = f"the consumer that waits at {where} for what the producer at {producer} fills must release it"
             return Cause(3, f"{nobody}; {why}", min(consumers))
         return Cause(4, f"{nobody}, waited for at {self._location(at)}", at)
 
