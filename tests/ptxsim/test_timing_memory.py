@@ -20,7 +20,7 @@ from ptxsim.timing.memory_system import (
     tma_sharing_gain,
     written_back,
 )
-from ptxsim.timing.miss_rate import left_over
+from ptxsim.timing.miss_rate import left_in_l2
 from ptxsim.timing.scout import Survey
 
 CARD = DeviceModel.load("h200").changed(
@@ -178,9 +178,9 @@ def test_later_launches_of_a_lone_call_find_what_earlier_ones_left() -> None:
     first, last = loading(*PART), loading(*PART)
     whole = Survey((1.0,), {1: 100.0}, {2: 60.0}, {1: 1.0})
     f = CARD.changed(l2_bytes=1000).constants
-    assert left_over([(first, whole)], f) == {1: 100.0, 2: 60.0}
-    assert left_over([], f) == {}
-    flooded = left_over([(first, whole), (last, Survey((1.0,), {3: 5000.0}, {}, {3: 1.0}))], f)
+    assert left_in_l2([(first, whole)], f) == {1: 100.0, 2: 60.0}
+    assert left_in_l2([], f) == {}
+    flooded = left_in_l2([(first, whole), (last, Survey((1.0,), {3: 5000.0}, {}, {3: 1.0}))], f)
     assert flooded[1] < 1.0 < flooded[3]
 
 
