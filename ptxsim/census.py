@@ -38,7 +38,7 @@ class _Probe(Code):
 
 
 class Use(NamedTuple):
-    """Uses of an opcode, files and targets that have it, and why it is not simulated ("")."""
+    """Uses of an opcode, its files and targets, and why it is not simulated."""
 
     uses: int
     files: int
@@ -85,7 +85,7 @@ def table(paths: list[Path]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the census of the readable files, and one line on stderr for each unreadable one."""
+    """Print the census of readable files; report each unreadable file on stderr."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: python -m ptxsim.census FILE.ptx…", file=sys.stderr)
         return 0 if argv else 2

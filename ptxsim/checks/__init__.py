@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def observer_for(cluster: Cluster, checks: frozenset[str], history: AccessHistory | None) -> Observer:
-    """Return the observer of a cluster: vector clocks if any check is enabled, else a no-op."""
+    """Return the observer of a cluster: vector clocks if any check is enabled."""
     if not checks:
         return Observer()
     fences = "tensor-fence" in checks

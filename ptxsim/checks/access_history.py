@@ -54,7 +54,7 @@ Selection = Lanes | Part
 
 
 class Copy(NamedTuple):
-    """An access of global memory by a copy: instruction, write or read, and whether it is ordered."""
+    """A copy's access of global memory: instruction, direction, and whether it is ordered."""
 
     at: int
     write: bool
@@ -207,7 +207,7 @@ class AccessHistory:
         access: Access | Copy,
         written: bool,
     ) -> None:
-        """Report a race with other clusters of this launch, unless this cluster is ordered after them."""
+        """Report a race with other clusters that this cluster is not ordered after."""
         unknown = [int(x) for x in np.unique(numbers) if int(x) not in self.known]
         if not unknown or (unknown == [SEVERAL] and self.known != self.own):
             return

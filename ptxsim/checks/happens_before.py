@@ -78,7 +78,7 @@ class Clocks(Actors, Observer):
         return [Warp(f.cta.rank, number) for number in numbers]
 
     def _advance(self, warp: Warp) -> None:
-        """Start a new epoch of a warp: what it does from now on is not yet published."""
+        """Start a new, unpublished epoch of a warp."""
         self.warps[warp].known[self.ids[warp]] += 1
 
     def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:

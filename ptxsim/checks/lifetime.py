@@ -43,7 +43,7 @@ class Lifetimes:
     def peer_accesses(
         self, f: Fragment, target: CTA, actor: int, epoch: int, at: int, what: str, bar: MBarrier | None = None
     ) -> None:
-        """Record an access of `target`'s shared memory, or an arrival on its mbarrier `bar`, by another CTA."""
+        """Record another CTA's access of `target`'s shared memory, or arrival on `bar`."""
         if not self.enabled:
             return
         if target.rank in self.ended:
@@ -77,7 +77,7 @@ class Lifetimes:
         self.clocks.machine.report("exit", message, at)
 
     def _end_location(self) -> str:
-        """Return the location of the kernel's end, in brackets: a missing wait belongs there."""
+        """Return the location of the kernel's end, in brackets, for a missing wait."""
         program = self.clocks.machine.program
         return f" (after {program.instructions[program.end].location})"
 

@@ -1,4 +1,4 @@
-"""Named barriers: the clock of each use, and arrivals that may count for the wrong use.
+"""Named barriers: clocks of their uses, and arrivals that may count for another use.
 
 A barrier number does not identify a use. An arrival that nothing orders after the previous use may count for it. This
 happens where two groups of warps share a number, or where a warp arrives twice without learning of the release between.
@@ -60,7 +60,7 @@ class NamedBarrierUses:
         f.report(at, "barrier", message)
 
     def released(self, barrier: NamedBarrier) -> Clock:
-        """Close the current use of a barrier; return the clock that its waiters learn."""
+        """Return the clock that a barrier's waiters learn, and end its current use."""
         use = self.last[barrier]
         use.over = True
         use.clock.cover(self._actor(barrier), use.number)

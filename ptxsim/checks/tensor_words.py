@@ -61,7 +61,7 @@ def cells(rows: np.ndarray, cols: np.ndarray) -> Index:
 
 @lru_cache(maxsize=256)
 def _cells(rows: bytes, cols: bytes) -> Index:
-    """Return the cells of rows and columns, each as the bytes of an int64 array (cached)."""
+    """Return the cells of rows and columns, given as int64 bytes (cached)."""
     return _join(_distinct(np.frombuffer(rows, np.int64) // CELL_LANES), _distinct(np.frombuffer(cols, np.int64)))
 
 

@@ -76,7 +76,7 @@ class Actors:
         return self.actor(("bar", bar.cta.rank, bar.offset), what)
 
     def arrivals_awaited(self, cta: CTA, at: int) -> str:
-        """Return the arrivals that a copy's wait for a free buffer was for, as a sentence end."""
+        """Return the arrivals that a copy waited for, as a sentence end."""
         code = self.machine.program.instructions
         waits = (n for n in range(at - 1, max(at - LOOKBACK, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
         wait = next(waits, None)

@@ -11,7 +11,7 @@ from ..isa import numeric
 
 
 class Misuse(ValueError):
-    """A request that cannot be met; the one-line message names the argument and a correct form."""
+    """An impossible request; the one-line message names the argument and a correct form."""
 
 
 @dataclass(frozen=True, slots=True)

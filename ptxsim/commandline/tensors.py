@@ -203,7 +203,7 @@ def _from_torch(part: FilePart, what: str) -> tuple[Any, str]:
 
 
 def _of_torch(loaded: Any, part: FilePart, what: str) -> tuple[np.ndarray, str]:
-    """Convert a torch tensor to an array; return its type name if numpy lacks the type."""
+    """Convert a torch tensor to (array, its type name if numpy lacks the type)."""
     if not hasattr(loaded, "numpy"):
         raise Misuse(f"{what}: {part.path} holds a {type(loaded).__name__}, no tensor")
     tensor, name = loaded.detach().cpu(), str(loaded.dtype).removeprefix("torch.")

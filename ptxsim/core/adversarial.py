@@ -122,7 +122,7 @@ def _smallest(ranges: set[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def orders(covered: Iterable[Coverage], seed: int = 0) -> Iterator[tuple[str, int]]:
-    """Yield the schedules of a search: one random, each delay once, then random ones without end.
+    """Yield the schedules of a search without end: random, each delay once, random.
 
     `covered` must hold the coverage of the first run before the second is requested.
     """

@@ -1,4 +1,4 @@
-"""What a launch exercised, so that an untested path does not look like a tested one.
+"""Coverage of a launch, which separates tested from untested behaviour.
 
 Coverage is: basic blocks and their source lines, phases of every mbarrier, and iterations of mbarrier rings and of
 outer loops. A ring is a run of adjacent mbarriers, one per pipeline stage. Outer loops are the work tiles of a
@@ -175,7 +175,7 @@ class Coverage:
 
 
 def fills(instructions: list[Instruction], at: int) -> bool:
-    """Return whether the code after a wait issues a load: then the wait was for a free buffer."""
+    """Return whether a load follows a wait, which then was for a free buffer."""
     for ins in instructions[at + 1 : at + LOOKAHEAD]:
         if ins.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
             return False

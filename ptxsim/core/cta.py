@@ -57,7 +57,7 @@ class CTA:
         self.fragments = self._threads(n)
 
     def _threads(self, n: int) -> list[Fragment]:
-        """Return all threads as one fragment, or one per warp if the schedule runs warps apart."""
+        """Return all threads as one fragment, or one per warp for schedules apart."""
         if self.launch.threads < n:
             first = Fragment(self, 0, n, 0, self.alive.copy())
             first.family = [first]

@@ -133,7 +133,7 @@ class Deadlock:
         return Cause(0, text, min(on.expected_at, default=at))
 
     def _never_signalled(self, f: Fragment, on: MBarrier, at: int) -> Cause:
-        """Return the cause where no earlier arriver is missing: no arrival exists, or a wrong count."""
+        """Return the cause without a missing arriver: no arrival at all, or a wrong count."""
         initialised = f"{on}, made for {on.expected} at {self._location(on.initialised_at)}"
         if on.pending < on.expected:
             arrivals = [key for key, phase in on.signals.items() if phase == on.phase]
@@ -169,7 +169,7 @@ class Deadlock:
         return filled[min(filled)] if filled else set()
 
     def _owing(self, bar: MBarrier) -> list[str]:
-        """Return a text for each warp that arrived in earlier phases but not in this one."""
+        """Describe each warp that arrived in earlier phases but not in this one."""
         out = []
         for (at, rank, warp), phase in bar.signals.items():
             if phase < bar.phase:

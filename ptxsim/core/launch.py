@@ -69,7 +69,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The offset of a variable or parameter in its state space; a host address if global."""
+    """A variable's or parameter's offset in its state space (global: host address)."""
 
     space: str
     offset: int

@@ -49,7 +49,7 @@ class LoopDetector:
             self._looping.clear()
 
     def note(self, f: Fragment) -> bool:
-        """Record that a fragment is about to run; return True when it is first seen to loop.
+        """Record that a fragment runs next; return True when it first loops.
 
         Marks are renewed after twice as many steps each time (Brent's cycle detection). So neither the length of a
         loop nor its start matters.
@@ -68,7 +68,7 @@ class LoopDetector:
         return False
 
     def alternative(self, f: Fragment) -> Fragment:
-        """Return which fragment runs in place of `f`: other lanes of its warps if it loops.
+        """Return other lanes of a looping fragment's warps, else the fragment.
 
         They run although they stand behind it, since they may hold the lock that it polls.
         """

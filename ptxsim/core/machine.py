@@ -108,7 +108,7 @@ class Machine:
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """Return global bytes for a copy to fill, counted as written; None if outside one allocation."""
+        """Return global bytes to fill, counted as written; None if outside one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None

@@ -72,7 +72,7 @@ class ProgressPolicy:
         return not self.work and (self.unchanged > _PATIENCE or self._loops.all_of(ready))
 
     def candidates(self, ready: list[Fragment]) -> list[Fragment]:
-        """Return the fragments that may run; none if all poll or loop and work can proceed.
+        """Return the fragments that may run, none if asynchronous work should proceed.
 
         Delayed fragments also run once the others have changed nothing for long.
         """
@@ -103,7 +103,7 @@ class ProgressPolicy:
         return TimeSlice(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
 
     def _alternative_to(self, f: Fragment) -> Fragment:
-        """Return other lanes of a fragment's warp if it loops, or periodically if it may loop."""
+        """Return other lanes of a fragment's warp if it loops or may loop."""
         chosen = self._loops.alternative(f)
         if chosen is f and f.family is not None and self.busy > _SPIN_SLICES and self.busy % 2:
             return next((other for other in f.family if other is not f and other.state is RUNNING), f)

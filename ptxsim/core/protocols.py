@@ -48,7 +48,7 @@ class Machine(Protocol):
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """Return global bytes for a copy to fill, counted as written; None if outside one allocation."""
+        """Return global bytes to fill, counted as written; None if outside one allocation."""
 
 
 class Cluster(Protocol):
@@ -78,7 +78,7 @@ class Cluster(Protocol):
 
     @property
     def later(self) -> int:
-        """Return the number of clusters that run after this one; it must not wait for them."""
+        """Return the number of clusters that run only after this one."""
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""

@@ -84,7 +84,7 @@ class RegisterPool:
 
 
 def registers_at_launch(launch: Launch) -> int | None:
-    """Return the most registers per thread a CTA can start with; None if ptxas ignores setmaxnreg.
+    """Return the most registers per thread at launch; None if ptxas ignores setmaxnreg.
 
     ptxas gives a kernel that uses setmaxnreg what its launch bounds allow.
     """

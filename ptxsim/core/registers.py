@@ -1,4 +1,4 @@
-"""The register file of a CTA, and numpy views of it for a range of threads."""
+"""The register file of a CTA, and numpy views of thread ranges."""
 
 from __future__ import annotations
 

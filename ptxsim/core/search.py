@@ -39,7 +39,7 @@ def search(
     judge: Callable[[], str | None] | None = None,
     **options: Any,
 ) -> Result:
-    """Return the first faulty Result of `run`, else the first; its coverage is that of all runs.
+    """Return the first faulty Result of `run`, else the first, with all coverage.
 
     The budget is `runs` or `seconds` (default 24 runs). Memory holds what the faulty run, or the last one, wrote.
     `judge` is called after each run and returns a sentence if the outputs are wrong.

@@ -62,7 +62,7 @@ def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
 
 
 def _lane_mask(which: str, threads: np.ndarray) -> np.ndarray:
-    """Return per lane the mask of lanes equal to, below or above it (eq, lt, le, gt, ge)."""
+    """Return per lane the mask of lanes eq, lt, le, gt or ge it."""
     one = np.uint64(1)
     own = one << (threads % 32).astype(np.uint64)
     below = own - one

@@ -47,7 +47,7 @@ class Poll(NamedTuple):
 
 
 class Fragment:
-    """Threads [lo, hi) of a CTA at block `pc`; `mask` selects the active lanes (None: all)."""
+    """Threads [lo, hi) of a CTA at block `pc`; `mask`: active lanes (None: all)."""
 
     __slots__ = (
         "_lanes",
@@ -119,7 +119,7 @@ class Fragment:
         return out
 
     def whole(self) -> bool:
-        """Return whether every warp with an active lane has all its living lanes in this fragment."""
+        """Return whether all living lanes of its warps are in this fragment."""
         if self.mask is None:
             return True
         missing = self.cta.alive[self.lo : self.hi] & ~self.mask
@@ -274,13 +274,13 @@ class Fragment:
         self.cta.fragments.remove(other)
 
     def unpart(self) -> None:
-        """Retry a collective block, after lanes have moved."""
+        """Let a collective block be tried again, after lanes have moved."""
         if self.state is PARTED:
             self.state = RUNNING
 
 
 class _WarpRun(NamedTuple):
-    """Warps start..end of a range (in threads) that all branch, all fall through, or (None) diverge."""
+    """Threads start..end whose warps all branch, all fall through, or (None) diverge."""
 
     taken: bool | None
     start: int

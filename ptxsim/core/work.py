@@ -22,7 +22,7 @@ Kind = Literal["copy", "store", "mma"]
 
 
 class Pipe(NamedTuple):
-    """A queue of asynchronous work: tasks of one pipe run in order, pipes in any order.
+    """A queue of asynchronous work: in order within a pipe, unordered between pipes.
 
     `engine` is "tcgen05" (one per CTA), "wgmma" (one per warpgroup) or "cp.async" (one per warp). Copies that nothing
     orders each have a pipe "bulk", distinguished by `number`.

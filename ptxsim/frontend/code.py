@@ -126,7 +126,7 @@ def unguarded(code: list[Instruction]) -> list[Instruction]:
 
 
 def outer_loops(program: Code) -> dict[int, tuple[int, list[int]]]:
-    """Return the outermost loops that do more than wait: first block → (last block, entry blocks)."""
+    """Return outermost loops that do more than wait: first block → (last, entry blocks)."""
     spans: dict[int, int] = {}
     for block in program.blocks:
         for following in program.successors(block):

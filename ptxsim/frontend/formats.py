@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Format:
-    """A numpy element type; a value of `bits` bits holds `elements` of them, the low one first."""
+    """A numpy element type; a value of `bits` bits holds `elements`, low first."""
 
     name: str
     dtype: np.dtype[Any]

@@ -18,7 +18,7 @@ _REGISTER = re.compile(rf"\b({'|'.join(f.name for f in FORMATS if f.bits != 8)})
 
 
 class Generator:
-    """The source of one block; in it `f` is the fragment, `m` its mask, `u32[3]` a register."""
+    """The source of one block; `f` is the fragment, `m` its mask, `u32[3]` a register."""
 
     def __init__(self, program: Code, block: Block, masked: bool) -> None:
         self.program, self.block, self.masked = program, block, masked
@@ -57,7 +57,7 @@ class Generator:
             raise self.fail("operands that the opcode does not take") from error
 
     def _function(self, name: str) -> str:
-        """Return the lines as a function; views and repeated registers are looked up at its start."""
+        """Return the lines as a function, with views and repeated registers looked up first."""
         head = [f"def {name}(f):"]
         if self.masked:
             head.append(" m = f.mask")

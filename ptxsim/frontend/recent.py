@@ -1,4 +1,4 @@
-"""A small cache of translated kernels, so that a long-lived process does not keep them all."""
+"""A small cache of translated kernels, bounded for long-lived processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Recent(Generic[Cached]):
         return cached if cached is not None and is_valid(cached) else None
 
     def get(self, key: Hashable, is_valid: Callable[[Cached], bool], make: Callable[[], Cached]) -> Cached:
-        """Return the entry of `key`, rebuilt unless valid: a key may be the id of a dead object."""
+        """Return the entry of `key`, rebuilt unless valid, since ids may be reused."""
         cached = self._entries.get(key)
         if cached is None or not is_valid(cached):
             cached = self._entries[key] = make()

@@ -43,7 +43,7 @@ class _PickledByFields:
 
 @dataclass(frozen=True, slots=True)
 class Reg(_PickledByFields):
-    """A virtual register: slot in its width's register file, declared width in bits (1 for predicates)."""
+    """A virtual register: slot in its width's register file, width in bits (predicates: 1)."""
 
     slot: int
     width: int
@@ -136,7 +136,7 @@ class Instruction:
 
 @dataclass(slots=True)
 class Variable:
-    """A module or kernel variable: state space, alignment and size in bytes, initial bytes or None."""
+    """A module or kernel variable: state space, alignment, size, initial bytes or None."""
 
     name: str
     space: str

@@ -107,7 +107,7 @@ def _watched(plain: _Plain, risky: set[Key], never: tuple[str, ...]) -> Uses | N
 
 
 class _Flow:
-    """The registers written on every path, or any path, to each block, as bits of an integer."""
+    """Registers written on every path, or any path, to each block, as integer bits."""
 
     def __init__(self, program: Code, plain: list[_Plain], bits: dict[Key, int], every_path: bool) -> None:
         self.program, self.plain, self.bits = program, plain, bits

@@ -45,7 +45,7 @@ def tile_launch(
     pointees: Sequence[Any] = (),
     early: bool = False,
 ) -> Launch:
-    """Return a launch of a kernel of an exported cuTile cubin over a grid of tile blocks.
+    """Return a launch of an exported cuTile kernel over a grid of tile blocks.
 
     module: the PTX that the cubin carries.
     args: by cuTile's calling convention. An array (numpy, torch or Tensor) becomes its address, shape and strides.
@@ -95,7 +95,7 @@ def _launch(
     memory: Memory,
     attributes: dict[str, tuple[int, ...]],
 ) -> Launch:
-    """Return a launch with the block and cluster of the PTX; grids of clusters become grids of CTAs."""
+    """Return a launch with the PTX's block and cluster, and a grid in CTAs."""
     cx, cy, cz = cluster = _three(kernel.directives.get("reqnctapercluster", (1,)))
     x, y, z = _three(grid)
     if "blocksareclusters" in kernel.directives:

@@ -18,7 +18,7 @@ ENTRY = "__tvm_ffi_"  # before the name of an exported function
 
 
 class CaptureError(Exception):
-    """An object that cannot be linked, loaded or called; the message is its own if it gave one."""
+    """An object that cannot be linked, loaded or called, with its own message if any."""
 
 
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")  # of 64 bits: where the table of sections begins, their size, their number
@@ -46,7 +46,7 @@ def exported(obj: str | Path) -> list[str]:
 
 
 def _declared_size(content: bytes) -> int:
-    """Return the bytes that an ELF file has to have for its table of sections to lie in it, which is its last part."""
+    """Return an ELF file's size by its header: the end of its section table."""
     if len(content) < ELF_HEADER.size:
         return ELF_HEADER.size
     offset, entry, count = ELF_HEADER.unpack_from(content)

@@ -22,7 +22,7 @@ def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
-    """Convert A in registers, words (4, lanes) of whole warps, to float32 (16 * warps, k)."""
+    """Convert A, words (4, lanes) of whole warps, to float32 (16 * warps, k)."""
     per = 32 // ELEMENT_BITS[element]
     warps = words.shape[1] // 32
     w = words.reshape(2, 2, warps, 8, 4)  # (k half, row half, warp, row, column group)
@@ -58,7 +58,7 @@ def to_registers(d: np.ndarray, kind: str) -> np.ndarray:
 
 
 def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, saturate: bool) -> np.ndarray:
-    """Return a (m, k) times b (n, k) transposed plus c as int32, wrapped or saturated."""
+    """Return a (m, k) b (n, k)^T + c as int32, wrapped or saturated."""
     d: np.ndarray = a.astype(np.int64) @ b.T.astype(np.int64)
     if c is not None:
         d = d + c

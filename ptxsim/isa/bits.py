@@ -11,7 +11,7 @@ _U4, _U8 = np.uint32, np.uint64
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the quotient truncated toward zero; all ones for b = 0, as compute capability 9 does."""
+    """Return the quotient truncated toward zero; all ones for b = 0 (sm_90)."""
     zero = b == 0
     b = np.where(zero, b.dtype.type(1), b)
     if a.dtype.kind == "u":
@@ -124,7 +124,7 @@ def funnel(lo: np.ndarray, hi: np.ndarray, n: np.ndarray, left: bool, wrap: bool
 
 
 def _amount(x: np.ndarray, bits: int) -> np.ndarray:
-    """Return a bit field's position or length: the low eight bits, all bits in 64-bit forms.
+    """Return a bit field's position or length: low eight bits, all in 64-bit forms.
 
     PTX ISA for the former; an H200 does the latter.
     """
@@ -163,7 +163,7 @@ def bfi(a: np.ndarray, b: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np
 def dot_bytes(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, signed: tuple[bool, bool], terms: int, skip: int
 ) -> np.ndarray:
-    """Return c plus `terms` products of a's elements with bytes of b from `skip` on, modulo 2^32.
+    """Return c plus `terms` products of a with bytes of b, modulo 2^32.
 
     a holds bytes for four terms, 16-bit halves for two; `signed` is the signedness of a and b.
     """

@@ -46,7 +46,7 @@ def _try_cancel(g: Generator, ins: Instruction) -> None:
 
 @dataclass(slots=True, eq=False)
 class Response(Task):
-    """The response to a request, written to shared memory and counted as 16 bytes on mbarriers."""
+    """The response to a request, written to shared memory and counted on mbarriers."""
 
     origin: Origin
     offset: int

@@ -174,7 +174,7 @@ def finite16(x: np.ndarray, fmt: str) -> np.ndarray:
 
 @runtime
 def small_to_f16(code: np.ndarray, fmt: str, bits: int) -> np.ndarray:
-    """Convert pairs of small-format codes to f16 pairs as uint32, the low code in the low half."""
+    """Convert pairs of small-format codes to f16 pairs (uint32), low code first."""
     code = np.asarray(code).astype(np.uint32)
     table = numeric.TABLES[fmt]
     mask = np.uint32((1 << bits) - 1) & np.uint32(len(table) - 1)
@@ -241,7 +241,7 @@ def scale_to_bf16(code: np.ndarray) -> np.ndarray:
 
 @emits("cvta")
 def _cvta(g: Generator, ins: Instruction) -> None:
-    """Emit a generic address: a window per space in bits 56 and up, global ones unchanged."""
+    """Emit a generic address: windows in bits 56 and up, global addresses unchanged."""
     parts = [p for p in ins.parts[1:] if p not in ("to", "u64", "u32")]
     if len(parts) != 1 or "u64" not in ins.parts:
         raise g.unknown()

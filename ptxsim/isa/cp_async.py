@@ -176,7 +176,7 @@ def cp_async_arrive(f: Fragment, at: int, operand: Address, noinc: bool) -> None
 
 @dataclass(slots=True, eq=False)
 class RemoteStore(Task):
-    """The st.async of a warp's lanes: bytes for a CTA's shared memory, counted on an mbarrier.
+    """The st.async of a warp's lanes to a CTA, counted on an mbarrier.
 
     offsets: one per lane; data: (lanes, bytes).
     """
@@ -218,7 +218,7 @@ def _st_async(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def st_async(f: Fragment, at: int, to: Address, bar: Address, item: int, values: tuple[np.ndarray, ...]) -> None:
-    """Queue a task per warp, CTA and mbarrier; `item` is the bytes per value of a lane."""
+    """Queue a task per warp, CTA and mbarrier; `item`: bytes per value."""
     cta, lanes, size = f.cta, f.lanes(), item * len(values)
     columns = np.array([f.values(v) for v in values], np.uint64).astype(f"u{item}").T
     destinations = [SharedAddress.of(operand) for operand in f.addresses(to)]

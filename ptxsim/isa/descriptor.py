@@ -23,7 +23,7 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A decoded instruction descriptor: D (m, n) of type `d`, A (m, k) and B (n, k) of `a` and `b`.
+    """A decoded instruction descriptor: D (m, n) = A (m, k) times B (n, k) transposed.
 
     `a_mn` and `b_mn` say that M or N runs along an operand's rows. `scale` is the scale factors' type; `a_id` and
     `b_id` are the bytes of a word where A's and B's begin.
@@ -47,7 +47,7 @@ class Descriptor:
 
     @property
     def bits(self) -> int:
-        """Bits of an element in shared memory; padded 4- and 6-bit types of f8f6f4 take 8."""
+        """Bits of an element in shared memory; 8 for padded 4- and 6-bit types."""
         return {"f16": 16, "tf32": 32, "mxf4": 4, "mxf4nvf4": 4}.get(self.kind, 8)
 
 

@@ -63,7 +63,7 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 @runtime
 def bf16_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Add two bf16 (as float32), rounded to odd so that rounding to bf16 is the only one."""
+    """Add two bf16 (as float32), rounded to odd for exact later rounding."""
     s = np.add(a, b, dtype=np.float64)
     err = numeric.two_sum_error(np.asarray(a, np.float64), np.asarray(b, np.float64), s)
     return numeric.directed_odd32(s, err)

@@ -54,7 +54,7 @@ def _power(exponents: np.ndarray) -> np.ndarray:
 
 
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
-    """Return a (m, k) times b (n, k) transposed plus c (m, n), as float32 or float16.
+    """Return a (m, k) b (n, k)^T + c (m, n), as float32 or float16.
 
     All inputs are float32 values. `element` is the PTX type of the operands, `accumulator` f32 or f16 (and the type
     returned).
@@ -96,7 +96,7 @@ def _within(exponents: np.ndarray, limit: int) -> bool:
 
 
 def _aligned_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, power: np.ndarray, narrow: bool) -> np.ndarray:
-    """Return the sum over k of a*b*power and c*power, each truncated to an integer; int64 (m, n).
+    """Return the int64 sum (m, n) of truncated a*b*power and c*power.
 
     With `narrow` exponents the products are exact in float32, and the truncated part is below one.
     """

@@ -170,7 +170,7 @@ def _wait(g: Generator, ins: Instruction) -> None:
 
 
 def _spins(g: Generator) -> bool:
-    """Return whether the code is `wait P; @P bra out; bra wait` or `wait P; @!P bra wait`."""
+    """Return whether the following code only branches back to a failed wait."""
     branch, back = [*g.program.instructions[g.at + 1 : g.at + 3], None, None][:2]
     tested = g.ins.operands[0]
     if branch is None or branch.base != "bra" or branch.guard is None:
@@ -184,7 +184,7 @@ def _spins(g: Generator) -> bool:
 
 @runtime
 def mbarrier_wait(f: Fragment, spec: Test, operand: Address, value: np.ndarray) -> np.ndarray | None:
-    """Return per lane whether the phase has completed; None if the fragment was put to sleep."""
+    """Return per lane whether the phase completed; None if the fragment sleeps."""
     cluster = f.cta.cluster
     out = np.zeros(f.n, bool)
     named = 0

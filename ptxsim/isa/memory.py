@@ -63,7 +63,7 @@ def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset
 
 
 def _moved_as(kind: str) -> tuple[Format, int]:
-    """Return (format, count) in which a value moves: packed ones as bits, 128 bits as two words."""
+    """Return the (format, count) in which a load or store moves a value."""
     fmt = TYPES[kind]
     if fmt is B128:
         return U64, 2

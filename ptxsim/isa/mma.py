@@ -27,7 +27,7 @@ Words = tuple[np.ndarray, ...]  # one array of lanes per register
 
 @dataclass(frozen=True, slots=True)
 class WarpProduct:
-    """D (16, 8) = A (16, k) times B (k, 8) plus C of one warp; types are PTX names."""
+    """D (16, 8) = A (16, k) times B (k, 8) plus C; types are PTX names."""
 
     k: int
     d_type: str
@@ -65,7 +65,7 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Convert a warp's registers (16-byte parts * row halves, 32) to float32 (8 * halves, k)."""
+    """Convert a warp's registers (parts * row halves, 32) to float32 (8 * halves, k)."""
     w = words.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
     return values(np.ascontiguousarray(w).reshape(8 * halves, -1).view(np.uint8), element)
 
@@ -94,7 +94,7 @@ def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -
 
 
 def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
-    """Multiply 8-bit floats as Hopper does: f16 products of even and odd column pairs, C last."""
+    """Multiply 8-bit floats as Hopper does, through f16 products of column pairs."""
     first = np.arange(a.shape[1]) % 4 < 2
     if a.shape[1] == 16:  # one f16 product would suffice; not measured
         return multiply(a, b, c, "f16", kind)
@@ -150,7 +150,7 @@ def _ldmatrix(g: Generator, ins: Instruction) -> None:
 
 
 def _ldmatrix_packed(g: Generator, ins: Instruction) -> None:
-    """Emit loads of 8 x 16 matrices (one register each) or transposed 16 x 16 ones (two each)."""
+    """Emit loads of 8 x 16 matrices or of transposed 16 x 16 ones."""
     g.collective()
     trans, source = "m16n16" in ins.parts, ins.parts[-1]
     count = next((int(p[1]) for p in ins.parts if p in (("x1", "x2") if trans else ("x1", "x2", "x4"))), 0)
@@ -190,7 +190,7 @@ def _matrices(g: Generator, ins: Instruction, write: bool) -> str:
 
 
 def _row_addresses(addr: np.ndarray, j: int, trans: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the addresses of the two halves per lane of matrix j, with rows from lanes 8 j on."""
+    """Return the addresses of both halves per lane of matrix j."""
     a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j : 8 * j + 8]
     t = np.arange(32)
     if trans:
@@ -226,7 +226,7 @@ def matrix_load(f: Fragment, spec: Matrices, addr: np.ndarray) -> list[np.ndarra
 
 @runtime
 def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> list[np.ndarray]:
-    """Load matrices by rows: a lane's address is a row of matrix t // 8 (transposed: t // 16).
+    """Load matrices by rows; a lane's address is a row of its matrix.
 
     A lane gets, per matrix, elements 4 (t % 4) to 4 (t % 4) + 3 of row t // 4. Transposed, it gets rows 4 (t % 4) to
     4 (t % 4) + 3 of column t // 4, then of column t // 4 + 8.
@@ -248,7 +248,7 @@ def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> l
 
 
 def _four(f: Fragment, spec: PackedMatrices, row: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return elements 4 `group` to 4 `group` + 3 of rows (warps, 32), one per byte of a word.
+    """Return four consecutive elements per lane of rows (warps, 32), one per byte.
 
     `group` has one value per lane.
     """

@@ -71,7 +71,7 @@ def add32(a: np.ndarray, b: np.ndarray, mode: str) -> np.ndarray:
 
 
 def _signed_zero(a: np.ndarray, b: np.ndarray, r: np.ndarray, mode: str) -> np.ndarray:
-    """Apply IEEE 754, 6.3: an exact zero sum is -0 when rounding down, unless both are +0."""
+    """Give exact zero sums the sign of IEEE 754, 6.3."""
     if mode != "rm":
         return r
     return np.where((a + b == 0) & (np.signbit(a) | np.signbit(b)), _F4(-0.0), r)
@@ -124,7 +124,7 @@ def ftz(x: np.ndarray) -> np.ndarray:
 
 
 def minmax(a: np.ndarray, b: np.ndarray, largest: bool, nan: bool) -> np.ndarray:
-    """Return min or max of floats with -0 < +0; with `nan` NaN wins, else the other operand."""
+    """Return min or max with -0 < +0; with `nan` NaN wins, else it loses."""
     r = (np.maximum if nan else np.fmax)(a, b) if largest else (np.minimum if nan else np.fmin)(a, b)
     zero = (a == b) & (a == 0)
     if count_nonzero(zero):
@@ -158,7 +158,7 @@ def f32_to_f16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
 
 
 def f32_to_tf32(x: np.ndarray, mode: str = "rna", finite: bool = False) -> np.ndarray:
-    """Round float32 to tf32 (in float32): ties away (rna), ties to even (rn), or truncated (rz).
+    """Round float32 to tf32 in float32: rna, rn, or rz (truncated).
 
     `finite` (.satfinite) keeps the result within the largest finite tf32.
     """
@@ -173,7 +173,7 @@ def f32_to_tf32(x: np.ndarray, mode: str = "rna", finite: bool = False) -> np.nd
 
 
 def _small_table(exponent: int, mantissa: int, bias: int, special: str) -> np.ndarray:
-    """Return the float32 value of every code of a small float (OCP FP8 and MX specifications)."""
+    """Return the float32 value of every code of a small float (OCP FP8, MX)."""
     n = 1 + exponent + mantissa
     out = np.zeros(1 << n, _F4)
     for code in range(1 << n):
@@ -231,7 +231,7 @@ def f32_to_small(x: np.ndarray, fmt: str, relu: bool = False) -> np.ndarray:
 
 
 def f32_to_ue8m0(x: np.ndarray, mode: str) -> np.ndarray:
-    """Round float32 to a power-of-two code (uint8), toward zero (rz) or up (rp); NaN is 255."""
+    """Round float32 to power-of-two codes (uint8) by rz or rp; NaN is 255."""
     mag = np.abs(x.astype(_F8))
     mantissa, e = np.frexp(mag)
     code = e - 1 + 127

@@ -125,7 +125,7 @@ def _decoded(f: Fragment, form: Form, bits: int) -> Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class CopyForm:
-    """A tcgen05.cp as written: rows and columns read, and how fewer than 128 rows are multicast."""
+    """A tcgen05.cp as written: rows and columns read, multicast of fewer rows."""
 
     at: int
     group: int

@@ -92,7 +92,7 @@ def _requested_columns(f: Fragment, at: int, columns: np.ndarray) -> int:
 
 
 def _take_columns(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | None:
-    """Allocate columns in both CTAs of a pair at once; return the first one, or None."""
+    """Allocate columns in both CTAs of a pair; return the first or None."""
     start = tm.allocate(columns)
     if start is not None and other is not None:
         granted = other.allocate(columns)

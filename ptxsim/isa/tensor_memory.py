@@ -51,7 +51,7 @@ class Transfer:
 
     @lru_cache(maxsize=1024)  # noqa: B019  # few kernels have more such places, and nothing but numbers is kept
     def cells(self, lane: int, column: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return row and column of each cell, and the columns spanned; do not modify the arrays.
+        """Return read-only row and column of each cell, and the columns spanned.
 
         Cached, since a kernel repeats a few addresses in every iteration.
         """
@@ -69,7 +69,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The .red of a tcgen05.ld: min or max of each lane's words (f32, u32 or s32)."""
+    """The .red of a tcgen05.ld: min or max of each lane's words."""
 
     op: str
     type: str
@@ -148,7 +148,7 @@ def _transfer(
 
 
 class Part(NamedTuple):
-    """One warp's part of a transfer: lanes in the range, rows and columns of its cells."""
+    """One warp's part of a transfer: lanes, rows and columns of its cells."""
 
     warp: int
     lanes: slice

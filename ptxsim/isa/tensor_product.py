@@ -20,7 +20,7 @@ from .numeric import TABLES
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A tcgen05.mma as written: kind, CTAs in the group, and whether A is in tensor memory.
+    """A tcgen05.mma as written: kind, CTAs in the group, memory of A.
 
     `scales` is the number of scale factors per row and instruction (0 without block scaling). `shift` divides the old
     accumulator by that power of two.
@@ -46,7 +46,7 @@ def working_ctas(origin: Origin, group: int) -> list[CTA]:
 
 @dataclass(slots=True, eq=False)
 class TensorProduct(Task):
-    """A queued product: D (m, n) = A (m, k) times B (n, k) transposed, plus D if `accumulate`.
+    """A queued product D (m, n) = A (m, k) B (n, k)^T (+ D if `accumulate`).
 
     `d`, `scale_a`, `scale_b` and an `a` in tensor memory are tensor-memory addresses; `b` and an `a` in shared memory
     are descriptors. `disabled` are words of a mask of lanes that D keeps.
@@ -118,7 +118,7 @@ class TensorProduct(Task):
         return product
 
     def _scale_factors(self, cta: CTA, address: int, rows: int, first_byte: int) -> np.ndarray:
-        """Return scale factors (rows, k): row r in lane r % 32 of column r // 32, from `first_byte` on."""
+        """Return scale factors (rows, k) from 32 lanes per column of tensor memory."""
         w, tm, per = self.descriptor, cta.tensor_memory, self.form.scales
         r = np.arange(rows)
         lane, column = r % 32, (address & 0xFFFF) + r // 32
@@ -186,7 +186,7 @@ class _Accumulator:
         return product.astype(np.float32, copy=False).view(np.uint32)
 
     def _kept_rows(self, words: list[int]) -> np.ndarray:
-        """Return the rows that D keeps; in a pair the mask's first half is for the even CTA."""
+        """Return the rows of D that a disable mask keeps (even CTA: first half)."""
         if self.task.form.group == 2:
             words = words[:4] if self.cta.rank % 2 == 0 else words[4:]
         keep = np.unpackbits(np.array(words, "<u4").view(np.uint8), bitorder="little")[:LANES].astype(bool)
@@ -194,6 +194,6 @@ class _Accumulator:
 
 
 def sparse_rows(m: int, address: int) -> np.ndarray:
-    """Return the lanes of a 64-row matrix: 16 per quarter, in the half of the address's lane."""
+    """Return the lanes of a 64-row matrix: 16 per quarter."""
     rows = np.arange(m)
     return rows % 16 + rows // 16 * 32 + (address >> 16 & 16)

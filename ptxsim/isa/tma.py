@@ -145,7 +145,7 @@ def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates)
 
 
 def _check_shared_box(f: Fragment, at: int, tensor: TensorMap, offset: int, verb: str, multiple: int) -> bool:
-    """Return whether a box fits into shared memory at an offset that is a multiple of `multiple`."""
+    """Return whether a box fits into shared memory at a sufficiently aligned offset."""
     cta = f.cta
     if offset >= 0 and offset + tensor.box_bytes <= cta.shared_bytes and offset % multiple == 0:
         return True

@@ -36,7 +36,7 @@ def _shfl(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
-    """Return the source lane of each of n lanes, for operand b and clamp and segment mask c."""
+    """Return the source lane of each of n lanes, and whether it is in range."""
     index = np.arange(n)
     lane = index & 31
     b = np.asarray(b).astype(np.int64) & 31

@@ -40,7 +40,7 @@ def _group(g: Generator, ins: Instruction) -> None:
 
 @dataclass(slots=True, eq=False)
 class GroupEnd(Task):
-    """The end of a wgmma group: its number, from 1, for each warp that closed it."""
+    """The end of a wgmma group: its number per warp, from 1."""
 
     ordinals: dict[int, int]
     kind: Kind = "mma"
@@ -73,7 +73,7 @@ def wgmma_commit(f: Fragment) -> None:
 
 @runtime
 def wgmma_wait(f: Fragment, left: int) -> bool:
-    """Complete all but the newest `left` groups; return False if a warp has yet to issue its part.
+    """Complete all but the newest `left` groups; return False to wait for other warps.
 
     A product is one instruction of four warps: it is not complete before all have issued it.
     """

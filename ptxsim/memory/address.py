@@ -17,7 +17,7 @@ SHARED_BASE = 1024
 
 
 class SharedAddress(NamedTuple):
-    """A CTA's rank and a byte offset in its shared array, which begins after the system's part."""
+    """A CTA's rank and a byte offset in its shared array."""
 
     rank: int
     offset: int

@@ -69,7 +69,7 @@ def _generic(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Ite
 
 
 def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
-    """Yield the cells of a global access, fast if all lanes are in the last allocation used."""
+    """Yield the cells of a global access, fast within the allocation used last."""
     machine, size = f.machine, access.size
     allocation = machine.memory.last
     if allocation is None:

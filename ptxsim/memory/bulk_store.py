@@ -14,7 +14,7 @@ from ..isa.numeric import bf16_to_f32, f32_to_bf16
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A bulk store of a thread, or of threads of a warp that request an identical one.
+    """A bulk store of a thread, or an identical one of several threads.
 
     Thread numbers are within the CTA. Its two halves are tasks of a separate pipe.
     """
@@ -94,7 +94,7 @@ REDUCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def combine(old: np.ndarray, new: np.ndarray, kind: str, op: str) -> np.ndarray:
-    """Return old op new per element of a PTX type, as bytes of the shape of `old`."""
+    """Return old op new per element, as bytes of the shape of `old`."""
     a, b = (np.ascontiguousarray(x).view(TYPES[kind].dtype) for x in (old, new))
     if kind == "bf16":
         result = f32_to_bf16(REDUCTIONS[op](bf16_to_f32(a), bf16_to_f32(b)))

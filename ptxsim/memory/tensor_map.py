@@ -48,7 +48,7 @@ class TensorMap:
 
     @property
     def padded(self) -> bool:
-        """Whether 16 elements (4 or 6 bits) take 16 bytes of shared for 8 or 12 of global memory."""
+        """Whether 16 elements of 4 or 6 bits are padded to 16 shared bytes."""
         return self.dtype in (12, 13)
 
     @property
@@ -192,7 +192,7 @@ class Window:
 
 
 def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
-    """Return the part of the box at `coords` inside the tensor; None if it is empty."""
+    """Return a box's part inside the tensor; None if it is empty."""
     slices, first, extent = [], [], []
     for c, n, b in zip(coords, tm.sizes, tm.box, strict=True):
         lo, hi = max(0, -c), min(b, n - c)

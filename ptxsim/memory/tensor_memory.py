@@ -55,12 +55,12 @@ class TensorMemory:
         self.freed.append((start, start + columns, by))
 
     def freed_note(self, first: int, end: int) -> str:
-        """Return which of the columns were freed, where and by which warp, as the end of a sentence."""
+        """Return where and by which warp columns were freed, as a sentence end."""
         released = [x for x in self.freed if x[0] < end and x[1] > first]
         return "".join(f"; columns {a} to {b} were freed {by}" for a, b, by in released)
 
     def unallocated_note(self, first: int, end: int) -> str:
-        """Return the columns as unallocated, as the end of a sentence; "" if all are allocated."""
+        """Return a sentence end on unallocated columns, "" if all are allocated."""
         if first >= 0 and end <= COLUMNS and count_nonzero(self.owned[first:end]) == end - first:
             return ""
         return f"tensor-memory columns {first} to {end}, not all of them allocated{self.freed_note(first, end)}"
@@ -83,7 +83,7 @@ class TensorMemory:
 
 @lru_cache(maxsize=64)
 def shape_index(shape: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (row, column) per register and lane, each (registers, 32), of an ld or st shape.
+    """Return (row, column) per register and lane of an ld or st shape.
 
     The shape is repeated `count` times. Raises KeyError for an unknown shape.
     """

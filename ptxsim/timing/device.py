@@ -30,7 +30,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class DeviceConstants:
-    """The parameters of a device by name; units and meanings are those of the device files."""
+    """Device parameters by name, with the units of the device files."""
 
     sm_count: float
     large_cluster_sms: float
@@ -174,7 +174,7 @@ class DeviceModel:
 
     @classmethod
     def load(cls, device: str | Path) -> DeviceModel:
-        """Load a device by its name in ptxsim/devices ("h200") or by the path of a device file.
+        """Load a device by its name in ptxsim/devices ("h200") or by path.
 
         Raises DeviceError.
         """

@@ -97,7 +97,7 @@ def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
 
 
 def slow_divisions(launch: Launch, indices: list[Dim3]) -> dict[int, float]:
-    """Return PTX line → share of its warp divisions on the slow path, from one executed cluster."""
+    """Return PTX line → slow-path share of its warp divisions, from one cluster."""
     machine = _Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(_Cluster, machine, indices)
     if witness is None:

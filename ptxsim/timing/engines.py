@@ -176,7 +176,7 @@ class Engines:
 
 
 def skip(task: Task) -> bool:
-    """Do only a task's signals, where data does not matter; return False if it must run fully."""
+    """Run only a task's signals; return False if it must run fully."""
     if isinstance(task, wgmma.WarpgroupProduct):
         unfinished = task.origin.cta.unfinished
         for warp in task.warps:

@@ -28,7 +28,7 @@ class Event:
         self.waited = max(self.waited, time)
 
     def record_latency(self, line: int, end: float, least: float) -> None:
-        """Record when an access of this block has its result; per PTX line the latest counts."""
+        """Record when an access has its result; the latest per PTX line counts."""
         before = self.latencies.get(line, _NO_LATENCY)
         self.latencies[line] = Latency(max(before.cycles, end - self.now), max(before.least, least))
 

@@ -32,7 +32,7 @@ class Placement:
 
 
 def blocks_per_sm(launch: Launch, device: DeviceModel, code: Code | None) -> int:
-    """Return the CTAs of a launch that fit into an SM. Raises DeviceError if none fits."""
+    """Return how many CTAs fit into an SM. Raises DeviceError for none."""
     f = device.constants
     shared = shared_bytes(launch, device)
     registers = code.registers if code is not None and code.registers else _registers_of_ptx(launch)
@@ -56,7 +56,7 @@ def shared_bytes(launch: Launch, device: DeviceModel) -> float:
 
 
 def l1_bytes(shared: float, device: DeviceModel) -> float:
-    """Return the bytes of L1 on an SM whose CTAs occupy `shared` bytes of shared memory.
+    """Return the bytes of L1 that `shared` bytes of shared memory leave.
 
     The driver uses the smallest shared-memory carve-out that does not limit the CTAs (CUDA programming guide,
     shared memory of compute capability 9.0 and 10.0). A carve-out that the program prefers is unknown to the model.

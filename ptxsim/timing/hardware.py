@@ -46,7 +46,7 @@ class Server:
 
 
 class CodeCache:
-    """The instruction caches of an SM: fetch cost of code lines missing in one or both levels."""
+    """The instruction caches of an SM, and the cost of their misses."""
 
     def __init__(self, constants: DeviceConstants) -> None:
         f = self.constants = constants
@@ -59,7 +59,7 @@ class CodeCache:
         self.far: list[dict[int, None]] = [{} for _ in range(max(self.large // _CODE_WAYS, 1))]
 
     def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
-        """Start a launch of `size` code lines, of which the previous call ran the lines `own`.
+        """Start a launch of `size` code lines; the previous call ran `own`.
 
         Since then `others` lines of other kernels ran. The large cache holds the most recent lines, and the launch
         prefetches the beginning of its code there. The small cache holds all of the code or none. Lines in neither come
@@ -130,7 +130,7 @@ class SM:
         l1_bytes: float,
         l2_rates: tuple[float, float, float] = (math.inf, math.inf, 0.0),
     ) -> None:
-        """Set up an SM; `sharers` SMs of its TPC load by TMA at once (1 or 2).
+        """Set up an SM whose TPC has `sharers` SMs that load by TMA.
 
         `l2_rates` are its part of L2's bandwidth for local memory (MemorySystem.local_rates).
         """

@@ -32,7 +32,7 @@ class L1Cache:
         self.fetched: Lines = {}  # all sectors ever requested
 
     def lookup(self, requested: Lines) -> tuple[Lines, float]:
-        """Return the sectors to fetch, and when the last of the others is valid (0: all are)."""
+        """Return the missing sectors, and when the last other is valid (0: now)."""
         missing: Lines = {}
         ready = 0.0
         for line, mask in requested.items():

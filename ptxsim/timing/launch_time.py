@@ -114,7 +114,7 @@ class Setting:
 
     @property
     def competing(self) -> int:
-        """SMs that compete for bandwidth: those that the work would keep busy at the busiest SM's rate."""
+        """SMs that compete for bandwidth, in equivalents of the busiest SM."""
         work, at_once = self.survey.work, self.placement.groups * self.placement.slots_per_group
         busy = sum(work) / max(max(work), 1.0) / min(at_once, len(work))
         return max(round(self.placement.active_sms * min(busy, 1.0)), self.placement.cluster_size)
@@ -193,7 +193,7 @@ def surveyed(launch: Launch) -> Survey | None:
 
 
 def time_launch(setting: Setting) -> Timed:
-    """Time a launch: one group of SMs represents all if work is uniform, else see `_uneven`."""
+    """Time a launch by one group of SMs; uneven work: see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
     if not setting.uniform:
         return check_possible(_uneven(setting))
@@ -244,7 +244,7 @@ def _uneven(setting: Setting) -> Timed:
 
 
 def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, refill: float) -> float:
-    """Return when the last cluster ends, if clusters go in order to the first free slot.
+    """Return when the last cluster ends, if each takes the first free slot.
 
     `times` are for clusters whose group is full. A cluster alone on its group takes `alone` of its time, one with a few
     others a value between. `refill` is the time between a cluster and the next in its slot.

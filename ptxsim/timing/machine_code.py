@@ -140,7 +140,7 @@ def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
 
 
 def _one_pass(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
-    """Return the instructions of one pass over a block: no slow paths, one of several copies."""
+    """Return the instructions of one pass over a block, without slow paths and copies."""
     first = program.instructions[block.first]
     if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
         return _up_to_test(ops)

@@ -1,4 +1,4 @@
-"""L2 and DRAM for the simulated SMs, which share them with SMs that are not simulated.
+"""L2 and DRAM as the simulated SMs share them with all active SMs.
 
 The simulated SMs get their share of the device's bandwidth: their part of the active SMs. L2 hits are not
 simulated by address. Each allocation has a miss rate, derived from how much the grid reads of it and how much of
@@ -57,7 +57,7 @@ def tma_sharing_gain(readers: float, f: DeviceConstants) -> float:
 
 
 def evicted(footprint: float, f: DeviceConstants) -> float:
-    """Return the share of a call's bytes in L2 that are evicted before the next call.
+    """Return the share of a call's L2 bytes evicted before the next call.
 
     `footprint` is the bytes that a call puts into L2. Nothing is evicted up to what L2 keeps between launches, and
     nearly everything soon beyond it.
@@ -90,7 +90,7 @@ def written_back(allocated: float, capacity: float) -> float:
 
 
 def displaced(allocated: float, f: DeviceConstants) -> float:
-    """Return the bytes written back per byte that a single call puts into a flushed L2.
+    """Return the bytes written back per byte entering a flushed L2.
 
     NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh); the share of L2 left dirty is measured.
     """
@@ -108,7 +108,7 @@ def l2_rate_per_sm(active: int, f: DeviceConstants) -> float:
 
 
 class Queue(Server):
-    """A server of TMA boxes and other requests, in order; others wait for at most `ahead` bytes of boxes.
+    """A server of TMA boxes and other requests, which pass boxes beyond `ahead` bytes.
 
     Further boxes have been requested, but have not left the TMA units. Other requests wait for all earlier ones of
     their kind. The rate is an even share: up to `saved` bytes unused in a pause may be used at once after it. There is
@@ -161,7 +161,7 @@ class MemorySystem:
         self.set_share(simulated, active)
 
     def local_rates(self, simulated: int) -> tuple[float, float, float]:
-        """Return L2's read and write rates for one SM's local memory, and the cost of a written byte.
+        """Return L2's local-memory read and write rates per SM, and its write cost.
 
         Rates are in bytes per cycle; the cost is in bytes read.
         """
@@ -211,7 +211,7 @@ class MemorySystem:
         return self._dram_begins
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
-        """Return when L2 has accepted bytes; `new` of them (None: all) may go on to DRAM."""
+        """Return when L2 has accepted bytes; `new` ones (None: all) may reach DRAM."""
         self.traffic.written[allocation] = self.traffic.written.get(allocation, 0.0) + size
         end = max(self.l2_writes.take(size, at), self.l2.take(size * self._l2_write_cost, at))
         new = size if new is None else new
@@ -283,7 +283,7 @@ class MemorySystem:
         return end + 0.5 * self.constants.l2_latency
 
     def box(self, sm: SM, fills: list[SM], allocation: int, size: float, rows: int, at: float) -> float:
-        """Copy a box by TMA into the shared memory of `fills`; return when the last has its bytes."""
+        """Copy a box by TMA to `fills`; return when the last has it."""
         f = self.constants
         begin = sm.tma_units.take(max(f.tma_box_cycles, rows * f.tma_row_cycles), at)
         arrived, missed = self.read(allocation, size, begin, by_tma=True)
@@ -291,7 +291,7 @@ class MemorySystem:
         return end + (f.tma_dram_latency + self._flushed if missed else f.tma_latency)
 
     def box_store(self, sm: SM, allocation: int, size: float, at: float) -> tuple[float, float]:
-        """Store a box by TMA; return when shared memory has been read, and when L2 has the bytes."""
+        """Store a box by TMA; return when it is read and when in L2."""
         f = self.constants
         begin = sm.tma_units.take(f.tma_box_cycles, at)
         taken = sm.tma_stores.take(size, begin)

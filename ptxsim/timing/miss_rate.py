@@ -17,7 +17,7 @@ _SAME_BYTES = 0.75  # most distinct share of two neighbours' reads at which they
 
 @dataclass(frozen=True, slots=True)
 class MissRates:
-    """L2 miss rate of reads by allocation, and the share of stored bytes that go on to DRAM.
+    """L2 miss rates of reads by allocation, and the written-back share of stores.
 
     `readers` is, by allocation, how many CTAs concurrently read the same bytes. `displaced` is the bytes of other data
     written back per byte that enters L2.

@@ -11,7 +11,7 @@ SpanKind = Literal["work", "wait", "copy", "store", "product"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """An interval on a track of the timeline, in cycles from the start of the launch.
+    """An interval on a track, in cycles from the start of the launch.
 
     `kind`: a warp works or waits; a copy, a store or a product is in flight. `what` names the barrier or instruction.
     `ptx_line` and `source` (file:line if the PTX has it) are its location.
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A row of the timeline: a warp ("CTA 0 warp 3") or an engine ("CTA 0 TMA loads")."""
+    """A row of the timeline: a warp ("CTA 0 warp 3") or an engine."""
 
     name: str
     spans: tuple[Span, ...]
@@ -44,7 +44,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTime:
-    """One launch: start and end in µs from the start of the first, SM cycles, utilisation.
+    """One launch: start and end (µs from the first start), SM cycles, utilisation.
 
     `waves` is CTAs over concurrent CTAs of the device. `tensor_percent` is the share of the peak of all SMs' tensor
     cores; `dram_percent` and `l2_percent` are shares of peak bandwidth.

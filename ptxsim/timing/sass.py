@@ -109,7 +109,7 @@ class Code:
 
     @property
     def one_product_at_a_time(self) -> bool:
-        """Whether ptxas serialised each wgmma by an arrival and a wait (its warning C7510 and others)."""
+        """Whether ptxas serialised each wgmma (its warning C7510 and others)."""
         products = sum(op.opcode in _WGMMA for op in self.ops)
         return 0 < 2 * products <= sum(op.opcode == _WARPGROUP for op in self.ops)
 
@@ -121,7 +121,7 @@ class Code:
 
 @cache
 def read_cubin(path: Path) -> dict[str, Code]:
-    """Return kernel name → machine code. Raises DeviceError for a file that is not a cubin."""
+    """Return kernel name → machine code. Raises DeviceError for other files."""
     from elftools.common.exceptions import ELFError  # only the clock needs pyelftools
     from elftools.elf.elffile import ELFFile
 
@@ -195,7 +195,7 @@ def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
 
 
 def _slot(opcode: int, low: int, high: int) -> Slot:
-    """Decode the stack slot of an LDL or STL; its offset is a signed 24-bit number."""
+    """Decode the stack slot of an LDL or STL (signed 24-bit offset)."""
     size = max(high >> 9 & 7, 4) - 4  # 4 bytes (or fewer), 8, 16
     offset = (low >> 40) - (1 << 24) * (low >> 63)
     on_stack = low >> 24 & 255 == _STACK and not high >> 27 & 1  # not by a uniform register, too

@@ -122,7 +122,7 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
 
 
 def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witness | None:
-    """Run one cluster and undo its ordinary stores; return the record, or None if it cannot end."""
+    """Run one cluster without lasting stores; return its record, None if stuck."""
     launch, (cx, cy, cz) = machine.launch, machine.launch.cluster
     pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
     cluster = kind(machine, indices, pool)
@@ -177,7 +177,7 @@ class Surveyor:
                 self.seen[number] = result
 
     def survey(self) -> Survey | None:
-        """Scout a few clusters, and more if their work differs; None if none can end by itself."""
+        """Survey a few clusters, more if uneven; None if all are stuck."""
         n = len(self.clusters)
         self.scout_clusters([0, min(1, n - 1), n // 2, n - 1])
         if not self.seen:

@@ -28,7 +28,7 @@ _CALM = 5_000  # unchanged blocks before loop detection starts
 
 @dataclass(frozen=True, slots=True)
 class FinishedCluster:
-    """A simulated cluster: number in the grid, begin, end, and when its last store reached L2."""
+    """A simulated cluster: grid number, begin, end, last store in L2."""
 
     number: int
     begin: float
@@ -90,7 +90,7 @@ class Simulation:
         return self.finished
 
     def _run_warp(self, clock: WarpClock) -> TimedCluster | None:
-        """Run a warp until it sleeps or another is earlier; return its cluster if that may have ended."""
+        """Run a warp until another is earlier; return its cluster if maybe ended."""
         clock.scheduled = False
         cluster: TimedCluster = clock.cta.cluster  # type: ignore[assignment]  # here all clusters have clocks
         while (f := clock.runnable()) is not None:

@@ -38,7 +38,7 @@ def times(
 def _early(
     timed: Timed, before: Timed, last: tuple[float, float], device: DeviceModel, clock_mhz: float
 ) -> tuple[float, float]:
-    """Return (start, end) of a launch that starts early, given a trigger and room on the SMs."""
+    """Return (start, end) of an early launch, by trigger and SM space."""
     gap = device.constants.launch_early_us + descriptor_us(timed, device) + fill_us(timed, device)
     start = last[0] + before.triggered / clock_mhz
     if not _can_overlap(timed, before, device):
@@ -55,7 +55,7 @@ def fill_us(timed: Timed, device: DeviceModel) -> float:
 
 
 def _fill_share(timed: Timed, device: DeviceModel) -> float:
-    """Return the share of that latency: a few CTAs, each on its SM, have nearly half of it."""
+    """Return log(active SMs) / log(SMs of the device), at most 1: a few CTAs count nearly half."""
     return min(math.log(max(timed.placement.active_sms, 1)) / math.log(max(device.constants.sm_count, 2)), 1.0)
 
 
@@ -66,7 +66,7 @@ def descriptor_us(timed: Timed, device: DeviceModel) -> float:
 
 
 def _can_overlap(timed: Timed, before: Timed, device: DeviceModel) -> bool:
-    """Return whether CTAs of both grids fit on one SM, or the grids fit on disjoint SMs."""
+    """Return whether two grids fit on one SM, or on disjoint SMs."""
     f = device.constants
     if before.placement.active_sms + timed.placement.active_sms <= f.sm_count:
         return True
@@ -83,7 +83,7 @@ def call_us(
     calls_per_graph: int | None = None,
     single_launch_us: float | None = None,
 ) -> float:
-    """Return the µs of a call: one of many back to back (warm), or a single one (cold).
+    """Return the µs of a warm call among many, or a cold single one.
 
     `calls_per_graph` is the number of calls in each of the graphs that follow each other; None: all in one.
     `single_launch_us` is the time of an empty kernel's single launch on the host; None: the device file's value.

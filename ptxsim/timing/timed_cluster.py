@@ -90,7 +90,7 @@ class TimedCluster(Cluster):
             warp.asleep = (warp.time, f.wait)
 
     def _run_block(self, event: Event, f: Fragment, block: Block) -> int:
-        """Execute a block; return the next one, -1 at the end, _NOT_YET if it cannot run."""
+        """Execute a block; return the next, -1 at the end, or _NOT_YET."""
         visits = self.machine.visits
         if f.family is not None:
             f.reconverge()
@@ -148,7 +148,7 @@ class TimedCluster(Cluster):
         self.shared.calendar.task_at(end, self, pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
-        """Finish the first task of a pipe for a wait, and delay the fragment until then."""
+        """Finish the first task of a pipe for a wait, delaying the fragment."""
         event, task = self.clock.event, self.pipes.queues[pipe][0]
         if task not in self.finish:
             self.posted = [x for x in self.posted if x[1] is not task]

@@ -24,7 +24,7 @@ _STORE_BUFFER = 8192.0  # bytes of ordinary stores in flight before a warp stall
 
 
 class Watcher(Observer):
-    """Records the accesses of a block in the current event, and barrier releases in the clock."""
+    """Records a block's accesses in the current event, and barrier releases."""
 
     def __init__(self, clock: ClusterClock) -> None:
         self.clock, self.constants = clock, clock.constants
