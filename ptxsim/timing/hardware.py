@@ -62,8 +62,8 @@ class CodeCache:
         """Start a launch of `size` code lines; the previous call ran `own`.
 
         Since then `others` lines of other kernels ran. The large cache holds the most recent lines, and the launch
-        prefetches the beginning of its code there. The small cache holds all of the code or none. Lines in neither come
-        from L2, after a flush from DRAM.
+        prefetches the beginning of its code there. The small cache holds all of the code or none.
+        L2 holds lines in neither; after a flush DRAM does.
         """
         f = self.constants
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles

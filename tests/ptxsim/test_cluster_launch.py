@@ -67,7 +67,7 @@ def test_all_ctas_of_a_cluster_get_the_answer_by_multicast(schedule) -> None:
 def test_asking_again_after_a_refusal_is_found() -> None:
     again = f"mbarrier.arrive.expect_tx.shared.b64 %d5, [%r2], 16; {ALONE} M: mbarrier.try_wait.parity.shared.b64 %p1, "
     again += "[%r2], %r6; @!%p1 bra M;"
-    assert any("asks again" in finding.message for finding in run(1, END=again)[2])
+    assert any("requests again" in finding.message for finding in run(1, END=again)[2])
 
 
 @pytest.mark.parametrize(("place", "kind"), [("[%r1+8]", "misaligned"), ("[%r1+64]", "out-of-bounds")])

@@ -179,7 +179,7 @@ def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
     (folder / "build.json").write_text("{'function'}")
     assert "build.json is not valid JSON" in refused(folder, X, Y, N)
     (folder / "build.json").unlink()
-    assert "exports gather, scale: say which with --function" in refused(folder, X, Y, N)
+    assert "exports gather, scale: choose one with --function" in refused(folder, X, Y, N)
     (folder / "build.json").write_text('{"function": "scale"}')
     whole = (folder / "kernel.o").read_bytes()
     (folder / "kernel.o").write_bytes(b"not an object")
@@ -216,7 +216,7 @@ def test_a_card_s_time_is_predicted_and_called_so(folder, capsys) -> None:
 def test_without_yaml_a_prediction_is_refused_in_one_line(folder, capsys, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     status, out, err = said(capsys, folder, X, Y, N, "--predict=h200")
-    assert status == 2 and not out and err.endswith("not here: pip install PyYAML\n") and err.count("\n") == 1
+    assert status == 2 and not out and err.endswith("not installed: pip install PyYAML\n") and err.count("\n") == 1
 
 
 def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:

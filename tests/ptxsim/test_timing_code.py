@@ -63,5 +63,5 @@ def test_a_warp_that_waits_for_something_else_has_the_next_line_then() -> None:
 def test_only_code_of_lines_that_run_takes_room() -> None:
     ops = tuple(SassOp(16 * n, 0, "alu", 1, -1, -1, 0, n // 16, False) for n in range(64))
     code = Code("k", ops)
-    assert code.pieces(frozenset({0, 3})) == [0, 1, 6, 7]
-    assert code.pieces(frozenset()) == list(range(8))
+    assert code.code_lines(frozenset({0, 3})) == [0, 1, 6, 7]
+    assert code.code_lines(frozenset()) == list(range(8))

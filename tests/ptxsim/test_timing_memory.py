@@ -63,25 +63,25 @@ def test_a_load_past_l1_asks_l2_again() -> None:
 
 def test_a_load_waits_for_bytes_that_are_on_their_way() -> None:
     cache = L1Cache(1024)
-    assert cache.look({7: 0b0011}) == ({7: 0b0011}, 0.0)
+    assert cache.lookup({7: 0b0011}) == ({7: 0b0011}, 0.0)
     cache.fill({7: 0b0011}, 500.0)
-    assert cache.look({7: 0b0110}) == ({7: 0b0100}, 500.0)
+    assert cache.lookup({7: 0b0110}) == ({7: 0b0100}, 500.0)
 
 
 def test_the_line_that_was_used_the_longest_ago_goes_first() -> None:
     cache = L1Cache(2 * 128)
     for line in (1, 2):
         cache.fill({line: 0b1111}, 10.0)
-    assert cache.look({1: 0b0001})[0] == {}
+    assert cache.lookup({1: 0b0001})[0] == {}
     cache.fill({3: 0b1111}, 20.0)
-    assert [cache.look({line: 0b1111})[0] != {} for line in (1, 2, 3)] == [False, True, False]
+    assert [cache.lookup({line: 0b1111})[0] != {} for line in (1, 2, 3)] == [False, True, False]
 
 
 def test_an_atomic_leaves_no_line_in_l1() -> None:
     cache = L1Cache(1024)
     cache.fill({5: 0b1111}, 10.0)
     cache.drop({5: 0b0001})
-    assert cache.look({5: 0b1000})[0] == {5: 0b1000}
+    assert cache.lookup({5: 0b1000})[0] == {5: 0b1000}
 
 
 def test_a_sector_that_several_stores_fill_is_written_back_once() -> None:
