@@ -192,7 +192,7 @@ def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
     (folder / "kernel.ptx").write_bytes(b"\xff\xfe\x00")
     assert "kernel.ptx is not readable PTX" in refused(folder, X, Y, N)
     (folder / "kernel.ptx").write_text("")
-    assert "kernel.ptx has no kernel in it" in refused(folder, X, Y, N)
+    assert "kernel.ptx contains no kernel" in refused(folder, X, Y, N)
 
 
 @pytest.mark.parametrize(("cc", "telling"), [("no-such-cc", "CC=no-such-cc names no program"), ("true", "is it a C")])
