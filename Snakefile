@@ -17,10 +17,13 @@ report: "workflow/report/captions/workflow.rst"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/files.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
+include: "workflow/rules/files.smk"
 include: "workflow/rules/products.smk"
+
+
+terminal.report_page = f"results/{FRONT_PAGE}"
 
 
 rule all:
@@ -94,18 +97,23 @@ onstart:
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.line(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
-        logger.warning(told)
+    if told := failures.verdict(COMPARISONS[0]):
+        logger.info(told, extra={"end": "verdict"})
+    tell_failures()
+
+
+onerror:
+    tell_failures()
 
 
 rule compiled:
     input:
-        BUILD_RECORDS,
+        [build.path("compile") for build in EVERY_BUILD],
 
 
 rule checked:
     input:
-        files_of(CHECKED),
+        files_of([*CHECKED, *(case.id.path("correctness") for case in PLAN.simulated.values())]),
 
 
 rule measured:

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 only_cuda_torch='^(cuda-toolkit|triton|setuptools|nvidia-(cublas|cuda-cupti|cuda-nvrtc|cudnn-cu13|cufft|cufile|curand|cusolver|cusparse|cusparselt-cu13|nccl-cu13|nvshmem-cu13|nvtx))=='
-for name in requirements requirements-dev; do
+for name in requirements requirements-dev requirements-docs; do
     uv pip compile --quiet --python-version 3.11 --no-annotate --no-header \
         "$name.in" | grep -vE "$only_cuda_torch" >"$name.txt.new"
     mv "$name.txt.new" "$name.txt"

@@ -1,6 +1,6 @@
 """ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU.
 
-See docs/ptxsim.md.
+See docs/ptxsim/index.md.
 """
 
 from .core.adversarial import orders as search_orders

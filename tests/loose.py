@@ -36,7 +36,7 @@ def typed(value: Any) -> Any:
         return Evidence(**{name: typed(one) for name, one in fields.items()} | {"roofline": rows})
     if isinstance(value, Contents):
         pictures = [one if isinstance(one, Part) else msgspec.convert(one, Picture) for one in value.pictures]
-        names = ("arch", "evidence", "comparison", "changes", "comparisons")
+        names = ("arch", "evidence", "comparison", "changes")
         parts = {name: typed(getattr(value, name)) for name in names}
         return dataclasses.replace(value, pictures=pictures, **parts)
     if isinstance(value, dict) and value.get("stage") in record.TYPES and "status" in value:

@@ -11,6 +11,7 @@ import dry_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = "tests/configs/tiny.yaml"
+OWN_OUTPUT = "--printshellcmds"  # has Snakemake say what it says by itself, job by job
 TREE = (
     "Snakefile",
     "kernels",
@@ -33,6 +34,11 @@ def snakemake(project: Path, *arguments: str, machine: str = "none", **environme
     return subprocess.run(
         [sys.executable, "-m", "snakemake", *words], cwd=project, env=env, capture_output=True, text=True
     )
+
+
+def announced(project: Path, *arguments: str, **options: str) -> str:
+    """What Snakemake by itself says of each job in a dry run."""
+    return snakemake(project, "--dry-run", OWN_OUTPUT, *arguments, **options).stdout
 
 
 def jobs(project: Path, *arguments: str, **options: str) -> dict[str, int]:

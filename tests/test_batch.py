@@ -69,7 +69,7 @@ def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
 
 
 def test_simulated_checks_of_a_kernel_and_target_are_one_batch() -> None:
-    (found,) = make_simulated([planned(n) for n in range(3)])
+    (found,) = make_simulated([planned(n) for n in range(3)], {planned(0).build.key})
     assert found.path == "results/batch/simulated/op/kernel/sm_90a.json"
     assert found.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(3)]
 

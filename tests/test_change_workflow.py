@@ -81,7 +81,7 @@ def test_slower_cases_fail_the_target_and_the_report_is_made(project) -> None:
     done = snakemake(project, "unchanged", *chosen)
     text = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in text
-    (line,) = {line for line in text.splitlines() if line.startswith("unchanged: ")}
+    (line,) = (line for line in text.splitlines() if line.startswith("Failed: unchanged: "))
     found = json.loads((project / RECORD).read_text())
     assert len(found["cases"]) == found["totals"]["cold"]["slower"] > 0
     count = len(found["cases"])

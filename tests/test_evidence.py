@@ -14,13 +14,13 @@ from cutesnake.model import catalog
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.paths import ROOT
 from loose import plain, typed
-from project import append, copy_project
+from project import OWN_OUTPUT, append, copy_project
 
 
 def dry_run(project: Path, *arguments: str, changed: str = "") -> str:
     machine = str(project / "tests/machines/none.json")
     env = {**os.environ, "CUTESNAKE_MACHINE": machine, "CHANGED": changed}
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--dry-run", *arguments]
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--dry-run", OWN_OUTPUT, *arguments]
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -33,29 +33,29 @@ def records(tmp_path, monkeypatch):
 
 
 def test_nothing_is_said_where_nothing_failed(records) -> None:
-    assert failures.line(records(), {}, SOURCES, "page.html") is None
+    assert failures.lines(records(), {}, SOURCES, "page.html") == []
 
 
 def test_records_that_are_not_there_count_for_nothing(records) -> None:
     timing = ("timing", CASES[0], CASES[0].path("timing"))
-    line = failures.line([*records(CHECKS[0]), timing], {}, SOURCES, "page.html")
+    line, *_ = failures.lines([*records(CHECKS[0]), timing], {}, SOURCES, "page.html")
     assert line == "Failed: 1 of 2 checks (add/cute). The reasons are in page.html and in each record."
 
 
 def test_where_kernels_of_others_alone_failed_it_is_said(records) -> None:
-    line = failures.line(records(CHECKS[0]), {}, {("add", "cute"): "tilegym"}, "page.html")
+    line, *_ = failures.lines(records(CHECKS[0]), {}, {("add", "cute"): "tilegym"}, "page.html")
     assert line.startswith("Failed: 1 of 2 checks, all of kernels by others (add/cute).")
 
 
 def test_what_follows_from_a_failed_build_is_the_builds_failure(records) -> None:
-    line = failures.line(records(BUILDS[0], FIGURES[0], CHECKS[0]), {}, SOURCES, "page.html")
+    line, *_ = failures.lines(records(BUILDS[0], FIGURES[0], CHECKS[0]), {}, SOURCES, "page.html")
     assert line.startswith("Failed: 1 of 2 builds (add/cute).")
-    line = failures.line(records(BUILDS[0], FIGURES[0], CHECKS[1]), {}, SOURCES, "page.html")
+    line, *_ = failures.lines(records(BUILDS[0], FIGURES[0], CHECKS[1]), {}, SOURCES, "page.html")
     assert line.startswith("Failed: 1 of 2 builds, 1 of 2 checks (add/cute).")
 
 
 def test_kernels_that_break_their_contract_are_counted_and_the_list_of_kernels_ends(records) -> None:
     broken = {("add", f"mine_{number}"): "no bind" for number in range(7)}
-    line = failures.line(records(CHECKS[0]), broken, SOURCES, "page.html")
+    line, *_ = failures.lines(records(CHECKS[0]), broken, SOURCES, "page.html")
     assert line.startswith("Failed: 7 kernels that cannot be loaded, 1 of 2 checks (add/mine_0, add/mine_1, ")
     assert "add/mine_3 and 4 more kernels)" in line

@@ -1,6 +1,8 @@
 """A user's own operator, in a folder outside the repository, goes through every stage like those of the project."""
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -287,3 +289,18 @@ def test_a_broken_kernel_is_a_row_of_the_plan_and_the_others_are_built(fresh, ow
     (own / "double/mine/__init__.py").write_text("DSL = 'cute'\ndef (\n")
     planned = jobs(fresh, *arguments(own))
     assert planned["compile"] == 2
+
+
+@pytest.mark.slow
+def test_the_kernel_in_the_readme_compiles_and_passes_its_simulated_checks(fresh, tmp_path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (place,) = re.findall(r"as `~/my_kernels/(\S+\.py)`", text)
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    path = tmp_path / "my_kernels" / place
+    path.parent.mkdir(parents=True)
+    path.write_text(code)
+    (command,) = re.findall(r"^\.venv/bin/snakemake (.*kernel_paths.*)$", text, re.MULTILINE)
+    done = snakemake(fresh, *shlex.split(command.replace("~", str(tmp_path))))
+    assert done.returncode == 0, done.stdout + done.stderr
+    checked = [json.loads(path.read_text()) for path in (fresh / "results/correctness").rglob("mine/**/*.json")]
+    assert checked and {entry["status"] for entry in checked} == {"ok"}

@@ -20,7 +20,18 @@ def test_the_licence_is_the_one_that_is_stated_everywhere() -> None:
 
 def test_the_version_is_the_same_in_citation_and_changelog() -> None:
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == PROJECT["version"]
-    assert f"\n## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text()
+    released = yaml.safe_load((ROOT / "CITATION.cff").read_text())["date-released"]
+    assert f"\n## [{PROJECT['version']}] - {released}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_changelog_has_short_lines() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert len(lines) <= 150 and not [line for line in lines if len(line) > 100]
+
+
+def test_the_address_of_the_repository_is_in_one_place() -> None:
+    address = PROJECT["urls"]["Repository"].encode()
+    assert [name for name in tracked() if address in (ROOT / name).read_bytes()] == ["pyproject.toml"]
 
 
 HISTORY = ("CHANGELOG.md", "docs/archive.md")  # these name files that are gone
@@ -62,7 +73,7 @@ def test_no_file_of_the_repository_is_larger_than_a_mebibyte() -> None:
 
 
 def test_tests_that_reproduce_findings_in_third_party_kernels_exist() -> None:
-    text = (ROOT / "docs" / "ptxsim.md").read_text()
+    text = (ROOT / "docs" / "ptxsim" / "validation.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py) -k (\w+)`", text)
     assert named and not [test for file, test in named if f"\ndef {test}(" not in (ROOT / file).read_text()]
 

@@ -17,7 +17,7 @@ import yaml
 
 import sample
 from cutesnake.model.case_id import CaseId
-from project import ROOT, append, copy_project
+from project import OWN_OUTPUT, ROOT, append, copy_project
 from slurm_cluster import MACHINES, Cluster, Node, missing
 
 SUBMITTED = "has been submitted with SLURM jobid"
@@ -108,7 +108,7 @@ class Run:
         quick = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
         here = ["--slurm-status-command", "squeue", "--slurm-no-account", "--latency-wait", "5", *quick]
         command = [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", *here]
-        return [*command, *arguments, *self.configured]
+        return [*command, OWN_OUTPUT, *arguments, *self.configured]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, **self.cluster.environment, "CUTESNAKE_MACHINE": str(MACHINES / "none.json")}

@@ -11,21 +11,21 @@ import pytest
 
 import dry_runs
 import sample
-from project import TINY, append, copy_project, jobs, replace, snakemake
+from project import TINY, announced, append, copy_project, jobs, replace, snakemake
 
 SWEEP = "kernels/elementwise_add/sweep.yaml"
 
 
 def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fresh) -> None:
     planned = jobs(fresh)
-    assert planned == {**{"arch": 1, "plan": 1, "compile": 2, "simulated": 1, "compare": 1, "overview": 1, "report": 1}}
+    assert planned == {**{"arch": 1, "plan": 1, "compile": 2, "simulated": 1, "compare": 1, "report": 1}}
 
 
 def test_simulation_occupies_no_card(fresh) -> None:
     resources = r"rule {}:.*?resources: ([^\n]*)"
-    (here,) = re.findall(resources.format("simulated"), snakemake(fresh, "--dry-run").stdout, re.DOTALL)
+    (here,) = re.findall(resources.format("simulated"), announced(fresh), re.DOTALL)
     assert "gpu=1" not in here
-    checks = re.findall(resources.format("correctness"), snakemake(fresh, "-n", machine="h200").stdout, re.DOTALL)
+    checks = re.findall(resources.format("correctness"), announced(fresh, machine="h200"), re.DOTALL)
     assert checks and all("gpu=1" in check for check in checks)
 
 
@@ -50,7 +50,7 @@ def test_a_timeline_is_made_after_the_times_it_is_held_against(fresh) -> None:
 
 def test_the_target_of_the_card_at_hand_is_built_and_timed(fresh) -> None:
     replace(fresh / TINY, "targets: [sm_90a]", "targets: [sm_90a, here]")
-    done = snakemake(fresh, "--dry-run", machine="rtx5090").stdout
+    done = announced(fresh, machine="rtx5090")
     assert (
         "results/timing/elementwise_add/cute/sm_120a/" in done
         and "results/timing/elementwise_add/cute/sm_90a/" not in done
@@ -144,7 +144,7 @@ def test_touched_files_with_the_same_content_change_nothing(project) -> None:
 @pytest.mark.slow
 def test_a_changed_workload_rebuilds_nothing(project) -> None:
     replace(project / SWEEP, "[1000, 4096]", "[1001, 4096]")
-    assert jobs(project) == {"plan": 1, "compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"plan": 1, "compare": 1, "report": 1}
 
 
 @pytest.mark.slow
@@ -175,19 +175,19 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
 @pytest.mark.slow
 def test_a_kernels_source_rebuilds_that_kernel_only(project) -> None:
     append(project / "kernels/elementwise_add/cute/kernel.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"compile": 1, "simulated": 1, "compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"compile": 1, "simulated": 1, "compare": 1, "report": 1}
 
 
 @pytest.mark.slow
 def test_the_loading_side_rebuilds_nothing(project) -> None:
     append(project / "workflow/scripts/cutesnake/stages/load/cute.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"simulated": 1, "compare": 1, "overview": 1, "report": 1}  # what loads builds simulates
+    assert jobs(project) == {"simulated": 1, "compare": 1, "report": 1}  # what loads builds simulates
 
 
 @pytest.mark.slow
 def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
     append(project / "ptxsim/core/run.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"simulated": 1, "compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"simulated": 1, "compare": 1, "report": 1}
     assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the card
 
 
@@ -203,7 +203,7 @@ def test_the_report_says_what_was_checked_by_simulation(built) -> None:
 @pytest.mark.slow
 def test_plot_code_redraws_and_reports_only(project) -> None:
     append(project / "workflow/scripts/cutesnake/report/plot/style.py", "\nCHANGED = 1\n")
-    assert jobs(project) == {"compare": 1, "overview": 1, "report": 1}
+    assert jobs(project) == {"compare": 1, "report": 1}
 
 
 @pytest.mark.slow

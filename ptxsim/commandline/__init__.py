@@ -1,4 +1,4 @@
 """The command `ptxsim` (`python -m ptxsim`): run one compiled kernel.
 
-See docs/ptxsim_by_example.md.
+See docs/ptxsim/by_example.md.
 """

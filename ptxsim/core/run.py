@@ -40,7 +40,7 @@ def run(
     """Execute launches in order; results appear in the host memory they were captured with.
 
     schedule, seed: see ptxsim.SCHEDULES.
-    checks: names from docs/ptxsim.md («Checks»). Out-of-bounds and misaligned accesses, barrier misuse and deadlocks
+    checks: names from docs/ptxsim/checks.md. Out-of-bounds and misaligned accesses, barrier misuse and deadlocks
     are always reported.
     trace: called with a line per basic block and per asynchronous completion.
     track: count unique global bytes and bank conflicts (slow).

@@ -1,6 +1,6 @@
 """The clock of ptxsim: predicted launch times on a GPU.
 
-See «The clock» in docs/ptxsim.md.
+See docs/ptxsim/model.md.
 """
 
 from .device import DeviceError, DeviceModel, Parameter

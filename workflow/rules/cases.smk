@@ -6,11 +6,38 @@ from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_kernel
 from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model.record import RecordError
-from cutesnake.planning import nodes
+from cutesnake.model.dsls import DSLS
+from cutesnake.planning import clocks, nodes
 from cutesnake.planning.devices import DeviceError, limits_of
-from cutesnake.planning.staleness import digest_data
-from cutesnake.stages.predict import device as card
+from cutesnake.planning.outputs import recipe
+from cutesnake.planning.staleness import code_of, code_of_build, digest_files
+from cutesnake.planning.strict_yaml import YamlError, read as read_yaml
 from cutesnake.stages.simulate import simulation
+
+CHECKING = "cutesnake.stages.measure.correctness"
+SIMULATING = "cutesnake.stages.simulate.simulation"
+RUNNING = {
+    **{"correctness": CHECKING, "timing": "cutesnake.stages.measure.timing"},
+    **{"nsys": "cutesnake.stages.profile.nsys", "ncu": "cutesnake.stages.profile.ncu"},
+}
+TORCH = ("torch", "numpy")
+UPSTREAM = str(PROJECT / "kernels/upstream.yaml")
+try:
+    PINS = read_yaml(Path(UPSTREAM))
+except YamlError as error:
+    sys.exit(str(error))
+
+
+class Names(dict):
+    """Wildcards of a product, as functions of rules are given them."""
+
+    __getattr__ = dict.__getitem__
+
+
+def names_of(case):
+    """Of a CaseId."""
+    parts = zip(("operator", "kernel", "target", "variant", "workload"), case.key.split("/"))
+    return Names(parts)
 
 
 def build_of(wildcards):
@@ -32,7 +59,7 @@ def identity_of(wildcards):
     case = case_id(wildcards)
     found = PLAN.planned_case(case)
     if found is None and case.key in PLAN.simulated:
-        batch = f"results/batch/simulated/{case.operator}/{case.kernel}/{case.target}.json"
+        batch = BATCH_OF[case.path("correctness")]
         sys.exit(f"{case.key} is simulated with all checks of its kernel and target: ask for {batch}")
     return identity(found or planned(PLAN.cases, case.key))
 
@@ -89,7 +116,7 @@ def simulation_settings(wildcards):
 
 def simulated_of(wildcards):
     """Simulated checks of the kernel and target that wildcards name."""
-    return planned(SIMULATED_BATCHES, "simulated/{0.operator}/{0.kernel}/{0.target}".format(wildcards))
+    return planned(SIMULATED_BATCHES, "{0.part}/{0.operator}/{0.kernel}/{0.target}".format(wildcards))
 
 
 def simulated_builds_of(wildcards):
@@ -98,10 +125,9 @@ def simulated_builds_of(wildcards):
 
 def simulated_cases_of(wildcards):
     """Simulated checks as their job needs them, see cases_of_batch, each with a log of its own."""
-    settings = simulation_settings(wildcards)
     return [
         {
-            **in_batch("correctness", case, recipe_of_case(SIMULATING, wildcards, settings, simulation.NAME, case)),
+            **in_batch("correctness", case, recipe_of_check(wildcards, case)),
             "log": f"results/log/correctness/{case.key}.log",
         }
         for case in simulated_of(wildcards).cases
@@ -185,7 +211,7 @@ def variant_of(wildcards):
 
 def clock_of(wildcards):
     """Digest of the parameters of the card that a build of this target is predicted on."""
-    return digest_data(card.table(PLAN.clocks[wildcards.target]))
+    return clocks.clock(PLAN.clocks[wildcards.target])["digest"]
 
 
 def timings_of(wildcards):
@@ -195,3 +221,41 @@ def timings_of(wildcards):
 
 def timing_files_of(wildcards):
     return files_of(timings_of(wildcards))
+
+
+def recipe_of_build(names):
+    compilers = DSLS[load_kernel(names.operator, names.kernel).DSL].compilers
+    return recipe(code_of_build(names.operator, names.kernel), compilers, variant=variant_of(names))
+
+
+def recipe_of_figures(names):
+    try:
+        limits = limits_of(DEVICES, names.target)
+    except (DeviceError, RecordError) as error:
+        sys.exit(str(error))
+    return recipe(code_of("cutesnake.stages.inspect.build"), devices=limits)
+
+
+def recipe_of_case(stage, names, settings, device, case):
+    """What a check, timing or profile depends on besides files, alike in a job of its own and in a batch."""
+    kernel = load_kernel(names.operator, names.kernel)
+    needed = {name: place_of(names).modules[name] for name in kernel.NEEDS}
+    code = code_of(stage, f"kernels.{names.operator}.{names.kernel}")
+    params = {"settings": settings, "device": device, "identity": identity(case)}
+    return recipe(code, TORCH, **params, **({"packages": needed} if needed else {}))
+
+
+def recipe_of_prediction(names, case):
+    return recipe(
+        code_of("predict.py", f"kernels.{names.operator}.{names.kernel}"),
+        TORCH,
+        identity=identity(case),
+        device=PLAN.clocks[names.target],
+        clock=clock_of(names),
+        validated=digest_files(validation()),
+        timing=timing_of(names),
+    )
+
+
+def recipe_of_check(names, case):
+    return recipe_of_case(SIMULATING, names, simulation_settings(names), simulation.NAME, case)

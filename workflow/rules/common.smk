@@ -1,5 +1,6 @@
 """The plan of this run, and what is set up before its jobs."""
 
+import atexit
 import difflib
 import gc
 import os
@@ -7,14 +8,15 @@ import signal
 import sys
 from pathlib import Path
 
-from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_internals as internals
+from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_internals as internals, terminal
 from cutesnake.stages.compile import limited_process as apart
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
 from cutesnake.runtime import gpu_slots as cards, private_folder as private
 from cutesnake.planning import config as configuration
-from cutesnake.planning import machine, matrix, nodes, outputs, serialized_plan as travel
+from cutesnake.planning import kernel_answers, machine, matrix, nodes, outputs, recorded_builds, requested
+from cutesnake.planning import serialized_plan as travel
 from cutesnake.stages.simulate import translation_cache as translated
 
 FORESEEN = (
@@ -26,12 +28,14 @@ FORESEEN = (
     nodes.NodesError,
     travel.TravelError,
 )
+FRONT_PAGE = "mla_report.html"
 AT_START = (folder.FolderError, travel.TravelError, private.PrivateError, internals.OtherSnakemakeError)
 
 fault.use_utf8()
 # What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
 # run that finds nothing to do.
 gc.set_threshold(50_000, 20, 100)
+atexit.register(gc.freeze)  # nor among it at the end, before the process gives all of it back: half a second
 try:
     internals.check_version()
     cores = internals.cores(workflow)
@@ -46,7 +50,10 @@ try:
         MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
         MACHINE, PLACES = nodes.sort_out(CLASSES, MACHINE, Path("results"))
         PLANNED_AFTER = folder.last_run()
-        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, outputs.carried(Path("results"), MACHINE.packages))
+        WANTED = requested.operators(internals.targets(), list(EXPERIMENT.sweeps), f"results/{FRONT_PAGE}")
+        carried = outputs.carried(Path("results"), MACHINE.packages)
+        kernel_answers.recall = True
+        PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, carried, WANTED)
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
         PLAN = travel.load(handed_on, EXPERIMENT)
         MACHINE = PLAN.machine
@@ -75,6 +82,7 @@ wildcard_constraints:
     machine=r"[a-z]\w*",
     stage=r"correctness|timing",
     batch=r"b\d+(@\w+)?",
+    part=r"simulated(_rest)?",
     package=r"[\w-]+",
     lesson=r"learn(_path_\w+)?",
 
@@ -145,6 +153,12 @@ try:
             do_group()
 except internals.OtherSnakemakeError as error:
     sys.exit(str(error))
+
+
+def tell_failures():
+    """Say at a run's end which cells failed."""
+    for told in failures.lines(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+        logger.warning(told, extra={"end": "failed"})
 
 
 def hand_on_plan():

@@ -9,6 +9,7 @@ rule compare:
             records=lambda wildcards: records_of(wildcards.operator),
             roofline="results/inspect/{operator}/roofline.json",
             recorded=lambda wildcards: recorded_of(wildcards.operator),
+            kept=lambda wildcards: kept_of(wildcards.operator),
             held=validation_of,
         ),
     output:

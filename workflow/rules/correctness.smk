@@ -31,13 +31,13 @@ rule correctness:
 rule simulated:
     input:
         **inputs(
-            "results/batch/simulated/{operator}/{kernel}/{target}.json",
+            "results/batch/{part}/{operator}/{kernel}/{target}.json",
             builds=simulated_builds_of,
         ),
     output:
-        record="results/batch/simulated/{operator}/{kernel}/{target}.json",
+        record="results/batch/{part}/{operator}/{kernel}/{target}.json",
     log:
-        "results/log/simulated/{operator}/{kernel}/{target}.log",
+        "results/log/{part}/{operator}/{kernel}/{target}.log",
     group:
         grouped("builds")
     conda:

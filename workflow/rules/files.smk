@@ -1,17 +1,16 @@
 """The files that this run makes."""
 
+import os
 import sys
 from pathlib import Path
 
 from cutesnake.model.catalog import load_kernel, users_own
 from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model import kept_builds
 from cutesnake.model.dsls import COMPARED
 from cutesnake.report.learn import goals as learning
 from cutesnake.planning import batches
 
-BUILDS = [build.id for build in PLAN.builds.values()]
-INSPECTED = BUILDS if "inspect" in EXPERIMENT.stages else []
-FIGURES = {"figures": "results/inspect/{operator}/{kernel}/{target}/{variant}.json"} if INSPECTED else {}
 ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
 CHOICES = PLAN.choices()
 
@@ -21,13 +20,44 @@ def records(stage, cases):
     return [(stage, case, case.path(stage)) for case in cases]
 
 
-MADE_OF_BUILDS = [*records("compile", BUILDS), *records("inspect", INSPECTED)]
-MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values()))
-MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
 MADE_TIMED = records("timing", (case.id for case in ON_CARDS["timing"]))
+TIMED = [path for _, _, path in MADE_TIMED]
+HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
+RECIPES = recorded_builds.Recipes(
+    of_build=lambda build: recipe_of_build(names_of(build.id)),
+    of_metrics=lambda build: recipe_of_figures(names_of(build.id)),
+    of_check=lambda case: recipe_of_check(names_of(case.id), case),
+    of_prediction=lambda case: recipe_of_prediction(names_of(case.id), case),
+    pin_of=lambda build: PINS.get(PLAN.sources[build.operator, build.kernel]),
+)
+KEPT_FOLDER = PROJECT / kept_builds.FOLDER
+# A run makes the builds that show the chain on this machine, and whatever has no record that holds.
+if internals.is_main(workflow):
+    try:
+        SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, not EXPERIMENT.use_recorded)
+    except kept_builds.RecordedBuildsError as error:
+        sys.exit(str(error))
+    if SELECTION.warning():
+        logger.info(SELECTION.warning())
+else:
+    SELECTION = recorded_builds.Selection(frozenset(PLAN.live), PLAN.kept)
+PLAN.live, PLAN.kept = sorted(SELECTION.live), dict(SELECTION.kept)
+EVERY_BUILD = [build.id for build in PLAN.builds.values()]
+BUILDS = [build for build in EVERY_BUILD if build.key in SELECTION.live]
+INSPECTED = BUILDS if "inspect" in EXPERIMENT.stages else []
+FIGURES = {"figures": "results/inspect/{operator}/{kernel}/{target}/{variant}.json"} if INSPECTED else {}
+
+
+def is_live(case):
+    return case.build.key in SELECTION.live
+
+
+MADE_OF_BUILDS = [*records("compile", BUILDS), *records("inspect", INSPECTED)]
+MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values() if is_live(case)))
+MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
 MADE_TUNED = [("autotune", cases[0].id, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
 MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.run_here(stage)))]
-MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted()))
+MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted() if is_live(case)))
 MADE = [*MADE_OF_BUILDS, *MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED, *MADE_PREDICTED]
 
 
@@ -36,8 +66,7 @@ def paths_of(made):
 
 
 BUILD_RECORDS = [build.path("compile") for build in BUILDS]
-SIMULATED, CHECKED, TIMED, PREDICTED = map(paths_of, (MADE_SIMULATED, MADE_CHECKED, MADE_TIMED, MADE_PREDICTED))
-HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
+SIMULATED, CHECKED, PREDICTED = map(paths_of, (MADE_SIMULATED, MADE_CHECKED, MADE_PREDICTED))
 MEASURED = paths_of([*MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED])
 CASES_PER_JOB = batches.cases_per_job(EXPERIMENT.cases_per_job, sum(map(len, ON_CARDS.values())))
 BATCHES = {
@@ -46,7 +75,7 @@ BATCHES = {
     if CASES_PER_JOB > 1
     for batch in batches.make_batches(stage, cases, CASES_PER_JOB)
 }
-SIMULATED_BATCHES = {batch.key: batch for batch in batches.make_simulated(PLAN.simulated.values())}
+SIMULATED_BATCHES = {batch.key: batch for batch in batches.make_simulated(PLAN.simulated.values(), SELECTION.live)}
 BATCH_OF = {path: batch.path for batch in (BATCHES | SIMULATED_BATCHES).values() for path in batch.records()}
 
 
@@ -60,6 +89,30 @@ for _, case, path in MADE:
     RECORDS[case.operator][BATCH_OF.get(path, path)] = None
 RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
+
+
+EVERY_RECORD = [
+    *(build.path(stage) for build in EVERY_BUILD for stage in ("compile", "inspect")),
+    *files_of(case.id.path("correctness") for case in PLAN.simulated.values()),
+    *(case.id.path("predict") for case in PLAN.predicted()),
+]
+
+
+def kept_names():
+    """Build -> the names under which its records are kept, and where they lie."""
+    return {
+        key: {"compile": build.id.path("compile"), "inspect": build.id.path("inspect")}
+        | {name: case.id.path(name.partition("/")[0]) for name, case in recorded_builds.cases_of(PLAN, build).items()}
+        for key, build in PLAN.builds.items()
+    }
+
+
+def kept_keys():
+    """Build -> name of a record -> [digest, versions], as `kept_builds.Key` has them."""
+    return {
+        key: {name: [now.digest, now.versions] for name, now in recorded_builds.keys_of(PLAN, build, RECIPES).items()}
+        for key, build in PLAN.builds.items()
+    }
 
 
 def change_of(operator):
@@ -76,11 +129,13 @@ except learning.GoalError as error:
 OWN_KERNELS = sorted(
     {
         f"{operator}/{kernel}"
-        for operator, kernel in {(build.operator, build.kernel) for build in PLAN.builds.values()}
+        for operator, kernel in {(build.operator, build.kernel) for build in EVERY_BUILD}
         if load_kernel(operator, kernel).DSL in COMPARED and users_own(operator, kernel)
     }
 )
 READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
+CATALOGUE = "catalogue.html"
+SUMMARY = [path for path in [str(KEPT_FOLDER / "operators.json")] if os.path.exists(path)]
+WHOLE = len(PLAN.workloads) == len(PLAN.operators)  # whether all operators are planned: see planning/requested.py
 OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages)
-FRONT_PAGE = "mla_report.html"
-FRONT, *OTHERS = PLAN.workloads  # the operator that the front page shows in full, and those with a page of their own
+FRONT, *OTHERS = PLAN.operators  # the operator that the front page shows in full, and those with a page of their own

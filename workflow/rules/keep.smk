@@ -14,3 +14,21 @@ rule keep:
         folder=str(PROJECT / "recorded"),
     script:
         "../scripts/keep.py"
+
+
+rule record_builds:
+    """Refresh recorded/builds/ from builds, checks and predictions of all operators."""
+    input:
+        **inputs("results/recorded_builds.txt", made=EVERY_RECORD, comparisons=COMPARISONS),
+    output:
+        summary="results/recorded_builds.txt",
+    log:
+        "results/log/record_builds.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        folder=str(KEPT_FOLDER),
+        recorded_keys=lambda wildcards: kept_keys(),
+        recorded_paths=lambda wildcards: kept_names(),
+    script:
+        "../scripts/record_builds.py"

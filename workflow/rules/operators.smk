@@ -16,7 +16,7 @@ from cutesnake.stages.predict import validated as held
 
 def validation():
     """The files of predictions that were held against cards, which the bands of new ones follow from."""
-    return held.files(PROJECT / "workflow/validation") if PREDICTED else []
+    return held.files(PROJECT / "workflow/validation") if any(PLAN.predicted()) else []
 
 
 def validation_of(wildcards):
@@ -30,7 +30,10 @@ def plan_of(wildcards):
     return plan_of_operator(wildcards.operator)
 
 
-plan_of_operator = functools.cache(PLAN.of)
+@functools.cache
+def plan_of_operator(operator):
+    kept = {key: list(names) for key, names in PLAN.kept.items() if PLAN.builds[key].operator == operator}
+    return PLAN.of(operator) | {"recorded_builds": kept}
 
 
 def records_of(operator):
@@ -55,6 +58,12 @@ def recorded_of(operator):
     return [str(one / name) for one in sets for name in recorded_set.files_of(os.listdir(one), operator)]
 
 
+def kept_of(operator):
+    """The file with kept builds of an operator, where some of them are shown."""
+    kept = any(PLAN.builds[key].operator == operator for key in PLAN.kept)
+    return [str(KEPT_FOLDER / f"{operator}.jsonl")] if kept else []
+
+
 CARDS = {"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected}
 CARDS_OF_OTHERS = [*recorded_devices(), *cards_of_nodes()]
 
@@ -75,7 +84,8 @@ def references_of(operator):
 
 
 def builds_of(operator):
-    return [build for build in PLAN.builds.values() if build.operator == operator]
+    """The builds of an operator that this run makes itself."""
+    return [PLAN.builds[key] for key in PLAN.live if PLAN.builds[key].operator == operator]
 
 
 def anatomy_builds_of(wildcards):

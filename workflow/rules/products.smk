@@ -7,37 +7,10 @@ than all. Inputs are `ancient` else: dates decide nothing.
 import atexit
 import os
 
-from cutesnake.model.dsls import DSLS
 from cutesnake.planning import marks, outputs
 from cutesnake.planning.outputs import Product, recipe
-from cutesnake.planning.staleness import code_of, code_of_build, digest_files
-from cutesnake.planning.strict_yaml import YamlError, read as read_yaml
+from cutesnake.planning.staleness import code_of
 from cutesnake.stages.compile.compile import LIMIT_SECONDS
-
-CHECKING = "cutesnake.stages.measure.correctness"
-SIMULATING = "cutesnake.stages.simulate.simulation"
-RUNNING = {
-    **{"correctness": CHECKING, "timing": "cutesnake.stages.measure.timing"},
-    **{"nsys": "cutesnake.stages.profile.nsys", "ncu": "cutesnake.stages.profile.ncu"},
-}
-TORCH = ("torch", "numpy")
-UPSTREAM = str(PROJECT / "kernels/upstream.yaml")
-try:
-    PINS = read_yaml(Path(UPSTREAM))
-except YamlError as error:
-    sys.exit(str(error))
-
-
-class Names(dict):
-    """Wildcards of a product, as functions of rules are given them."""
-
-    __getattr__ = dict.__getitem__
-
-
-def names_of(case):
-    """Of a CaseId."""
-    parts = zip(("operator", "kernel", "target", "variant", "workload"), case.key.split("/"))
-    return Names(parts)
 
 
 def products():
@@ -54,9 +27,9 @@ def products():
         pin = PINS.get(source)
         path = f"results/fetch/{source}/fetched.json"
         yield Product(path, "fetch", lambda code=code, pin=pin: recipe(code, pin=pin), spare=True)
-    for build in BUILDS:
+    for build in EVERY_BUILD:
         yield build_product(build)
-        if INSPECTED:
+        if "inspect" in EXPERIMENT.stages:
             yield figures_product(build)
     yield from checked_products()
     for stage in ("timing", "nsys", "ncu"):
@@ -79,6 +52,19 @@ def products():
         yield compared_product(operator)
         if BASELINE:
             yield changed_product(operator)
+    for operator in [operator for operator in PLAN.workloads if operator != FRONT]:
+        yield page_product(operator, f"results/report/{operator}.html", page_inputs(operator))
+    if FRONT in PLAN.workloads:
+        yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs())
+    if WHOLE:
+        yield from products_of_all()
+    for name in CLASSES:
+        path = f"results/machine/{name}.json"
+        yield Product(path, "machine", lambda: recipe(code_of("machine.py"), modules=matrix.modules_needed(EXPERIMENT)))
+
+
+def products_of_all():
+    """What is made from results of several operators."""
     yield Product("results/overview", "overview", lambda: recipe(code_of("overview.py"), ("matplotlib",)), COMPARISONS)
     if OPERATIONS:
         yield Product(
@@ -88,14 +74,14 @@ def products():
             [*BUILD_RECORDS, *files_of(SIMULATED), str(PROJECT / "config/operations.yaml"), *TEMPLATES],
             others=(("results/report/operations.html", "page"),),
         )
-    for operator in OTHERS:
-        yield page_product(operator, f"results/report/{operator}.html", page_inputs(operator))
-    yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs())
+    yield Product(
+        f"results/{CATALOGUE}",
+        "page",
+        lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
+        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
+    )
     for lesson in learning.pages(GOALS):
         yield lesson_product(lesson)
-    for name in CLASSES:
-        path = f"results/machine/{name}.json"
-        yield Product(path, "machine", lambda: recipe(code_of("machine.py"), modules=matrix.modules_needed(EXPERIMENT)))
 
 
 def plan_product(operator):
@@ -125,31 +111,9 @@ def build_product(build):
     )
 
 
-def recipe_of_build(names):
-    compilers = DSLS[load_kernel(names.operator, names.kernel).DSL].compilers
-    return recipe(code_of_build(names.operator, names.kernel), compilers, variant=variant_of(names))
-
-
 def figures_product(build):
     names = names_of(build)
     return Product(build.path("inspect"), "inspect", lambda: recipe_of_figures(names), [build.path("compile")])
-
-
-def recipe_of_figures(names):
-    try:
-        limits = limits_of(DEVICES, names.target)
-    except (DeviceError, RecordError) as error:
-        sys.exit(str(error))
-    return recipe(code_of("cutesnake.stages.inspect.build"), devices=limits)
-
-
-def recipe_of_case(stage, names, settings, device, case):
-    """What a check, timing or profile depends on besides files, alike in a job of its own and in a batch."""
-    kernel = load_kernel(names.operator, names.kernel)
-    needed = {name: place_of(names).modules[name] for name in kernel.NEEDS}
-    code = code_of(stage, f"kernels.{names.operator}.{names.kernel}")
-    params = {"settings": settings, "device": device, "identity": identity(case)}
-    return recipe(code, TORCH, **params, **({"packages": needed} if needed else {}))
 
 
 def checked_products():
@@ -160,7 +124,7 @@ def checked_products():
         if batch.stage == "correctness":
             yield batch_product(batch)
     for batch in SIMULATED_BATCHES.values():
-        names = names_of(batch.cases[0].id)
+        names = Names(names_of(batch.cases[0].id), part=batch.key.partition("/")[0])
         recipe_of = lambda names=names: recipe({}, cases=[case["recipe"] for case in simulated_cases_of(names)])
         yield Product(batch.path, "batch", recipe_of, simulated_builds_of(names), of_batch(batch))
 
@@ -204,15 +168,7 @@ def predicted_product(case):
     return Product(
         case.id.path("predict"),
         "predict",
-        lambda: recipe(
-            code_of("predict.py", f"kernels.{names.operator}.{names.kernel}"),
-            TORCH,
-            identity=identity(case),
-            device=PLAN.clocks[names.target],
-            clock=clock_of(names),
-            validated=digest_files(validation()),
-            timing=timing_of(names),
-        ),
+        lambda: recipe_of_prediction(names, case),
         [case.build.id.path("compile"), *timed_beside(names)],
     )
 
@@ -247,7 +203,7 @@ def compared_product(operator):
         f"results/compare/{operator}.json",
         "compare",
         lambda: recipe(code_of("compare.py"), ("matplotlib",)),
-        [*evidence_inputs(operator), *validation_of(Names(operator=operator))],
+        [*evidence_inputs(operator), *kept_of(operator), *validation_of(Names(operator=operator))],
         others,
     )
 
@@ -259,7 +215,7 @@ def changed_product(operator):
         lambda: recipe(
             code_of("change.py"), baseline=EXPERIMENT.baseline, content=baseline_digest_of(Names(operator=operator))
         ),
-        evidence_inputs(operator),
+        [*evidence_inputs(operator), *kept_of(operator)],
         ((f"results/change/{operator}.csv", "table"),),
     )
 
@@ -274,14 +230,14 @@ def page_inputs(operator):
         *references_of(operator),
         *changes_of(operator),
         *anatomy_of(operator),
+        *kept_of(operator),
         *(KNOWLEDGE if READ else []),
         *TEMPLATES,
     ]
 
 
 def front_inputs():
-    more = (*COMPARISONS, "results/overview", *(f"results/report/{operator}.html" for operator in OTHERS), *CHANGES)
-    return list(dict.fromkeys([*page_inputs(FRONT), *more, *OPERATIONS[:1]]))
+    return [*page_inputs(FRONT), *SUMMARY]
 
 
 def page_product(operator, path, reads):

@@ -7,19 +7,18 @@ rule report:
             f"results/{FRONT_PAGE}",
             arch="results/arch.json",
             plan=f"results/plan/{FRONT}.json",
-            records=records_of(FRONT),
+            records=lambda wildcards: records_of(FRONT),
             roofline=f"results/inspect/{FRONT}/roofline.json",
-            recorded=recorded_of(FRONT),
-            comparisons=COMPARISONS,
+            recorded=lambda wildcards: recorded_of(FRONT),
+            kept=lambda wildcards: kept_of(FRONT),
+            comparisons=f"results/compare/{FRONT}.json",
             table=f"results/compare/{FRONT}.csv",
-            overview="results/overview",
             pictures=f"results/plot/{FRONT}",
-            pages=[f"results/report/{operator}.html" for operator in OTHERS],
+            summary=SUMMARY,
             references=references_of(FRONT),
-            changes=CHANGES,
+            changes=changes_of(FRONT),
             anatomy=anatomy_of(FRONT),
             knowledge=KNOWLEDGE if READ else [],
-            operations=OPERATIONS[:1],
             templates=TEMPLATES,
         ),
     output:
@@ -52,6 +51,7 @@ rule page:
             records=lambda wildcards: records_of(wildcards.operator),
             roofline="results/inspect/{operator}/roofline.json",
             recorded=lambda wildcards: recorded_of(wildcards.operator),
+            kept=lambda wildcards: kept_of(wildcards.operator),
             comparisons="results/compare/{operator}.json",
             table="results/compare/{operator}.csv",
             pictures="results/plot/{operator}",
@@ -84,3 +84,39 @@ rule page:
         made_from=made_from,
     script:
         "../scripts/report.py"
+
+
+rule catalogue_page:
+    input:
+        **inputs(
+            f"results/{CATALOGUE}",
+            arch="results/arch.json",
+            comparisons=COMPARISONS,
+            overview="results/overview",
+            changes=CHANGES,
+            templates=TEMPLATES,
+        ),
+    output:
+        page=report(
+            f"results/{CATALOGUE}",
+            caption="../report/captions/front.rst",
+            category="Overview",
+            labels={"page": "catalogue"},
+        ),
+    log:
+        "results/log/catalogue.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        front=FRONT_PAGE,
+        made_from=made_from,
+    script:
+        "../scripts/catalogue.py"
+
+
+rule catalogue:
+    input:
+        f"results/{FRONT_PAGE}",
+        f"results/{CATALOGUE}",
+        [f"results/report/{operator}.html" for operator in OTHERS],
+        OPERATIONS[:1],

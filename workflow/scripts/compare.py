@@ -11,6 +11,7 @@ do(
     records=snakemake.input.records,
     roofline=snakemake.input.roofline,
     recorded=snakemake.input.recorded,
+    kept=snakemake.input.kept,
     held=snakemake.input.held,
     output=snakemake.output.record,
     table=snakemake.output.table,

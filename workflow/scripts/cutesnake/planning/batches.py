@@ -8,7 +8,7 @@ from: a killed job loses the case under way, and a batch of which one case is st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cutesnake.planning.matrix import PlannedCase
@@ -52,10 +52,11 @@ def make_batches(stage: str, cases: Iterable[PlannedCase], size: int) -> list[Ba
     ]
 
 
-def make_simulated(cases: Iterable[PlannedCase]) -> list[Batch]:
-    """Batches of simulated checks: those of all builds of a kernel for a target."""
+def make_simulated(cases: Iterable[PlannedCase], live: Collection[str]) -> list[Batch]:
+    """Batches of simulated checks of a kernel for a target: of the builds in `live`, and of the others."""
     found: dict[str, list[PlannedCase]] = {}
     for case in cases:
         build = case.build
-        found.setdefault(f"simulated/{build.operator}/{build.kernel}/{build.target}", []).append(case)
+        part = "simulated" if build.key in live else "simulated_rest"
+        found.setdefault(f"{part}/{build.operator}/{build.kernel}/{build.target}", []).append(case)
     return [Batch("correctness", key, tuple(those)) for key, those in found.items()]

@@ -15,7 +15,7 @@ from cutesnake.model.contract import Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.explain import Problem
 from cutesnake.model.inputs import find_problem
-from cutesnake.planning import strict_yaml
+from cutesnake.planning import clocks, strict_yaml
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
@@ -60,6 +60,7 @@ class Experiment:
     not_simulated: dict[str, list[str]] = field(default_factory=dict)  # DSL -> targets left out of that list
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
     every_size: bool = False  # build for every baked size, also where no card of the target is
+    use_recorded: bool = True  # builds with a record that holds are shown from it, see recorded_builds.py
     machines: str | None = None  # a file of classes of nodes, see cutesnake/planning/nodes.py
     cases_per_job: int | None = None  # None: by how many there are, see cutesnake/planning/batches.py
     timing_alone: bool = True  # builds and simulations of a run wait while one of its cases is timed on their machine
@@ -148,6 +149,7 @@ def check(config: dict[str, Any]) -> Experiment:
         timing=config["timing"],
         clocks=_clocks(config) if "predict" in config["stages"] else {},
         every_size=config.get("compile", {}).get("baked_sizes") == "all",
+        use_recorded=config.get("compile", {}).get("recorded", "use") == "use",
         machines=config.get("machines"),
         cases_per_job=None if config.get("cases_per_job", "auto") == "auto" else config["cases_per_job"],
         timing_alone=config.get("timing_alone", True),
@@ -158,13 +160,11 @@ def check(config: dict[str, Any]) -> Experiment:
 
 def _clocks(config: dict[str, Any]) -> dict[str, str]:
     """Target -> name of the card that predictions for it are made for. Raises ConfigError for an unknown card."""
-    import ptxsim
-
     found: dict[str, str] = {}
     for name in config.get("prediction", {}).get("devices", []):
         try:
-            target = ptxsim.DeviceModel.load(name).architecture
-        except ptxsim.DeviceError as error:
+            target = clocks.clock(name)["target"]
+        except clocks.ClockError as error:
             raise ConfigError(f"config: prediction.devices: {error}") from error
         if target in found:
             raise ConfigError(f"config: prediction.devices: {found[target]} and {name} are both {target}; name one")

@@ -73,10 +73,14 @@ class Plan:
     simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
+    operators: list[str] = field(default_factory=list)  # of the configuration, also those that are not planned
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that is predicted for
     foreseen: set[tuple[str, str]] = field(default_factory=set)  # (operator, workload) that are predicted
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
+    # Of the builds, those that this run makes, and those shown from records: see recorded_builds.py.
+    live: list[str] = field(default_factory=list)
+    kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Where cases run: this machine, or what a job found on a node of each class.
     places: dict[str, Machine] = field(default_factory=dict)
     running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
@@ -120,7 +124,7 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """For arch.json, as plain data: what concerns the whole run."""
-        plan = {"stages": self._answers(), "operators": list(self.workloads)}
+        plan = {"stages": self._answers(), "operators": self.operators}
         classes = [self._class(name, place) for name, place in self.places.items() if name != HERE]
         return {**plan, "classes": classes} if classes else plan
 
@@ -188,12 +192,14 @@ def make_plan(
     machine: Machine,
     places: Mapping[str, Machine] | None = None,
     carried: Collection[str] = (),
+    only: Collection[str] | None = None,
 ) -> Plan:
     """Cross operators, kernels, targets, workloads and variants; ask each kernel what it supports.
 
     `machine` builds, and runs cases too unless `places` names classes of nodes that do. `carried` are builds that were
-    made elsewhere, as `operator/kernel/target`: they need no compiler here. Raises ConfigError where no target is left,
-    because `here` is the only one and there is no card.
+    made elsewhere, as `operator/kernel/target`: they need no compiler here. `only` names the operators to plan.
+
+    Raises ConfigError where no target is left, because `here` is the only one and there is no card.
     """
     places = {HERE: machine} if places is None else dict(places)
     cards = [place.device.compute_capability for place in places.values() if place.device]
@@ -204,8 +210,10 @@ def make_plan(
         card = "on a card of compute capability {}.{}".format(*cards[0]) if cards else "without a GPU"
         raise ConfigError(f"config: targets: `here` stands for no target {card}; allowed: {', '.join(TARGETS)}")
     stages = stage_answers(places.values(), experiment.stages)
-    plan = Plan(machine, stages=stages, clocks=experiment.clocks, places=places)
+    plan = Plan(machine, stages=stages, operators=list(experiment.sweeps), clocks=experiment.clocks, places=places)
     for operator, sweep in experiment.sweeps.items():
+        if only is not None and operator not in only:
+            continue
         plan.workloads[operator] = sweep.workloads()
         plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
         plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}

@@ -29,6 +29,7 @@ SHOWN = 3  # findings that a line names
 CODE = {"workflow": "the workflow's code", "ptxsim": "the code of ptxsim"}
 # Stages that make a folder, with the record that stands for it.
 FOLDERS = {"plot": "pictures.json", "overview": "pictures.json", "anatomy": "anatomy.json"}
+PLACEHOLDER = b"<!-- cutesnake: placeholder -->"  # see workflow/report/placeholder.html.j2
 NO_WORD = "it does not say what it was made from"
 
 Recipe = Mapping[str, Any]  # code, params: name -> digest; versions: distribution -> version, None if not installed
@@ -46,6 +47,9 @@ class Product:
     others: tuple[tuple[str, str], ...] = ()  # (path, stage) of records and pages that the same job writes
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recipe", functools.cache(self.recipe))
 
     @property
     def named(self) -> dict[str, str]:
@@ -101,6 +105,9 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
     for product in products:
         if not os.path.lexists(product.path):
             continue
+        if is_placeholder(product):
+            found.why[product.path] = MISSING
+            continue
         there.add(product.path)
         before = [maker for path in product.reads if (maker := makers.get(path)) and not maker.spare]
         missing = next((maker.path for maker in before if maker.path not in there), None)
@@ -123,6 +130,17 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             found.why[product.path] = FORCED
     _look_at_spare(products, found)
     return found
+
+
+def is_placeholder(product: Product) -> bool:
+    """Say whether a page is one that only says how to build it."""
+    if product.stage != "page":
+        return False
+    try:
+        with open(product.path, "rb") as stream:
+            return PLACEHOLDER in stream.read(200)
+    except OSError:
+        return False
 
 
 def forced_by(arguments: Iterable[str]) -> set[str]:

@@ -29,7 +29,18 @@ from cutesnake.runtime.machine_check import VARIABLE
 
 FOLDER = Path(".snakemake/cutesnake-plans")
 KEY = "plan"  # of the configuration that jobs are started with
-ALIKE = ("dtypes", "axes", "unsupported", "clocks", "running", "stand_ins")  # fields of Plan that are plain data
+# Fields of Plan that are plain data.
+ALIKE = (
+    "operators",
+    "live",
+    "kept",
+    "dtypes",
+    "axes",
+    "unsupported",
+    "clocks",
+    "running",
+    "stand_ins",
+)
 
 
 class TravelError(RuntimeError):

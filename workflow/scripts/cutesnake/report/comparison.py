@@ -6,6 +6,7 @@ from typing import Any
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.compare.selected_workloads import pair_of, table_of
+from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compare import Baseline, Cell, Compare, CompareRow, CompareTable, MetricColumn
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, signed, slug, where
 
@@ -177,7 +178,7 @@ def _cell(cell: Cell, notes: Notes) -> View:
         "class": cell.kind,
         "value": _rounded(cell.value),
         "note": note,
-        "mark": MARKS.get(cell.kind, ""),
+        "mark": MARKS.get(cell.kind, "") + "r" * is_kept(cell.source or ""),
     }
 
 

@@ -64,6 +64,7 @@ def summary(arch: Arch, comparisons: list[Compare]) -> str:
         said.append("Nothing was measured on this machine: it has no GPU in use.")
     build, checked = (_sum(comparisons, stage) for stage in ("build", "correctness"))
     ran = f"It compiled and inspected {build['ok']} of {plural(build['expected'], 'build')}"
+    ran += f" ({build['recorded']} more are shown from records of the same sources)" * bool(build["recorded"])
     if checked["simulated"]:
         ran += f" and checked {plural(checked['simulated'], 'case')} by simulation on the CPU"
     said.append(f"{ran}.")
@@ -105,6 +106,7 @@ def _sum(comparisons: list[Compare], stage: str) -> dict[str, int]:
         "ok": sum(count.ok for count in counts),
         "failed": sum(count.failed for count in counts),
         "simulated": sum(count.simulated for count in counts),
+        "recorded": sum(count.recorded for count in counts),
     }
 
 
@@ -128,10 +130,16 @@ def totals(comparisons: list[Compare]) -> list[View]:
                     **total,
                     "state": went,
                 },
-                "recorded": f"{kept} in recorded sets" if kept else "",
+                "recorded": _recorded_text(kept, total["recorded"]),
             }
         )
     return tiles
+
+
+def _recorded_text(measured: int, builds: int) -> str:
+    """How many cases recorded sets have, and how many builds or simulated checks are shown from the repository."""
+    parts = [f"{measured} in recorded sets"] * bool(measured) + [f"{builds} recorded without a GPU"] * bool(builds)
+    return ", ".join(parts)
 
 
 def _failed_here(comparisons: list[Compare], stage: str) -> int:

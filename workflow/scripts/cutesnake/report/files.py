@@ -10,7 +10,9 @@ from typing import Any
 import yaml
 
 from cutesnake.analysis.evidence.gather import load_evidence
+from cutesnake.analysis.summary import read_summary
 from cutesnake.model import record
+from cutesnake.report.catalogue import write_placeholders
 from cutesnake.report.page import Contents, write_report
 from cutesnake.runtime.job import Files, listed
 from cutesnake.stages.measure.case import commit
@@ -36,11 +38,16 @@ def report_files(
     changes = [record.read("change", path) for path in listed(files["changes"])]
     if changes:
         shown["baseline"] = changes[0].baseline.label
-    folder, overview = Path(_one(files["pictures"])), files.get("overview")
+    folder = Path(_one(files["pictures"]))
+    is_front = Path(output).name == front
     contents = Contents(
         arch=record.read("arch", _one(files["arch"])),
         evidence=load_evidence(
-            _one(files["plan"]), listed(files["records"]), _one(files["roofline"]), listed(files["recorded"])
+            _one(files["plan"]),
+            listed(files["records"]),
+            _one(files["roofline"]),
+            listed(files["recorded"]),
+            listed(files["kept"]),
         ),
         comparison=comparisons[0],
         pictures=record.read("plot", folder / "pictures.json").pictures,
@@ -52,9 +59,8 @@ def report_files(
         commit=commit(),
         changes=changes,
         front=front,
-        comparisons=comparisons if overview else [],
-        overview=Path(_one(overview)) if overview else None,
-        operations="report/operations.html" if files.get("operations") else None,
+        is_front=is_front,
+        summary=read_summary(_one(files["summary"])) if is_front and listed(files["summary"]) else {},
         anatomy=Path(anatomy) if anatomy else None,
     )
     if anatomy is not None:
@@ -64,6 +70,10 @@ def report_files(
         page = os.path.relpath(output, anatomy)
         write_pages(_one(files["anatomy"]), "results", anatomy, [("front page", f"../../../{front}"), (operator, page)])
     write_report(contents, output, sorted(Path(anatomy).glob("*.html")) if anatomy else ())
+    if is_front:
+        others = {f"report/{name}.html": f"results/report/{name}.html" for name in contents.arch.operators[1:]}
+        asked = {"report/operations.html": "catalogue", "catalogue.html": "catalogue"}
+        write_placeholders(others | asked, Path(output).parent)
 
 
 def _one(files: Files) -> str:

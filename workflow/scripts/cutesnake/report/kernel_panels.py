@@ -14,6 +14,7 @@ from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.catalog import users_own
 from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compile import Compile
 from cutesnake.model.records.correctness import Check, Correctness, KernelCoverage, Simulated
 from cutesnake.model.records.inspect import Function, Occupancy
@@ -91,7 +92,7 @@ def _build(evidence: Evidence, path: str, entry: Compile, base: str) -> View:
         "log": entry.log_tail if failed and entry.log_tail.strip() != (entry.reason or "").strip() else "",
         "seconds": number(entry.seconds),
         "files": [{"name": name, "href": os.path.relpath(folder / name, base)} for name in sorted(entry.files)],
-        "record": os.path.relpath(path, base),
+        "record": None if is_kept(path) else os.path.relpath(path, base),
         "glance": _glance(static[1].functions[0]) if static else "",
         "functions": [_function(f) for f in static[1].functions] if static else [],
         "notes": [*entry.notes, *(static[1].notes if static else [])],

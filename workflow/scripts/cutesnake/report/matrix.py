@@ -49,7 +49,9 @@ def _built(count: Counts) -> View:
         return _state("✕", "bad", f"{failed} of {expected} failed", -failed)
     if expected == 0:
         return _state("\N{EN DASH}", "none", "no", -1)
-    return _state(*(("✓", "good") if ok >= expected else ("○", "none")), f"{ok} of {expected}", ok)
+    text = f"{ok} of {expected}" + f", {count.recorded} recorded" * bool(count.recorded)
+    there = ok + count.recorded
+    return _state(*(("✓", "good") if there >= expected else ("○", "none")), text, there)
 
 
 def _ran(row: Coverage, stage: str) -> View:
@@ -59,6 +61,7 @@ def _ran(row: Coverage, stage: str) -> View:
     failed = [card for card in cards if card.failed]
     said = [f"{card.ok} on {_card(card)}" for card in done]
     said += [f"{count.simulated} by simulation"] * bool(count.simulated)
+    said += [f"{count.recorded} by simulation, recorded"] * bool(count.recorded)
     said += [f"{card.failed} failed on {_card(card)}" for card in failed]
     broken = count.failed - sum(card.failed for card in failed if card.kind == "live")
     if broken > 0:
@@ -69,7 +72,7 @@ def _ran(row: Coverage, stage: str) -> View:
     if any(card.ok >= count.expected for card in done):
         return _state("✓", "good", ", ".join(said), total)
     if said:
-        return _state("◐", "part", ", ".join(said), total or count.simulated)
+        return _state("◐", "part", ", ".join(said), total or count.simulated + count.recorded)
     if count.expected == 0:
         return _state("\N{EN DASH}", "none", "no", -1)
     return _state("○", "none", f"0 of {count.expected}", 0)
@@ -82,7 +85,9 @@ def _card(card: DeviceCounts) -> str:
 def _sums(rows: list[Coverage]) -> list[str]:
     """An operator in a line: builds, and cases checked and timed per place."""
     built = sum(row.build.ok for row in rows)
+    recorded = sum(row.build.recorded for row in rows)
     said = [f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"]
+    said += [f"{recorded} recorded"] * bool(recorded)
     for stage, word in (("correctness", "checked"), ("timing", "timed")):
         places: dict[str, int] = {}
         for row in rows:
@@ -91,6 +96,8 @@ def _sums(rows: list[Coverage]) -> list[str]:
         parts = [f"{count} on {place}" for place, count in places.items() if count]
         simulated = sum(row.counts(stage).simulated for row in rows)
         parts += [f"{simulated} by simulation"] * bool(simulated)
+        kept = sum(row.counts(stage).recorded for row in rows)
+        parts += [f"{kept} by simulation, recorded"] * bool(kept)
         said.append(f"{word} {listed(parts)}" if parts else f"not {word}")
     return said
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
-from cutesnake.model import record
+from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.model.records.arch import Arch
 from cutesnake.model.records.change import Change
@@ -28,6 +28,7 @@ from cutesnake.report import (
     comparison,
     html,
     matrix,
+    operators_table,
     predicted,
     times,
 )
@@ -63,15 +64,13 @@ class Contents:
     commit: str | None = None
     anatomy: Path | None = None  # the folder with a page of anatomy per kernel
     changes: list[Change] = field(default_factory=list)  # change records of `shown`, where there is a baseline
-    # Only on the front page: comparisons of every operator, this one first, and the folder of the overview.
-    comparisons: list[Compare] = field(default_factory=list)
-    overview: Path | None = None
-    operations: str | None = None  # link to the page of the hardware's operations
+    is_front: bool = False
+    summary: Mapping[str, OperatorSummary] = field(default_factory=dict)  # only on the front page
 
     @property
     def shown(self) -> list[Compare]:
         """Comparisons that the page speaks of."""
-        return self.comparisons or [self.comparison]
+        return [self.comparison]
 
 
 def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] = ()) -> None:
@@ -93,8 +92,8 @@ def render(contents: Contents, base: str = "results") -> str:
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
-        is_front=bool(contents.comparisons),
-        operations=contents.operations,
+        is_front=contents.is_front,
+        rows=operators_table.others(contents.summary, contents.arch.operators, here) if contents.is_front else [],
         here=here,
         pages=pages,
         found=found.found(contents.arch, contents.shown),
@@ -119,18 +118,14 @@ def render(contents: Contents, base: str = "results") -> str:
 def _pages(contents: Contents) -> dict[str, str]:
     """Operator -> link to its page from this one, the first operator's being the front page."""
     first, *others = contents.arch.operators
-    up, down = ("", "report/") if contents.comparisons else ("../", "")
+    up, down = ("", "report/") if contents.is_front else ("../", "")
     return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
 
 
 def _pictures(contents: Contents) -> tuple[View | None, list[View]]:
-    """The picture of what was found, and the others in order. An operator's page shows its first one there."""
-    own = [_picture(p, p.file, contents.picture_folder) for p in contents.pictures if p.file]
-    if contents.overview is None:
-        return (own[0], own[1:]) if own else (None, [])
-    drawn = record.read("plot", contents.overview / "pictures.json").pictures
-    shown = [_picture(p, p.file, contents.overview) for p in drawn if p.file]
-    return ({**shown[0], "narrow": shown[-1]["svg"]} if shown else None), own
+    """The operator's first picture, and the others in order."""
+    own = [picture(p, p.file, contents.picture_folder) for p in contents.pictures if p.file]
+    return (own[0], own[1:]) if own else (None, [])
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:
@@ -148,7 +143,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
     }
 
 
-def _picture(picture: Picture, file: str, folder: Path) -> View:
+def picture(picture: Picture, file: str, folder: Path) -> View:
     """The picture's SVG without colours of its own: the page has them, and its print style must reach into it."""
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)

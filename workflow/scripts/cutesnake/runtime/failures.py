@@ -1,4 +1,7 @@
-"""What a run says at its end of the cells that failed: each is a record with its reason, and none is a failed job."""
+"""What a run says at its end: the comparison's verdict, and the cells that failed.
+
+A cell that failed is a record with its reason, and no failed job.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.contract import OURS
@@ -15,15 +19,17 @@ NOUNS = {
     **{"nsys": "nsys profiles", "ncu": "ncu profiles", "autotune": "choices of a variant", "predict": "predictions"},
 }
 SHOWN = 4  # kernels that the line names
+CELLS = 3  # failed cells with a line each
+REASON_LENGTH = 160
 
 
-def line(
+def lines(
     records: Iterable[tuple[str, CaseId, str]],
     broken: Collection[tuple[str, str]],
     sources: Mapping[tuple[str, str], str],
     page: str,
-) -> str | None:
-    """One line on the records that say `failed`, stage by stage, and where their reasons are; None if there is none.
+) -> list[str]:
+    """Return a line on the records that say `failed`, and one each for the first ones; none if nothing failed.
 
     `records` are stage, build or case, and path, of which some may not exist yet, `broken` the kernels (operator,
     kernel) that break their contract and have no build at all, `sources` where kernels are from, `page` where all
@@ -31,11 +37,13 @@ def line(
     """
     made: Counter[str] = Counter()
     failed: dict[str, list[CaseId]] = {stage: [] for stage in NOUNS}
+    reasons: dict[tuple[str, CaseId], tuple[str, str]] = {}  # with the record's path
     for stage, case, path in records:
-        if (status := _status(path)) is not None:
+        if (record := _record(path)) is not None:
             made[stage] += 1
-            if status == "failed":
+            if record["status"] == "failed":
                 failed[stage].append(case)
+                reasons[stage, case] = str(record.get("reason") or "no reason in its record"), path
     lost = set(failed["compile"])
     counted = {
         stage: [case for case in cases if stage == "compile" or case.build not in lost]
@@ -45,20 +53,53 @@ def line(
     if broken:
         said.insert(0, f"{len(broken)} {'kernels' if len(broken) > 1 else 'kernel'} that cannot be loaded")
     if not said:
-        return None
+        return []
     kernels = dict.fromkeys(sorted(broken))
     kernels |= {(case.operator, case.kernel): None for cases in counted.values() for case in cases}
     whose = "" if any(sources.get(kernel, OURS) == OURS for kernel in kernels) else ", all of kernels by others"
     named = _named(["/".join(kernel) for kernel in kernels])
-    return f"Failed: {', '.join(said)}{whose} ({named}). The reasons are in {page} and in each record."
+    cells = [
+        f"  {stage} {case.key}: {_short(reasons[stage, case][0])} · {_where(stage, case, reasons[stage, case][1])}"
+        for stage, cases in counted.items()
+        for case in cases
+    ]
+    first = f"Failed: {', '.join(said)}{whose} ({named}). The reasons are in {page} and in each record."
+    return [first, *cells[:CELLS]]
 
 
-def _status(path: str) -> str | None:
+def verdict(path: str) -> str | None:
+    """Return one sentence from an operator's comparison: the speedup on each GPU; None without a measured one."""
+    record = _record(path)
+    try:
+        speeds = [(entry["device"]["device"], entry["cold"]) for entry in (record or {})["speedups"] if entry["cold"]]
+        said = [
+            f"{cold['mean']:.2f}{'' if place else ' times as fast as cuTile'} on {device} "
+            f"({cold['faster'] + cold['equal'] + cold['slower']} workloads)"
+            for place, (device, cold) in enumerate(speeds)
+        ]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return f"{record['operator']}: CuTe DSL is {', '.join(said)}; L2 flushed." if record and said else None
+
+
+def _record(path: str) -> dict[str, Any] | None:
     """None where there is no record: it was not asked for, or is damaged, which the next run finds."""
     try:
-        return str(json.loads(Path(path).read_bytes())["status"])
+        record = json.loads(Path(path).read_bytes())
+        return record if record["status"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _short(reason: str) -> str:
+    text = " ".join(reason.split())
+    return text if len(text) <= REASON_LENGTH else f"{text[: REASON_LENGTH - 1]}…"
+
+
+def _where(stage: str, case: CaseId, record: str) -> str:
+    """Return the log file of a build or case; its record without one."""
+    log = f"results/log/{'compile' if stage == 'inspect' else stage}/{case.key}.log"
+    return log if Path(log).exists() else record
 
 
 def _named(kernels: list[str]) -> str:

@@ -2,8 +2,8 @@
 
 Where no process has the driver initialized for a card, the next one's `cuInit` takes 0.13 to 0.23 s and makes short
 kernels on the other cards of the machine some 4 % faster for 0.05 s; where one has, it takes 0.03 s and changes nothing
-(`docs/scale.md` says how both were found). The server itself cannot do this: it forks the processes of cases, and a
-driver that is initialized does not outlive a fork. No context is made, so that nothing of a card is taken.
+(`docs/decisions/held_driver.md` has the measurements). The server itself cannot do this: it forks the processes of
+cases, and a driver that is initialized does not outlive a fork. No context is made, so that nothing of a card is taken.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +85,54 @@ def run_script(path: str) -> None:
     runpy.run_path(path, run_name="__main__")
 
 
+@contextlib.contextmanager
+def output_to(log: str | None) -> Iterator[tuple[int, int]]:
+    """Yield streams for a job's output and errors, and add what it wrote to its log file at its end.
+
+    A stage may replace its log meanwhile, so nothing is written to it before. Without a log, or if that cannot be
+    written, the text goes to this process's standard error.
+    """
+    if log is None:
+        yield 1, 2
+        return
+    path = Path(log)
+    before = _date(path)
+    with tempfile.TemporaryFile() as said:
+        try:
+            yield said.fileno(), said.fileno()
+        finally:
+            said.seek(0)
+            _add(path, said.read().decode(errors="replace"), anew=_date(path) == before)
+
+
+def _date(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _add(path: Path, text: str, anew: bool) -> None:
+    """Add text to a log, in place of an earlier run's (`anew`); what the log says already is left out."""
+    if not text.strip():
+        return
+    try:
+        if anew:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        elif text.strip() not in path.read_text(errors="replace"):
+            with path.open("a") as stream:
+                stream.write(text)
+    except OSError:  # the disk that is full may be the log's
+        sys.stderr.write(text)
+
+
 def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
     """`PythonScript._execute_cmd` of Snakemake, which `execute` is, with scripts forked from the server `scripts`.
 
-    What Snakemake puts at the head of a script imports for longer than most scripts take. Where a job has an
-    environment, a container or a benchmark of its own, and where there is no server, it is as it was.
+    What Snakemake puts at the head of a script imports for longer than most scripts take. What the job prints goes to
+    its log file. A job with an environment, a container or a benchmark of its own, and one without a server, is
+    executed as before.
     """
 
     def fork(script: Any, command: str, **options: Any) -> Any:
@@ -95,10 +140,13 @@ def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
         if not any(alone) and Path(options.get("fname", "")).suffix == ".py":
             told = shlex.join([sys.executable, options["fname"]])
             try:
+                log = next(iter(script.log), None)
                 threads = dict.fromkeys(THREADS, str(script.threads))
                 folder = dict.fromkeys(FOLDERS, script.resources.get("tmpdir"))
                 more = {name: str(value) for name, value in (threads | folder).items() if value is not None}
-                status = pool.run("scripts", "cutesnake.runtime.job:run_script", {"path": options["fname"]}, more=more)
+                job = {"path": options["fname"]}
+                with output_to(log) as streams:
+                    status = pool.run("scripts", "cutesnake.runtime.job:run_script", job, streams, more=more)
             except pool.NotServedError:
                 pass
             except pool.GivenUpError:

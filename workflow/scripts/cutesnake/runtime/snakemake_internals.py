@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 OLDEST = "9.0"
@@ -113,6 +115,19 @@ def config_arguments(workflow: Any) -> list[str]:
 def add_config_argument(workflow: Any, word: str) -> None:
     """Add a word to the `--config` of every job that an executor starts."""
     workflow.config_settings.config_args = [*config_arguments(workflow), word]
+
+
+def targets() -> list[str] | None:
+    """The targets of the command line, empty for the default one; None where they cannot be told.
+
+    Rules are read before Snakemake passes targets on. Upstream: docs/decisions/snakemake_command_line.md.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame := frame.f_back if frame else None:
+        if frame.f_code.co_name == "args_to_api" and "args" in frame.f_locals:
+            found = getattr(frame.f_locals["args"], "targets", None)
+            return None if found is None else [str(target) for target in found]
+    return None
 
 
 # Resources. Upstream: docs/decisions/snakemake_resources.md.

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Literal
 
 from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
+from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compare import Counts, Coverage, DeviceCounts, LeftOut
 from cutesnake.model.records.measurement import Measurement, device_name, variant_id
 from cutesnake.model.records.plan import Decision
@@ -47,6 +48,7 @@ def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> 
     variants = {v for v in variants if evidence.standing_for(kernel, target, v) == v}
     found = [build for v in sorted(variants) if (build := evidence.build(kernel, target, v))]
     failed = [entry for _, entry in found if entry.status != "ok"]
+    recorded = sum(is_kept(path) and entry.status == "ok" for path, entry in found)
     decision = evidence.decisions[kernel, target].build
     reason = decision.reason
     if failed:
@@ -56,7 +58,7 @@ def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> 
     elif decision.ok and len(found) < len(variants):
         reason = "not built yet: no build record"
     expected = len(variants) if decision.ok else 0
-    return Counts(expected, len(found) - len(failed), len(failed), 0, reason)
+    return Counts(expected, len(found) - len(failed) - recorded, len(failed), 0, reason, recorded)
 
 
 def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
@@ -67,7 +69,9 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
         if (k, t) == (kernel, target) and w in profiled
         for v in found
     ]
-    found = [entry for _, entry in evidence.cases(stage, kernel, target)]
+    paths = list(evidence.cases(stage, kernel, target))
+    found = [entry for _, entry in paths]
+    recorded = sum(is_kept(path) and entry.status == "ok" for path, entry in paths)
     fine = [entry for entry in found if entry.status == "ok"]
     skipped = [entry for entry in found if _skipped(entry)]
     failed = [entry for entry in found if entry.status != "ok" and not _skipped(entry)]
@@ -83,7 +87,7 @@ def _ran(evidence: Evidence, stage: str, kernel: str, target: str) -> Counts:
     elif len(fine) - simulated < len(wanted):
         live = Source("live")
         reason = evidence.why_no_case(live, stage, kernel, target, wanted[0][0])
-    return Counts(len(wanted), len(fine) - simulated, len(failed), simulated, reason)
+    return Counts(len(wanted), len(fine) - simulated, len(failed), simulated - recorded, reason, recorded)
 
 
 def _skipped(entry: Measurement) -> bool:

@@ -30,7 +30,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
         TimesRow(
             workload,
             floor.floor_us if (floor := evidence.floor(workload, target, source.device)) else None,
-            {kernel: _best(found[workload][kernel]) for kernel in dsls if kernel in found[workload]},
+            {kernel: best(found[workload][kernel]) for kernel in dsls if kernel in found[workload]},
         )
         for workload in evidence.workloads
         if workload in found
@@ -39,7 +39,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
     return TimesTable(target, evidence.label(source, "timing"), timed, rows, _failed(evidence, source, target))
 
 
-def _best(entries: list[Timing]) -> KernelTime:
+def best(entries: list[Timing]) -> KernelTime:
     """The fastest variant of a kernel on a workload, when cold and when warm: they need not be the same."""
     metrics = {variant_id(entry.case): entry.metrics for entry in entries if entry.metrics}
     cold = min(metrics, key=lambda variant: metrics[variant].cold_us)

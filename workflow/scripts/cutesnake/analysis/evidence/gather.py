@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 from cutesnake.analysis.evidence import recorded_set
-from cutesnake.model import record
+from cutesnake.model import kept_builds, record
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.records.autotune import Autotune
 from cutesnake.model.records.batch import Batch
@@ -279,21 +279,28 @@ class Evidence:
 
 
 def load_evidence(
-    plan: str | Path, records: Iterable[str | Path], roofline: str | Path, recorded_files: Iterable[str | Path] = ()
+    plan: str | Path,
+    records: Iterable[str | Path],
+    roofline: str | Path,
+    recorded_files: Iterable[str | Path] = (),
+    kept_files: Iterable[str | Path] = (),
 ) -> Evidence:
-    """Evidence of one operator from its files: its plan, its build, inspect and measurement records, its roofline and
-    its files of the committed sets.
+    """Evidence of one operator from its files: its plan, its build, inspect and measurement records, its roofline, its
+    files of the committed sets and of the kept builds.
 
-    Raises RecordError or RecordedError for a damaged file.
+    Raises RecordError, RecordedError or RecordedBuildsError for a damaged file.
     """
+    planned = record.read("plan", plan)
     found = read_records(records)
+    for file in kept_files:
+        found |= kept_builds.read_records(Path(file), planned.recorded_builds or {})
 
     def of(kind: type[R]) -> dict[str, R]:
         return {path: entry for path, entry in found.items() if isinstance(entry, kind)}
 
     measured = {path: entry for path, entry in found.items() if isinstance(entry, Measurement)}
     rows = record.read("roofline", roofline).rows
-    evidence = Evidence(record.read("plan", plan), of(Compile), of(Inspect), rows, measured, predicted=of(Predict))
+    evidence = Evidence(planned, of(Compile), of(Inspect), rows, measured, predicted=of(Predict))
     return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))
 
 

@@ -46,6 +46,7 @@ class Counts(Part):
     failed: Count
     simulated: Annotated[Count, doc("checked by ptxsim, not on a GPU")]
     reason: str | None
+    recorded: Annotated[Count, doc("shown from recorded/builds/: built, or checked by ptxsim, on another machine")] = 0
 
 
 class DeviceCounts(Part):

@@ -84,3 +84,7 @@ class Plan(Record, tag="plan"):
             "builds that are not made, as operator/kernel/target/variant -> one that differs in compile-time sizes only"
         ),
     ] = None
+    recorded_builds: Annotated[
+        dict[str, list[str]] | None,
+        doc("builds shown from recorded/builds/, as operator/kernel/target/variant -> names of their records"),
+    ] = None

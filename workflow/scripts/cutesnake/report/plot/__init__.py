@@ -25,6 +25,7 @@ from cutesnake.report.plot.style import Drawing, NothingToShow, to_svg
 from cutesnake.report.plot.timeline import draw_timeline
 from cutesnake.report.plot.times import draw_times
 from cutesnake.report.plot.validation import draw_validation
+from cutesnake.runtime.job import listed
 from cutesnake.stages.predict.validated import VALIDATION, Held, read_held
 
 RECORD = "pictures.json"
@@ -54,16 +55,16 @@ TITLES = {
 
 
 def compare_and_plot(
-    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str], held: str | Sequence[str],
-    output: str, table: str, folder: str,
+    plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str],
+    held: str | Sequence[str], kept: str | Sequence[str], output: str, table: str, folder: str,
 ) -> None:  # fmt: skip
     """Write the comparison of an operator to `output` and `table`, and its pictures into `folder`.
 
     The other arguments are paths of what is known of the operator.
     """
-    evidence = load_evidence(plan, records, roofline, recorded)
+    evidence = load_evidence(plan, records, roofline, recorded, listed(kept))
     write_comparison(evidence, output, table)
-    plot(evidence, folder, read_held([held] if isinstance(held, str) else held))
+    plot(evidence, folder, read_held(listed(held)))
 
 
 def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Plot:

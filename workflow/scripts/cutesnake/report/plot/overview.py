@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
@@ -17,11 +17,14 @@ from cutesnake.model.records.plot import Picture, Plot
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
 from cutesnake.runtime.job import Files, listed
 
+if TYPE_CHECKING:
+    from cutesnake.analysis.compare.recorded import Recorded
+
 NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
 TIMES = "\N{MULTIPLICATION SIGN}"
 STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
-LABELS = {"warm": "back to back, warm L2", "cold": "lone call, cold L2"}
+LABELS = {"warm": "warm: repeated calls", "cold": "cold: single call after an L2 flush"}
 COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
 FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 8, 10)
 
@@ -60,7 +63,7 @@ def _picture(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
     return Picture(name, TITLE, None, f"{name}.svg", drawing.alt, drawing.caption, None)
 
 
-def draw_overview(comparisons: list[Compare], narrow: bool = False) -> Drawing:
+def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = False) -> Drawing:
     """A row per operator, target and card: the geometric mean of the speeds as a point, their range as a line.
 
     A narrow one is as wide as a phone, with the names above their rows.
@@ -95,7 +98,7 @@ def draw_overview(comparisons: list[Compare], narrow: bool = False) -> Drawing:
     )
 
 
-def _name(comparison: Compare, entry: Speedup) -> str:
+def _name(comparison: Compare | Recorded, entry: Speedup) -> str:
     card = (entry.device.device or "").removeprefix("NVIDIA ")
     here = " (here)" if entry.device.kind == "live" else ""
     return f"{comparison.operator}\n{card}, {entry.target}{here}"

@@ -73,7 +73,7 @@ def compile_build(
     `variant` carries the id and the values baked into the build. The artifacts are made in a folder beside
     their final place, or in one below `scratch`, such as a disk of the node's own where `folder` is on a network file
     system. They are renamed file by file; build.json comes last, so that it always describes files that are there. The
-    compiler's output goes to `log`, if given.
+    compiler's output goes to `log`, if given, and so does the reason of a build that failed.
 
     `limit_s` is the time that the kernel's `compile` is given. Raises CompileError for faults of the machine; a kernel
     that does not compile gives a record with status `failed`.
@@ -97,6 +97,8 @@ def compile_build(
         if error is None:
             error = _disassemble(build, facts.setdefault("compilers", {}))
             keep_sources(build)
+        if error and log is not None and error.strip() not in outcome.output:
+            record.write_text(log, f"{outcome.output.rstrip()}\n{error.strip()}\n".lstrip())
         seconds = time.monotonic() - started
         if error and full_disk(folder, partial):
             raise CompileError(f"{operator}/{kernel} for {target}: it was not built")

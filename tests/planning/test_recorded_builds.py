@@ -1,0 +1,162 @@
+"""Builds shown from records: which of them hold, what a run makes itself, and what turns live when code changes."""
+
+import dataclasses
+import os
+import re
+from types import SimpleNamespace
+
+import pytest
+
+import dry_runs
+import sample
+from cutesnake.model import kept_builds, record
+from cutesnake.model.contract import Variant
+from cutesnake.model.kept_builds import Key
+from cutesnake.planning import recorded_builds
+from cutesnake.planning.matrix import Build, Plan, PlannedCase
+from cutesnake.planning.recorded_builds import Recipes
+from project import OWN_OUTPUT, append, copy_project
+
+NAMES = ("compile", "inspect", "correctness/w")
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    id: str = "w"
+    dtype: str = "fp32"
+
+
+def build(variant, kernel="cute", target="sm_90a"):
+    return Build("op", kernel, target, Variant(variant, {}))
+
+
+def recipe(what, version="1"):
+    return {"code": {"kernels/op/cute.py": what, "workflow": "other"}, "params": {}, "versions": {"torch": version}}
+
+
+@pytest.fixture
+def plan():
+    """Three builds of one kernel, of which the second is checked by simulation."""
+    builds = {one.key: one for one in map(build, ("first", "second", "third"))}
+    case = PlannedCase(builds["op/cute/sm_90a/second"], Workload())
+    return Plan(SimpleNamespace(), builds=builds, simulated={case.key: case})
+
+
+def recipes(code="same", version="1"):
+    def same(one):
+        return recipe(code, version)
+
+    return Recipes(same, same, same, same, lambda build: None)
+
+
+def keep(folder, plan, made):
+    """Write a file in which every build is kept, without its records."""
+    lines = []
+    for one in plan.builds.values():
+        keys = recorded_builds.keys_of(plan, one, made)
+        lines.append(kept_builds.KeptBuild(one.key, keys, {}))
+    folder.mkdir(exist_ok=True)
+    encoded = [kept_builds.msgspec.json.encode(line) for line in lines]
+    (folder / "op.jsonl").write_bytes(b"\n".join(encoded) + b"\n")
+
+
+def test_without_records_every_build_is_made(plan, tmp_path) -> None:
+    assert recorded_builds.select(plan, tmp_path, recipes()).live == set(plan.builds)
+
+
+def test_with_records_the_build_that_is_checked_is_made_and_others_are_shown(plan, tmp_path) -> None:
+    keep(tmp_path, plan, recipes())
+    chosen = recorded_builds.select(plan, tmp_path, recipes())
+    assert chosen.live == {"op/cute/sm_90a/second"}
+    assert chosen.kept == {f"op/cute/sm_90a/{name}": ("compile", "inspect") for name in ("first", "third")}
+    assert chosen.warning() is None
+
+
+def test_records_of_other_code_or_another_compiler_do_not_count(plan, tmp_path) -> None:
+    keep(tmp_path, plan, recipes())
+    for now in (recipes("changed"), recipes(version="2")):
+        chosen = recorded_builds.select(plan, tmp_path, now)
+        assert chosen.live == set(plan.builds) and not chosen.kept
+        assert "record_builds" in chosen.warning()
+
+
+def test_a_compiler_that_is_not_installed_is_not_compared(plan, tmp_path) -> None:
+    keep(tmp_path, plan, recipes())
+    assert len(recorded_builds.select(plan, tmp_path, recipes(version=None)).kept) == 2
+
+
+def test_a_build_that_runs_on_a_gpu_here_is_made(plan, tmp_path) -> None:
+    keep(tmp_path, plan, recipes())
+    plan.running["op/cute/sm_90a"] = [""]
+    assert recorded_builds.select(plan, tmp_path, recipes()).live == set(plan.builds)
+
+
+def test_records_can_be_ignored(plan, tmp_path) -> None:
+    keep(tmp_path, plan, recipes())
+    assert recorded_builds.select(plan, tmp_path, recipes(), all_live=True).live == set(plan.builds)
+
+
+def test_a_damaged_file_is_one_clear_line(plan, tmp_path) -> None:
+    (tmp_path / "op.jsonl").write_text('{"build": "op/cute/sm_90a/first", "keys": {}}\n{"build"')
+    with pytest.raises(kept_builds.RecordedBuildsError, match=r"op.jsonl, line 2: .*from git") as error:
+        recorded_builds.select(plan, tmp_path, recipes())
+    assert "\n" not in str(error.value)
+
+
+def test_records_come_back_as_they_were_without_what_only_their_machine_explains(tmp_path) -> None:
+    evidence = sample.evidence()
+    path, entry = next((path, one) for path, one in evidence.builds.items() if one["status"] == "ok")
+    (tmp_path / "build.json").parent.mkdir(exist_ok=True)
+    record.write("compile", tmp_path / "build.json", entry)
+    name = "blend/cutile/sm_90a/v"
+    keys = {name: {"compile": ["digest", {"torch": "1"}]}}
+    assert kept_builds.write_builds(tmp_path, keys, {name: {"compile": str(tmp_path / "build.json")}}) == 1
+    (found,) = kept_builds.read_records(tmp_path / "blend.jsonl", {name: ["compile"]}).items()
+    assert kept_builds.is_kept(found[0]) and not kept_builds.is_kept(path)
+    assert found[1].symbols == entry["symbols"] and found[1].files == {}
+    assert kept_builds.read_keys(tmp_path / "blend.jsonl")[name].keys == {"compile": Key("digest", {"torch": "1"})}
+
+
+def test_records_that_another_machine_made_stay_while_the_build_is_the_same(tmp_path) -> None:
+    entry = next(one for one in sample.evidence().builds.values() if one["status"] == "ok")
+    record.write("compile", tmp_path / "build.json", entry)
+    name, paths = "blend/cutile/sm_90a/v", {"compile": str(tmp_path / "build.json")}
+
+    def write(digest, *more):
+        keys = {name: {stage: [digest, {}] for stage in ("compile", *more)}}
+        kept_builds.write_builds(tmp_path, keys, {name: paths | {stage: paths["compile"] for stage in more}})
+        return set(kept_builds.read_keys(tmp_path / "blend.jsonl")[name].keys)
+
+    assert write("a", "correctness/w") == {"compile", "correctness/w"}
+    assert write("a") == {"compile", "correctness/w"}
+    assert write("b") == {"compile"}
+
+
+def planned_builds(project, *targets):
+    """Builds that a dry run with the default configuration would compile, and what it says of records."""
+    environment = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines/none.json")}
+    done = dry_runs.run(["--cores", "1", "--dry-run", *OWN_OUTPUT, *targets], project, environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    found = re.findall(r"^ +output: .*results/compile/(\S+)/build\.json", said, re.MULTILINE)
+    return [tuple(one.split("/")) for one in found], said
+
+
+@pytest.mark.slow
+def test_records_of_the_default_sweep_are_current(fresh) -> None:
+    builds, said = planned_builds(fresh, "catalogue")
+    places = [build[:3] for build in builds]
+    assert len(places) == len(set(places)) > 50
+    assert "of other sources" not in said
+
+
+@pytest.mark.slow
+def test_editing_a_kernel_turns_its_builds_live_and_no_others(tmp_path) -> None:
+    project = copy_project(tmp_path)
+    before, _ = planned_builds(project, "results/mla_report.html")
+    append(project / "kernels/rmsnorm/tilegym.py", "\n# nothing but a comment\n")
+    assert sorted(planned_builds(project, "results/mla_report.html")[0]) == sorted(before)
+    append(project / "kernels/mla_decode/cute_sm100/kernel.py", "\nEDITED = 1\n")
+    after, said = planned_builds(project, "results/mla_report.html")
+    more = set(after) - set(before)
+    assert more and {build[1] for build in more} == {"cute_sm100"} and "of other sources" in said

@@ -1,0 +1,76 @@
+"""Times and speedups of the committed sets in `recorded/`, without a plan or a results folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
+
+from cutesnake.analysis.compare.speedup import speedups
+from cutesnake.analysis.compare.times import best
+from cutesnake.analysis.evidence.recorded_set import files_of, read_recorded, standing
+from cutesnake.model.paths import ROOT
+from cutesnake.model.records.compare import Origin, Speedup, TimesRow, TimesTable
+from cutesnake.model.records.timing import Timing
+from cutesnake.planning.sweep import Sweep, make_sweep, read_sweep
+
+SETS = ROOT / "recorded"
+
+
+class Recorded(NamedTuple):
+    """Speedups of one operator, an entry per recorded GPU."""
+
+    operator: str
+    speedups: list[Speedup]
+
+
+def folders(sets: Path = SETS) -> list[Path]:
+    """Return the folders of the recorded sets, the newest architecture's fullest first."""
+    found = [path.parent for path in sets.glob("*/set.json")]
+    return sorted(found, key=lambda folder: (-len(list(folder.glob("*.jsonl"))), folder.name))
+
+
+def operators(sets: Path = SETS) -> list[str]:
+    """Return the operators that some set has timings of, MLA decode first."""
+    found = {path.name.split("-")[1] for path in sets.glob("*/timing-*-*.jsonl")}
+    return sorted(found, key=lambda operator: (operator != "mla_decode", operator))
+
+
+def recorded_times(
+    operator: str, kernels: Collection[str] = (), sets: Path = SETS, workloads: Collection[str] = ()
+) -> list[TimesTable]:
+    """Return a table per recorded GPU: the sweep's kernels and workloads, or those that are named."""
+    sweep = make_sweep(operator, read_sweep(operator, {}))
+    tables = (_table(folder, sweep, kernels or sweep.kernels, workloads) for folder in folders(sets))
+    return [table for table in tables if table and table.rows]
+
+
+def recorded_speedups(operator: str, sets: Path = SETS) -> Recorded:
+    """Return an operator's speedups on each recorded GPU, as the report has them."""
+    return Recorded(operator, speedups(recorded_times(operator, sets=sets)))
+
+
+def _table(folder: Path, sweep: Sweep, kernels: Collection[str], workloads: Collection[str]) -> TimesTable | None:
+    names = files_of((path.name for path in folder.glob("*.jsonl")), sweep.operator, "timing")
+    timed = [entry for entry in read_recorded(folder / name for name in names).values() if isinstance(entry, Timing)]
+    entries = [entry for entry in standing(timed) if entry.status == "ok" and entry.case.kernel in kernels]
+    if not entries:
+        return None
+    found: dict[str, dict[str, list[Timing]]] = {}
+    for entry in entries:
+        found.setdefault(entry.case.workload, {}).setdefault(entry.case.kernel, []).append(entry)
+    days = sorted({entry.provenance.created[:10] for entry in entries})
+    commits = sorted({entry.provenance.commit[:7] for entry in entries if entry.provenance.commit})
+    device = next(entry.device.name for entry in entries if entry.device)
+    dsls = {entry.case.kernel: entry.case.dsl for entry in entries}
+    return TimesTable(
+        entries[0].case.target,
+        Origin("recorded", device, [days[0], days[-1]], commits),
+        {kernel: dsls[kernel] for kernel in kernels if kernel in dsls},
+        [
+            TimesRow(name, None, {kernel: best(of) for kernel, of in found[name].items()})
+            for name in workloads or [workload.id for workload in sweep.workloads()]
+            if name in found
+        ],
+        [],
+    )

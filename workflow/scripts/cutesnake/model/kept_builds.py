@@ -1,0 +1,138 @@
+"""Builds, static metrics, simulated checks and predictions kept in `recorded/builds/`.
+
+`recorded/builds/<operator>.jsonl` has a line per build: the records of its stages, and for each a key of what it was
+made from. A record counts only while its key is that of today's code, parameters and compilers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cutesnake.model import record
+from cutesnake.model.records.common import Record
+
+FOLDER = "recorded/builds"
+COMPILE, INSPECT, CHECK, PREDICTION = "compile", "inspect", "correctness", "predict"
+DIGITS = 6  # significant digits of kept metrics
+
+
+class RecordedBuildsError(ValueError):
+    """A file of kept builds is damaged. One line."""
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What a record was made from: digest of code and parameters, and versions of distributions."""
+
+    digest: str
+    versions: dict[str, str | None]
+
+    def holds(self, now: Key) -> bool:
+        """Say whether `now` is the same; a distribution that is not installed here is not compared."""
+        return self.digest == now.digest and all(
+            version is None or self.versions.get(name) == version for name, version in now.versions.items()
+        )
+
+
+class KeptKeys(msgspec.Struct, frozen=True):
+    """Keys of a kept build: `compile`, `inspect`, `correctness/<workload>` and `predict/<workload>` -> key."""
+
+    build: str
+    keys: dict[str, Key]
+
+
+class KeptBuild(msgspec.Struct, frozen=True):
+    """A line of a file: a build with its records, by the names of their keys."""
+
+    build: str
+    keys: dict[str, Key]
+    records: dict[str, msgspec.Raw]
+
+
+def read_keys(file: Path) -> dict[str, KeptKeys]:
+    """Return the keys of an operator's kept builds, by build; none without a file. Raises RecordedBuildsError."""
+    return {kept.build: kept for _, kept in _lines(file, KeptKeys)}
+
+
+def read_records(file: Path, wanted: Mapping[str, Sequence[str]]) -> dict[str, Record]:
+    """Return the wanted records of an operator's kept builds: `<file>#<line>/<name>` -> record.
+
+    wanted: build -> names of records. Raises RecordedBuildsError for a damaged file.
+    """
+    found: dict[str, Record] = {}
+    for number, kept in _lines(file, KeptBuild):
+        for name in wanted.get(kept.build, ()):
+            where = f"{FOLDER}/{file.name}#{number}/{name}"
+            found[where] = record.parse(name.partition("/")[0], bytes(kept.records[name]), where)
+    return found
+
+
+def is_kept(path: str) -> bool:
+    """Say whether the path of a record, as evidence has it, is one of `read_records`."""
+    return path.startswith(f"{FOLDER}/")
+
+
+def write_builds(
+    folder: Path, keys: Mapping[str, Mapping[str, Sequence[Any]]], paths: Mapping[str, Mapping[str, str]]
+) -> int:
+    """Write a line per build from the records of a finished run, and return how many; other operators' files stay.
+
+    keys: build -> name of a record -> digest and versions of its key; paths: build -> name -> file. Records that this
+    machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same.
+    """
+    files: dict[str, list[bytes]] = {}
+    for build, named in sorted(keys.items()):
+        now = {name: Key(*key) for name, key in named.items()}
+        records = {name: _kept(paths[build][name]) for name in named}
+        earlier = _earlier(folder, build)
+        if earlier and earlier.keys.get(COMPILE) == now[COMPILE]:
+            now, records = {**earlier.keys, **now}, {**earlier.records, **records}
+        line = msgspec.json.encode(KeptBuild(build, now, records))
+        files.setdefault(build.partition("/")[0], []).append(line)
+    for operator, lines in files.items():
+        record.write_text(folder / f"{operator}.jsonl", b"\n".join([*lines, b""]).decode())
+    return len(keys)
+
+
+def _earlier(folder: Path, build: str) -> KeptBuild | None:
+    lines = _lines(folder / f"{build.partition('/')[0]}.jsonl", KeptBuild)
+    return next((kept for _, kept in lines if kept.build == build), None)
+
+
+def _kept(path: str) -> msgspec.Raw:
+    """A record without what only its own files and this machine explain, with rounded metrics."""
+    entry = record.plain(record.read_any(path))
+    for name in ("made_from", "digest"):
+        entry["provenance"].pop(name, None)
+    metrics = entry.get("metrics") or {}
+    if entry["stage"] == COMPILE:
+        entry["files"] = {}
+        entry["log_tail"] = entry["log_tail"] if entry["status"] == "failed" else ""
+    elif entry["stage"] == PREDICTION and metrics:
+        metrics["timeline"]["tracks"] = []
+    for launch in (metrics.get("simulated") or {}).get("launches", ()):
+        launch.pop("opcodes", None)
+    return msgspec.Raw(msgspec.json.encode(_rounded(entry)))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _lines(file: Path, kind: type[Any]) -> Iterable[tuple[int, Any]]:
+    try:
+        text = file.read_bytes()
+    except FileNotFoundError:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            yield number, msgspec.json.decode(line, type=kind)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise RecordedBuildsError(f"{FOLDER}/{file.name}, line {number}: {error}; take it from git again") from None

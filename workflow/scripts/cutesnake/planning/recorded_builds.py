@@ -1,0 +1,145 @@
+"""Which builds a run makes itself, and which it shows from `recorded/builds/` (see `model/kept_builds.py`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model.kept_builds import CHECK, COMPILE, FOLDER, INSPECT, PREDICTION, KeptKeys, Key, read_keys
+from cutesnake.model.paths import SCRIPTS
+from cutesnake.planning.matrix import Build, Plan
+from cutesnake.planning.outputs import Recipe
+from cutesnake.planning.staleness import WORKFLOW, digest_data, digest_files
+
+# The workflow's code that a kept record depends on: that of its stage, not all that the stage imports.
+CODE = {
+    COMPILE: ("stages/compile",),
+    INSPECT: ("stages/inspect",),
+    CHECK: ("stages/simulate", "stages/measure/correctness.py"),
+    PREDICTION: ("stages/predict",),
+}
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """What records would be made from now: a function per stage, of a build or of a planned case."""
+
+    of_build: Callable[[Any], Recipe]
+    of_metrics: Callable[[Any], Recipe]
+    of_check: Callable[[Any], Recipe]
+    of_prediction: Callable[[Any], Recipe]
+    pin_of: Callable[[Build], Any]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which builds a run makes, and which kept records it shows instead: build -> names of its records that hold.
+
+    `stale` counts kept records that are of other sources.
+    """
+
+    live: frozenset[str] = frozenset()
+    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    stale: int = 0
+
+    def warning(self) -> str | None:
+        """Return one line if kept records are of other sources."""
+        if not self.stale:
+            return None
+        records = "1 record is" if self.stale == 1 else f"{self.stale} records are"
+        return f"{FOLDER}: {records} of other sources and not shown; refresh: snakemake --cores all record_builds"
+
+
+@functools.cache
+def _code(stage: str) -> str:
+    folders = [SCRIPTS / "cutesnake" / name for name in CODE[stage]]
+    return digest_files(file for place in folders for file in ([place] if place.suffix else place.rglob("*.py")))
+
+
+def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
+    """Return the key of a record of a stage that is made by a recipe; `pin`: of the wheel that a kernel comes from."""
+    code = {name: digest for name, digest in recipe["code"].items() if name != WORKFLOW}
+    data = [code, _code(stage), recipe["params"], pin]
+    return Key(digest_data(data), dict(recipe["versions"]))
+
+
+def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
+    """Return the keys that the records of a planned build would have now, by name."""
+    pin = recipes.pin_of(build)
+    found = {COMPILE: key(COMPILE, recipes.of_build(build), pin), INSPECT: key(INSPECT, recipes.of_metrics(build))}
+    for name, case in cases_of(plan, build).items():
+        stage = name.partition("/")[0]
+        recipe = recipes.of_check(case) if stage == CHECK else recipes.of_prediction(case)
+        found[name] = key(stage, recipe)
+    return found
+
+
+def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
+    """Return the simulated and predicted cases of a build by the names of their records."""
+    checks, predictions = _cases(plan)
+    found = {f"{CHECK}/{case.workload.id}": case for case in checks.get(build.key, ())}
+    return found | {f"{PREDICTION}/{case.workload.id}": case for case in predictions.get(build.key, ())}
+
+
+_by_plan: dict[int, tuple[dict[str, list[Any]], dict[str, list[Any]]]] = {}
+
+
+def _cases(plan: Plan) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    if id(plan) not in _by_plan:
+        _by_plan[id(plan)] = _by_build(plan.simulated.values()), _by_build(plan.predicted())
+    return _by_plan[id(plan)]
+
+
+def _by_build(cases: Iterable[Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for case in cases:
+        found.setdefault(case.build.key, []).append(case)
+    return found
+
+
+def select(plan: Plan, folder: Path, recipes: Recipes, all_live: bool = False) -> Selection:
+    """Choose the builds that a run makes itself.
+
+    These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
+    holds; with `all_live` every build. Raises RecordedBuildsError for a damaged file.
+    """
+    if all_live:
+        return Selection(frozenset(plan.builds))
+    live, kept, stale = set(), {}, 0
+    files: dict[str, dict[str, KeptKeys]] = {}
+    defaults = _defaults(plan)
+    for name, build in plan.builds.items():
+        if build.operator not in files:
+            files[build.operator] = read_keys(folder / f"{build.operator}.jsonl")
+        there = files[build.operator].get(name)
+        runs = plan.running.get(f"{build.operator}/{build.kernel}/{build.target}")
+        if there is None or runs or name in defaults:
+            live.add(name)
+            continue
+        now = keys_of(plan, build, recipes)
+        known = [one for one in now if one in there.keys]
+        holding = tuple(one for one in known if there.keys[one].holds(now[one]))
+        stale += len(known) - len(holding)
+        if COMPILE in holding and INSPECT in holding:
+            kept[name] = holding
+        else:
+            live.add(name)
+    return Selection(frozenset(live), kept, stale)
+
+
+def _defaults(plan: Plan) -> set[str]:
+    """The build of each kernel and target with most of what can be done without a GPU: checks, then a prediction."""
+    checks, predictions = _cases(plan)
+    best: dict[tuple[str, str, str], Build] = {}
+
+    def rank(build: Build) -> tuple[bool, bool]:
+        return build.key in checks, build.key in predictions
+
+    for build in plan.builds.values():
+        place = build.operator, build.kernel, build.target
+        if place not in best or rank(build) > rank(best[place]):
+            best[place] = build
+    return {build.key for build in best.values()}

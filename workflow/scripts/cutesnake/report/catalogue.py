@@ -1,0 +1,59 @@
+"""The page of all operators, and placeholders of pages that are not built yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from cutesnake.model import record
+from cutesnake.model.paths import TEMPLATES
+from cutesnake.model.records.compare import Compare
+from cutesnake.report import changes, coverage, findings, html, matrix, page
+from cutesnake.report.formatting import Notes, plural
+from cutesnake.report.operators_table import rows
+from cutesnake.runtime.job import Files, listed
+
+
+def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None:
+    """Write the page of all operators from the files of its rule. Raises RecordError, ShareError and OSError."""
+    arch = record.read("arch", listed(files["arch"])[0])
+    compared = [record.read("compare", path) for path in listed(files["comparisons"])]
+    changed = [record.read("change", path) for path in listed(files["changes"])]
+    html.write(render(arch, compared, changed, Path(listed(files["overview"])[0]), front), output)
+
+
+def render(arch: Any, compared: list[Compare], changed: list[Any], overview: Path, front: str) -> str:
+    """Return the page of all operators as text."""
+    notes = Notes()
+    links = {one.operator: front if place == 0 else f"report/{one.operator}.html" for place, one in enumerate(compared)}
+    drawn = [one for one in record.read("plot", overview / "pictures.json").pictures if one.file]
+    shown = [page.picture(one, str(one.file), overview) for one in drawn]
+    return html.template("catalogue.html.j2", {"plural": plural}).render(
+        **html.look(),
+        script=Markup((TEMPLATES / "table.js").read_text()),
+        front=front,
+        here="",
+        pages=links,
+        rows=[row for one in compared for row in rows(one.operator, one.speedups, links[one.operator])],
+        found=findings.found(arch, compared),
+        beyond=findings.beyond(compared),
+        changed=changes.changed(changed, "", links, "results"),
+        main={**shown[0], "narrow": shown[-1]["svg"]} if shown else None,
+        machine=coverage.machine(arch),
+        summary=coverage.summary(arch, compared),
+        tiles=coverage.totals(compared),
+        matrices=[matrix.matrix(one, notes, links[one.operator]) for one in compared],
+        notes=notes.texts,
+    )
+
+
+def write_placeholders(pages: Mapping[str, str], folder: Path) -> None:
+    """Write a page that says how to build it in place of each that is not there: path below `folder` -> target."""
+    for name, target in pages.items():
+        path = folder / name
+        if not path.exists():
+            text = html.template("placeholder.html.j2").render(**html.look(), name=name, target=target)
+            record.write_text(path, text)

@@ -1,0 +1,325 @@
+"""Markdown tables for README.md and docs/, made from `recorded/` and the records in benchmarks/.
+
+Every public function of `TABLES` returns one table. The speedup of A vs B is the time of B ÷ the time of A. Values are
+rounded to the nearest digit shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import geometric_mean, mean, median
+from typing import Any
+
+from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
+from cutesnake.analysis.compare.speedup import speedups
+from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
+from cutesnake.model.paths import ROOT
+from cutesnake.model.records.compare import KernelTime, Speed
+from cutesnake.model.stages import MEASUREMENTS
+from cutesnake.report.formatting import short
+from cutesnake.stages.predict.validated import FOLDER, read_held
+
+MLA, CUTE, CUTILE, RIVAL = "mla_decode", "cute_sm90", "cutile", "flash_mla"
+BENCHMARKS = ROOT / "benchmarks"
+NO_VALUE = "-"
+GROUPS = {
+    "uniform": "twelve uniform batches",
+    "ragged": "ragged batches",
+    "odd": "odd batches and lengths",
+    "heads": "16 to 64 heads, 2 or 4 query tokens",
+    "sweep": "uniform batches of the sweep",
+}
+ATTENTION = "fmha/"
+KINDS = ("warm", "cold")
+OUTCOMES = ("ahead, equal, behind: warm", "cold")
+
+Row = Mapping[str, Any]  # of a benchmark's JSON file
+
+
+class TableError(ValueError):
+    """A table that cannot be made. One line."""
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table, its first column left-aligned and the others right-aligned."""
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def results_per_gpu() -> str:
+    """Return MLA decode on each recorded GPU: three speedups, and how many checks passed."""
+    header = (
+        "GPU",
+        "L2",
+        "CuTe DSL vs FlashMLA",
+        "cuTile vs FlashMLA",
+        "CuTe DSL vs cuTile",
+        "workloads",
+        "checks passed*",
+    )
+    checks = {device: passed for device, passed, _ in _checks()}
+    ours = {kernel: {device: speeds for device, *speeds in _over_rival(kernel)} for kernel in (CUTE, CUTILE)}
+    rows = []
+    for entry in recorded_speedups(MLA).speedups:
+        device = entry.device.device or ""
+        pairs = (*(ours[kernel][device] for kernel in ours), (entry.warm, entry.cold))
+        for kind, speeds in zip(KINDS, zip(*pairs, strict=True), strict=True):
+            counts = {speed.workloads for speed in speeds if speed}
+            if len(counts) != 1:
+                raise TableError(f"{device}, {kind}: the columns are of different workloads")
+            rows.append([_gpu(device), kind, *map(_speed, speeds), str(counts.pop()), checks[device]])
+    return markdown(header, rows)
+
+
+def mla_speedups() -> str:
+    """Return every MLA comparison of the recorded sets, with the number of workloads by outcome."""
+    compared = [
+        (f"`{kernel}` vs FlashMLA{what}", _over_rival(kernel, workloads))
+        for what, workloads in (("", ()), (", uniform batches", _uniform()))
+        for kernel in (CUTE, CUTILE)
+    ]
+    both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
+    compared.append((f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)))
+    rows = [[what, _gpu(device), *_both(warm, cold)] for what, speeds in compared for device, warm, cold in speeds]
+    return markdown(("compared", "GPU", "workloads", *(f"{kind}: mean (least)" for kind in KINDS), *OUTCOMES), rows)
+
+
+def _both(warm: Speed | None, cold: Speed | None) -> list[str]:
+    counts = [f"{s.faster}, {s.equal}, {s.slower}" if s else NO_VALUE for s in (warm, cold)]
+    return [str(warm.workloads if warm else 0), _speed(warm), _speed(cold), *counts]
+
+
+def _over_rival(kernel: str, workloads: Sequence[str] = ()) -> Iterator[tuple[str, Speed | None, Speed | None]]:
+    """GPU, warm and cold speed of one kernel over FlashMLA."""
+    for entry in speedups(recorded_times(MLA, (kernel, RIVAL), workloads=workloads)):
+        (rival,) = entry.others
+        yield entry.device.device or "", rival.warm, rival.cold
+
+
+def _speed(speed: Speed | None) -> str:
+    return f"{speed.mean:.2f} ({speed.least:.2f})" if speed else NO_VALUE
+
+
+def speedup_per_operator() -> str:
+    """Return CuTe DSL vs cuTile in every operator that was timed in both, on each recorded GPU."""
+    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (least to most)" for kind in KINDS), *OUTCOMES)
+    rows = []
+    for operator in operators():
+        for entry in recorded_speedups(operator).speedups:
+            if entry.warm and entry.cold:
+                count, _, _, *outcomes = _both(entry.warm, entry.cold)
+                ranges = [f"{s.mean:.2f} ({s.least:.2f} to {s.most:.2f})" for s in (entry.warm, entry.cold)]
+                rows.append([f"`{operator}`", _gpu(entry.device.device), count, *ranges, *outcomes])
+    return markdown(header, rows)
+
+
+def times(operator: str, *kernels: str) -> str:
+    """Return an operator's recorded times: workloads by kernels, warm and cold µs on each GPU."""
+    tables = recorded_times(operator, kernels)
+    if not tables:
+        raise TableError(f"no recorded set has timings of {operator} {' '.join(kernels)}".rstrip())
+    names = list(dict.fromkeys(kernel for table in tables for kernel in table.kernels))
+    if missing := [kernel for kernel in kernels if kernel not in names]:
+        raise TableError(f"no recorded set has timings of {operator}/{missing[0]}")
+    rows = [
+        [f"`{row.workload}`", _gpu(table.device.device), *(_warm_cold(row.kernels.get(name)) for name in names)]
+        for table in tables
+        for row in table.rows
+    ]
+    return markdown(("workload", "GPU", *(f"`{name}`: µs warm, cold" for name in names)), rows)
+
+
+def _warm_cold(time: KernelTime | None) -> str:
+    return f"{_digits(time.hot_us)}, {_digits(time.cold_us)}" if time else NO_VALUE
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, whole numbers from 100 on."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def in_one_run() -> str:
+    """Return `cute_sm90` vs FlashMLA, timed in turn in one process, per group of workloads and GPU."""
+    records = [_json(BENCHMARKS / "mla_cute_sm90" / name) for name in ("h200.json", "h100.json")]
+    header = ("workloads", "count", *(f"{_gpu(one['device'])} {kind}" for one in records for kind in KINDS))
+    rows = []
+    for group, words in GROUPS.items():
+        counts = {len(one["groups"][group]) for one in records}
+        cells = [
+            _mean_least(row[RIVAL][kind] / row[row["default"]][kind] for row in one["groups"][group])
+            for one in records
+            for kind in ("warm_us", "cold_us")
+        ]
+        rows.append([words, " and ".join(map(str, sorted(counts))), *cells])
+    return markdown(header, rows)
+
+
+def cutile_in_one_run() -> str:
+    """Return `cutile` vs FlashMLA, timed in turn in one process, warm."""
+    one = _json(BENCHMARKS / "mla_cutile" / "h200.json")
+    rows = []
+    for group in ("uniform", "ragged"):
+        ratios = {row["workload"]: row["flash_mla_us"] / row["cutile_us"] for row in one[group]}
+        least = min(ratios, key=ratios.__getitem__)
+        rows.append([group, str(len(ratios)), _mean_least(ratios.values()), f"`{least}`"])
+    return markdown(("batches", "count", f"{_gpu(one['device'])} warm", "least at"), rows)
+
+
+def _mean_least(ratios: Iterable[float]) -> str:
+    found = list(ratios)
+    return f"{geometric_mean(found):.3f} ({min(found):.3f})"
+
+
+def _gpu(device: str | None) -> str:
+    """`H100` for `NVIDIA H100 80GB HBM3`."""
+    return short(device).removesuffix(" 80GB HBM3")
+
+
+def _uniform() -> list[str]:
+    return [row["workload"] for row in _json(BENCHMARKS / "mla_cute_sm90" / "h200.json")["groups"]["sweep"]]
+
+
+def correctness_counts() -> str:
+    """Return how many recorded checks passed on each GPU, and this project's kernels among them."""
+    return markdown(("GPU", "cases passed", "inputs checked"), ([_gpu(d), *counts] for d, *counts in _checks()))
+
+
+def _checks() -> Iterator[tuple[str, str, str]]:
+    for folder in folders():
+        entries = [entry for entry in read_set(folder) if entry.stage == "correctness"]
+        passed = sum(entry.status == "ok" for entry in entries)
+        inputs: Counter[str] = Counter()
+        for entry in entries:
+            if metrics := getattr(entry, "metrics", None):
+                inputs.update(passed=metrics.passed, all=metrics.passed + metrics.failed)
+        device = json.loads((folder / SUMMARY).read_text())["device"]
+        yield device, f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+
+
+def recorded_sets() -> str:
+    """Return what each recorded set holds: records by day, commit and stage."""
+    rows = []
+    for folder in folders():
+        counts: dict[tuple[str, str], Counter[str]] = {}
+        for entry in read_set(folder):
+            made = (entry.provenance.created[:10], (entry.provenance.commit or NO_VALUE)[:7])
+            counts.setdefault(made, Counter())[entry.stage] += 1
+        rows += [
+            [f"`{folder.name}`", *made, *(str(of[stage]) for stage in MEASUREMENTS)]
+            for made, of in sorted(counts.items())
+        ]
+    return markdown(("set", "measured", "commit", *MEASUREMENTS), rows)
+
+
+def prediction_accuracy() -> str:
+    """Return how far predictions are from measurements, per set and GPU; errors in percent."""
+    header = ("set", "GPU", "rows", "median", "90th percentile", "mean", "worst", "signed median", "not predicted")
+    rows = []
+    for path in sorted(FOLDER.glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        held = read_held([path])
+        gpus = sorted({one.device for one in held})
+        for some in [gpus, *([gpu] for gpu in gpus)]:
+            errors = [one.error_percent for one in held if one.device in some]
+            failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
+            where = " and ".join(gpu.upper() for gpu in some)
+            rows.append([path.stem, where, str(len(errors)), *_errors(errors), str(failed)])
+    return markdown(header, rows)
+
+
+def _errors(errors: Sequence[float]) -> list[str]:
+    """Sizes: median, 90th percentile (nearest rank), mean, largest; then the median with its sign."""
+    sizes = sorted(map(abs, errors))
+    values = (median(sizes), sizes[math.ceil(0.9 * len(sizes)) - 1], mean(sizes), sizes[-1])
+    return [*(f"{value:.1f}" for value in values), f"{median(errors):+.1f}"]
+
+
+def b200() -> str:
+    """Return predictions for a B200 next to figures that others have published: the first ones, and today's."""
+    header = ("NVIDIA's kernel", "workload", "mask", "published", "first prediction", "error", "today", "error")
+    today = _b200("b200.jsonl")
+    rows = []
+    for case, first in _b200("b200_first.jsonl").items():
+        operator, kernel, _, workload = case.split("/")
+        mask = NO_VALUE if not case.startswith(ATTENTION) else "causal" if workload.endswith("causal") else "none"
+        cells = [cell for one in (first, today[case]) for cell in (_predicted(one), f"{_error(one):+.0f} %")]
+        rows.append([f"`{operator}/{kernel}`", f"`{workload}`", mask, _published(first), *cells])
+    return markdown(header, rows)
+
+
+def b200_summary() -> str:
+    """Return the errors of the B200 predictions: each MLA kernel, and the range over attention, by mask."""
+    first, today = _b200("b200_first.jsonl"), _b200("b200.jsonl")
+    rows = [
+        [f"MLA decode, {case.rpartition('_')[2]}", *(f"{_error(one[case]):+.0f} %" for one in (first, today))]
+        for case in first
+        if not case.startswith(ATTENTION)
+    ]
+    for mask, causal in (("causal mask", True), ("no mask", False)):
+        cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
+        cells = []
+        for one in (first, today):
+            errors = sorted(_error(one[case]) for case in cases)
+            cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
+        rows.append([f"attention, {mask} assumed, {len(cases)} sizes", *cells])
+    return markdown(("B200, NVIDIA's kernel", "first prediction (blind)", "today"), rows)
+
+
+def _b200(name: str) -> dict[str, Row]:
+    """Rows of a file of benchmarks/prediction by case, those with a published figure."""
+    lines = (BENCHMARKS / "prediction" / name).read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return {row["case"]: row for row in rows if row.get("published_us") or row.get("published_tflops")}
+
+
+def _error(row: Row) -> float:
+    """Percent by which the predicted time exceeds the published one."""
+    if row.get("published_us"):
+        return 100.0 * (float(row["predicted_us"]) / float(row["published_us"]) - 1)
+    return 100.0 * (float(row["published_tflops"]) / float(row["predicted_tflops"]) - 1)
+
+
+def _predicted(row: Row) -> str:
+    return f"{row['predicted_us']:,.0f} µs" if row.get("published_us") else f"{row['predicted_tflops']:,.0f} TFLOP/s"
+
+
+def _published(row: Row) -> str:
+    return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
+
+
+def wall_time() -> str:
+    """Return how long the workflow took, by what was run and on which machine."""
+    rows = _json(BENCHMARKS / "workflow" / "wall_time.json")
+    header = ("what ran", "machine", "wall time", "date", "commit")
+    return markdown(header, ([row["what"], row["machine"], f"{row['seconds']} s", *_made(row)] for row in rows))
+
+
+def _made(row: Row) -> tuple[str, str]:
+    return row["date"], row["commit"] or NO_VALUE
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    table.__name__: table
+    for table in (
+        results_per_gpu,
+        mla_speedups,
+        speedup_per_operator,
+        times,
+        in_one_run,
+        cutile_in_one_run,
+        correctness_counts,
+        recorded_sets,
+        prediction_accuracy,
+        b200,
+        b200_summary,
+        wall_time,
+    )
+}
