@@ -1,7 +1,8 @@
 """TMA descriptors, and box copies between global and shared memory.
 
 The 128 bytes of a descriptor are undocumented; comparing what CuTe DSL's host code writes for known tensors revealed
-the fields (docs/ptxsim/model.md). Swizzling follows PTX ISA 5.5.7: an exclusive or of address bits permutes 16-byte chunks.
+the fields (docs/ptxsim/model.md). Swizzling follows PTX ISA 5.5.7: an exclusive or of address bits permutes 16-byte
+chunks.
 """
 
 from __future__ import annotations
