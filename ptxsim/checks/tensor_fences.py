@@ -43,13 +43,13 @@ class _Fences(Clocks):
         # per column of a tensor memory: owning actor, epoch, instruction
         self.owners: dict[TensorMemory, np.ndarray] = {}
 
-    def _of(self, known: Known, who: object) -> np.ndarray:
-        if who not in known:
-            known[who] = np.zeros(CAPACITY, np.int64)
-        return known[who]
+    def _of(self, known: Known, key: object) -> np.ndarray:
+        if key not in known:
+            known[key] = np.zeros(CAPACITY, np.int64)
+        return known[key]
 
-    def _add(self, known: Known, who: object, more: np.ndarray) -> None:
-        mine = self._of(known, who)
+    def _add(self, known: Known, key: object, more: np.ndarray) -> None:
+        mine = self._of(known, key)
         np.maximum(mine, more, out=mine)
 
     # fences, and what carries them

@@ -62,24 +62,24 @@ class Deadlock:
         self.cluster.machine.report("deadlock", f"{text}; waiting: {'; '.join(waiting)}{more}", at, first)
 
     def _cause(self, f: Fragment) -> Cause:
-        wait, here = f.wait, self._at(f)
+        wait, at = f.wait, self._at(f)
         if f.state is PARTED:
             looping = any(other in self.reads and self.reads[other].at >= 0 for other in f.family or ())
-            text = f"the other lanes of a warp do not reach {self._location(here)}"
-            return Cause(5 if looping else 2, text, here)
+            text = f"the other lanes of a warp do not reach {self._location(at)}"
+            return Cause(5 if looping else 2, text, at)
         if wait is None:
-            return self._looping(f, here)
+            return self._looping(f, at)
         if isinstance(wait.on, NamedBarrier):
-            return self._at_named_barrier(wait.on, here)
+            return self._at_named_barrier(wait.on, at)
         if isinstance(wait.on, ClusterBarrier):
-            return Cause(6, f"{wait.on}: the others are elsewhere", here)
-        return self._at_mbarrier(f, wait.on, here)
+            return Cause(6, f"{wait.on}: the others are elsewhere", at)
+        return self._at_mbarrier(f, wait.on, at)
 
-    def _looping(self, f: Fragment, here: int) -> Cause:
+    def _looping(self, f: Fragment, at: int) -> Cause:
         """Return the cause for an endless loop: what it reads and why nothing changes that."""
         read = self.reads.get(f, Read())
         if read.at < 0:
-            return Cause(5, f"threads loop forever at {self._location(here)}", here)
+            return Cause(5, f"threads loop forever at {self._location(at)}", at)
         why = "no other warp is left" if len(self.everyone) == 1 else "all other warps have ended, wait or loop, too"
         later = self.cluster.later
         why += f"; the {later} clusters that follow in the grid run when this one has ended" if later else ""
@@ -89,8 +89,8 @@ class Deadlock:
 
     def _at_named_barrier(self, on: NamedBarrier, at: int) -> Cause:
         """Return the cause for a named barrier: too few threads left, or missing warps."""
-        here = sum(f.count for f in on.sleepers)
-        if on.required - on.arrived > on.cta.living - here:
+        sleeping = sum(f.count for f in on.sleepers)
+        if on.required - on.arrived > on.cta.living - sleeping:
             why = "too few threads are left to come: some have exited, or the count is too large"
             return Cause(2, f"{on}, waited for at {self._location(at)}: {why}", at)
         asleep = {warp for f in on.sleepers for warp in f.warps()}

@@ -45,21 +45,21 @@ class RegisterPool:
 
     def __init__(self, launch: Launch, per_thread: int) -> None:
         self.per_thread = per_thread
-        self.held = [per_thread] * launch.warps
-        self.size = 32 * sum(self.held)
+        self.per_warp = [per_thread] * launch.warps
+        self.size = 32 * sum(self.per_warp)
         self.waiting: list[_Request] = []
 
     def change(self, f: Requester, at: int, count: int, more: bool) -> None:
         """Release registers of warps or, with `more`, request some."""
         for warp in f.warps():
-            if more and count > self.held[warp]:
+            if more and count > self.per_warp[warp]:
                 if all((warp, at) != (request.warp, request.at) for request in self.waiting):
                     self.waiting.append(_Request(warp, count, at, f))
             else:
-                self.held[warp] = min(self.held[warp], count)
+                self.per_warp[warp] = min(self.per_warp[warp], count)
         for request in list(self.waiting):
-            if 32 * (sum(self.held) - self.held[request.warp] + request.requested) <= self.size:
-                self.held[request.warp] = max(self.held[request.warp], request.requested)
+            if 32 * (sum(self.per_warp) - self.per_warp[request.warp] + request.requested) <= self.size:
+                self.per_warp[request.warp] = max(self.per_warp[request.warp], request.requested)
                 self.waiting.remove(request)
 
     def finish(self) -> None:
@@ -68,9 +68,11 @@ class RegisterPool:
             mine = sorted((x for x in self.waiting if x.at == at), key=lambda x: x.warp)
             warps, count, f = [x.warp for x in mine], mine[0].requested, mine[0].f
             requested_by_warp = {request.warp: request.requested for request in self.waiting}
-            total = 32 * sum(requested_by_warp.get(warp, held) for warp, held in enumerate(self.held))
+            total = 32 * sum(requested_by_warp.get(warp, registers) for warp, registers in enumerate(self.per_warp))
             unchanged = [
-                warp for warp, held in enumerate(self.held) if held == self.per_thread and warp not in requested_by_warp
+                warp
+                for warp, registers in enumerate(self.per_warp)
+                if registers == self.per_thread and warp not in requested_by_warp
             ]
             never = f"; warps {_ranges(unchanged)} gave none back" if unchanged else ""
             what = f"setmaxnreg.inc to {count} registers per thread never ends in warps {_ranges(warps)}"

@@ -55,17 +55,17 @@ def run(
     unknown schedule or check and for a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
-    wanted = frozenset(checks)
-    if wanted - set(CHECKS):
-        raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
+    enabled = frozenset(checks)
+    if enabled - set(CHECKS):
+        raise ValueError(f"unknown check {sorted(enabled - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
     if schedule == "timed":
         from ..timing.run_timed import run_timed  # imported late: most runs have no clock
 
         return run_timed(
-            launches, device, checks=wanted, trace=trace, track=track, progress=progress, step_limit=step_limit
+            launches, device, checks=enabled, trace=trace, track=track, progress=progress, step_limit=step_limit
         )
     if schedule == "search":
-        again = {"checks": wanted, "trace": trace, "track": track, "progress": progress, "step_limit": step_limit}
+        again = {"checks": enabled, "trace": trace, "track": track, "progress": progress, "step_limit": step_limit}
         return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, **again)
     start = time.perf_counter()
     findings: list[Finding] = []
@@ -77,7 +77,7 @@ def run(
         raise ValueError(f"schedule {schedule!r}: nothing in these launches matches")
     history = None
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, wanted, trace, track, before=history, step_limit=step_limit)
+        machine = Machine(launch, plan, enabled, trace, track, before=history, step_limit=step_limit)
         machine.run()
         history = machine.history
         findings += machine.findings

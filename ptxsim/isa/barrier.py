@@ -64,14 +64,14 @@ def _split_by_value(f: Fragment, spec: BarrierSpec, operand: np.ndarray) -> None
     own = operand[lanes]
     if (own == own[0]).all():
         return
-    alike = np.zeros(f.n, bool)
+    equal = np.zeros(f.n, bool)
     for warp, members in f.lanes_by_warp(lanes).items():
         values = operand[members]
         if (values != values[0]).any():
             f.report(spec.at, "barrier", f"lanes of warp {warp} name different barriers or counts: {values[:32]}")
-        alike[members] = values[0] == own[0]
-    if not alike[lanes].all():
-        f.branch(alike, spec.following, spec.block, negated=False)
+        equal[members] = values[0] == own[0]
+    if not equal[lanes].all():
+        f.branch(equal, spec.following, spec.block, negated=False)
 
 
 def _cluster_barrier(g: Generator, ins: Instruction) -> None:

@@ -23,7 +23,7 @@ from .tma import TensorLoad, TensorStore
 
 _SPACES = ("global", "shared::cta", "shared::cluster")
 _TYPES = ("f16", "bf16", "f32", "f64", "u32", "s32", "u64", "s64", "b32", "b64")
-_KNOWN = {
+_ALLOWED = {
     "bulk",
     "async",
     "tensor",
@@ -69,7 +69,7 @@ class BulkStore:
 @emits("cp.async.bulk", "cp.reduce.async.bulk", results=0)
 def _bulk(g: Generator, ins: Instruction) -> None:
     parts = ins.parts[1:]
-    bad = next((p for p in parts if p not in _KNOWN), None)
+    bad = next((p for p in parts if p not in _ALLOWED), None)
     if bad is not None:
         raise g.unknown(f".{bad}")
     if "prefetch" in parts:

@@ -59,16 +59,16 @@ class Response(Task):
 
     def run(self) -> None:
         cluster = self.origin.cluster
-        given = next(self.origin.machine.waiting, None) if cluster.granted_clusters < MAX_GRANTS else None
-        if given is None:
+        granted = next(self.origin.machine.waiting, None) if cluster.granted_clusters < MAX_GRANTS else None
+        if granted is None:
             cluster.request_refused = True
         else:
             cluster.granted_clusters += 1
-        words = (*(NO_CLUSTER if given is None else given[0]), int(given is not None))
-        answer = np.array(words, np.uint32).view(np.uint8)
+        words = (*(NO_CLUSTER if granted is None else granted[0]), int(granted is not None))
+        response = np.array(words, np.uint32).view(np.uint8)
         end = self.offset + BYTES
         for cta, bar in self.targets:
-            cta.shared[self.offset : end] = answer
+            cta.shared[self.offset : end] = response
             cluster.observer.shared_copied(cta, self.offset, end, self.origin, bar)
             bar.complete_tx(BYTES, self.origin.at)
 
@@ -83,7 +83,7 @@ def launch_try_cancel(f: Fragment, spec: Request, to: Address, bar: Address) -> 
         if not inside or address.offset % BYTES:
             kind = "misaligned" if inside else "out-of-bounds"
             f.report(
-                spec.at, kind, f"an answer of {BYTES} bytes to shared offset {address.offset} of {cta.shared_bytes}"
+                spec.at, kind, f"a response of {BYTES} bytes to shared offset {address.offset} of {cta.shared_bytes}"
             )
             continue
         if cluster.request_refused:

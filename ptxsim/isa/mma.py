@@ -48,9 +48,13 @@ def _mma(g: Generator, ins: Instruction) -> None:
     k, bits = int(shape[1]), ELEMENT_BITS[a_type]
     chunks = k * bits // 128  # 16-byte pieces of a row: one or two
     d, *sources = (items(x) for x in ins.operands)
-    held = 2 if d_type == "f16" else 4
+    accumulator_words = 2 if d_type == "f16" else 4
     counts = [len(x) for x in (d, *sources)]
-    if bits != ELEMENT_BITS[b_type] or counts != [held, 2 * chunks, chunks, held] or chunks not in (1, 2):
+    if (
+        bits != ELEMENT_BITS[b_type]
+        or counts != [accumulator_words, 2 * chunks, chunks, accumulator_words]
+        or chunks not in (1, 2)
+    ):
         raise g.unknown()
     g.collective()
     spec = g.bind(WarpProduct(k, d_type, a_type, b_type, "satfinite" in parts))

@@ -65,8 +65,10 @@ def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) 
     bad = ~valid & (of != lanes)
     left_out = (masks >> (lanes & 31).astype(np.uint32) & 1) == 0
     if left_out.any():
-        who = f"lane {int(lanes[left_out][0]) % 32} shuffles, and"
-        f.report(at, "inactive", f"{who} the member mask {int(masks[left_out][0]):#x} leaves it out", lanes[left_out])
+        subject = f"lane {int(lanes[left_out][0]) % 32} shuffles, and"
+        f.report(
+            at, "inactive", f"{subject} the member mask {int(masks[left_out][0]):#x} leaves it out", lanes[left_out]
+        )
     elif bad.any():
         lane, other = int(lanes[bad][0]) % 32, int(of[bad][0])
         why = "has exited" if not f.cta.alive[f.lo + other] else f"is not in the member mask {int(masks[bad][0]):#x}"
