@@ -72,7 +72,7 @@ def test_a_picture_says_who_has_an_element() -> None:
     picture = draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
     cells = re.findall(r">(T\d+ V\d+)<", picture.svg)
     assert cells[:6] == ["T0 V0", "T0 V1", "T0 V2", "T0 V3", "T1 V0", "T1 V1"]
-    assert "of 16 x 128, the first part" in picture.caption
+    assert "first part of 16 x 128" in picture.caption
     assert picture.svg in picture._repr_html_()
 
 
