@@ -88,7 +88,7 @@ def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
     ours = predicted("cute_sm100", cute_sm100, workload, results)
     nvidias = predicted(f"cutlass_{workload.dtype}", NVIDIAS[workload.dtype], workload, results)
     need = load_operator("mla_decode").cost(workload)
-    gb_per_s = DeviceModel.load(DEVICE).figures.dram_read_gb_per_s
+    gb_per_s = DeviceModel.load(DEVICE).constants.dram_read_gb_per_s
     return {
         "workload": workload.id,
         "batch": workload.batch,
