@@ -37,7 +37,7 @@ def test_every_gpu_that_timed_both_dsls_has_a_verdict(found):
         assert one.gpu == "H200"
         assert (one.warm.winner, one.cold.winner) == ("cute", "cute")  # made-up times: see sample.timing
         assert one.warm.workloads == len(one.warm.pairs)
-        assert not one.rival("warm").beats_dsls
+        assert not one.rival("warm").beats_both
 
 
 def test_flags_name_authors_and_power(found):
@@ -193,8 +193,8 @@ def test_every_rule_has_a_condition_and_a_sentence():
     assert names <= set(sentences.CAUSES)
 
 
-def test_a_kernel_that_beats_dsls_comes_first_in_the_headline(found):
+def test_a_kernel_that_beats_both_comes_first_in_the_headline(found):
     one = next(target for target in found.targets if target.warm)
-    rival = msgspec.structs.replace(one.rival("warm"), mean=0.8, beats_dsls=True, faster=["w"])
+    rival = msgspec.structs.replace(one.rival("warm"), mean=0.8, beats_both=True, faster=["w"])
     text = sentences.headline(msgspec.structs.replace(one, rivals=[rival]))
     assert text.startswith(rival.kernel)

@@ -181,7 +181,7 @@ def best_rival(
                 faster=faster,
                 slower=slower,
                 noise_percent=limit,
-                beats_dsls=side == -1,
+                beats_both=side == -1,
             )
         )
     most = max((rival.workloads for rival in found), default=0)

@@ -125,7 +125,7 @@ def headline(verdict: TargetVerdict) -> str:
     """
     decision = verdict.warm or verdict.cold
     best = verdict.rival(decision.figure if decision else "warm")
-    first = f"{rival(best)} " if best and best.beats_dsls else ""
+    first = f"{rival(best)} " if best and best.beats_both else ""
     if decision is None:
         return f"{first}{verdict.gpu}: no workload has a time from both DSLs."
     return f"{first}{decided(decision, verdict.gpu)}"
@@ -182,7 +182,7 @@ def rival(found: Rival) -> str:
     name = f"{found.kernel} ({DSLS[found.dsl].label})" if found.dsl in DSLS else found.kernel
     alone = NAMES[found.against[0]] if len(found.against) == 1 else None
     ahead = f"{found.figure}, faster on {len(found.faster)} of {_workloads(found.workloads)}"
-    if found.beats_dsls:
+    if found.beats_both:
         whom, better = (alone, alone) if alone else ("both DSLs", "the better one")
         return f"{name} beats {whom}: {1 / found.mean:.2f} times as fast as {better} ({ahead})."
     better = alone or "the better DSL"

@@ -90,7 +90,7 @@ class Rival(Part):
     faster: Annotated[list[str], doc("workloads on which it is faster than both DSLs, beyond the noise")]
     slower: list[str]
     noise_percent: float
-    beats_dsls: Annotated[bool, doc("it beats all kernels of these DSLs, by the rule of the verdicts")]
+    beats_both: Annotated[bool, doc("it beats all kernels of the DSLs in `against`, by the rule of the verdicts")]
 
 
 class Flag(Part):
