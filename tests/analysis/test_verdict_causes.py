@@ -34,8 +34,7 @@ def fired(found: Contrast) -> dict[str, causes.Cause]:
 
 def changed(one: Kernel, **counters) -> Kernel:
     """Return a kernel with other counters in its profile."""
-    ncu = msgspec.structs.replace(one.ncu, **counters)
-    return replace(one, ncu=ncu, near=ncu)
+    return replace(one, near=msgspec.structs.replace(one.near, **counters))
 
 
 def of(operator: str, workload: str, figure, fast: str, slow: str, **more) -> Contrast:
@@ -154,7 +153,7 @@ def test_a_tail_is_what_the_last_wave_leaves_empty():
 def test_dram_traffic_counts_only_where_dram_is_the_bottleneck():
     found = of("reduce", "sum_m4096_n4096_fp32", "cold", "cutlass_reduce", "cutile")
     assert "dram_traffic" not in fired(found)
-    moved = 2 * found.fast.ncu.dram_bytes
+    moved = 2 * found.fast.near.dram_bytes
     assert "dram_traffic" in fired(replace(found, slow=changed(found.slow, dram_bytes=moved, dram_percent=80.0)))
     assert "dram_traffic" not in fired(replace(found, slow=changed(found.slow, dram_bytes=moved)))
 
@@ -214,9 +213,14 @@ def test_tensor_memory_traffic_is_compared_with_the_faster_kernel():
     assert "tensor_memory_traffic" not in fired(predicted([(0.0, 41.0)], WAITING, moves=24))
 
 
-def test_a_profile_of_another_gpu_is_said_to_be_one():
-    cute, cutile = (replace(one, near_gpu="H200") for one in mla(B4, near=B1))
-    assert "H200" in fired(contrast(MLA, B4, "cold", cutile, cute))["cold_start"].sentence
+def test_a_profile_of_another_workload_or_gpu_is_said_to_be_one():
+    cute, cutile = mla(B32)
+    assert "Profiled" not in fired(contrast(MLA, B32, "cold", cute, cutile))["consumer_groups"].sentence
+    far = [replace(one, near_gpu="H200") for one in (cute, cutile)]
+    assert fired(contrast(MLA, B32, "cold", *far))["consumer_groups"].sentence.endswith("Profiled on H200.")
+    workload = "b32_q1_s16384_bf16"
+    near = fired(contrast(MLA, workload, "cold", *mla(workload, near="b128_q1_s4096_bf16")))
+    assert near["consumer_groups"].sentence.endswith("Profiled at b128_q1_s4096_bf16.")
 
 
 def test_nothing_is_said_without_facts():

@@ -51,8 +51,10 @@ def causes(contrast: Contrast) -> list[Cause]:
         share = None if fired.share is None else 100 * min(fired.share, 1.0)
         said = [sentences.cause(fired.sentence or rule.id, names | fired.numbers)]
         said += [] if share is None else [sentences.share(share, fired.kind)]
-        gpus = {k.near_gpu for k in (contrast.fast, contrast.slow) if k.near_gpu and _used(k.near_path, fired)}
-        said += [sentences.elsewhere(gpu) for gpu in sorted(gpus)]
+        used = [k for k in (contrast.fast, contrast.slow) if k.near_path and _used(k.near_path, fired)]
+        other = {k.near_workload for k in used} - {contrast.workload, fired.numbers.get("profiled")}
+        gpus = {k.near_gpu for k in used} - {""}
+        said += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
         evidence = [path for path in fired.evidence if path]
         found.append(Cause(rule.id, " ".join(said), evidence, fired.numbers, share))
     return sorted(found, key=lambda cause: -(cause.share_percent or 0.0))
@@ -68,8 +70,8 @@ def _used(path: str, fired: Fired) -> bool:
 
 
 def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
-    """Return the profiles of this workload, the faster kernel's first."""
-    return (c.fast.ncu, c.slow.ncu) if c.fast.ncu and c.slow.ncu else None
+    """Return the profiles of this workload, on this GPU or another one of the target, the faster kernel's first."""
+    return _near(c) if c.fast.near_workload == c.workload else None
 
 
 def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
@@ -335,7 +337,7 @@ def _tail(c: Contrast) -> Fired | None:
     if lost[1] - lost[0] < 0.1:
         return None
     numbers: Numbers = {"waves": own[1].waves, "lost": 100 * lost[1], "fewer": 100 * lost[0]}
-    return Fired(numbers, [f"{k.ncu_path}#metrics/waves" for k in (c.fast, c.slow)])
+    return Fired(numbers, [f"{k.near_path}#metrics/waves" for k in (c.fast, c.slow)])
 
 
 def _not_persistent(c: Contrast) -> Fired | None:
@@ -346,7 +348,7 @@ def _not_persistent(c: Contrast) -> Fired | None:
     if loops != [True, False]:
         return None
     numbers: Numbers = {"waves": own[1].waves, "ctas": math.prod(own[1].grid), "fewer": math.prod(own[0].grid)}
-    return Fired(numbers, [*_anatomy_paths(c, "patterns/persistent loop"), c.slow.ncu_path])
+    return Fired(numbers, [*_anatomy_paths(c, "patterns/persistent loop"), c.slow.near_path])
 
 
 def _dram_traffic(c: Contrast) -> Fired | None:
@@ -357,7 +359,7 @@ def _dram_traffic(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"slow_mb": own[1].dram_bytes / 1e6, "fast_mb": own[0].dram_bytes / 1e6}
     numbers["percent"] = own[1].dram_percent or 0.0
-    return Fired(numbers, [f"{k.ncu_path}#metrics/dram_bytes" for k in (c.fast, c.slow)])
+    return Fired(numbers, [f"{k.near_path}#metrics/dram_bytes" for k in (c.fast, c.slow)])
 
 
 def _few_warps(c: Contrast) -> Fired | None:
@@ -370,7 +372,7 @@ def _few_warps(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"slow_occupancy": shares[1], "fast_occupancy": shares[0], "wait": 100 * waits}
     numbers["registers"] = own[1].registers_per_thread or 0
-    return Fired(numbers, [f"{k.ncu_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
+    return Fired(numbers, [f"{k.near_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
 
 
 def _bound(c: Contrast) -> Fired | None:
@@ -390,7 +392,7 @@ def _bound(c: Contrast) -> Fired | None:
         "stall": worst,
         "wait": 100 * reasons[worst],
     }
-    return Fired(numbers, [f"{k.ncu_path}#metrics/bottleneck" for k in (c.fast, c.slow)])
+    return Fired(numbers, [f"{k.near_path}#metrics/bottleneck" for k in (c.fast, c.slow)])
 
 
 def _clock(c: Contrast) -> Fired | None:

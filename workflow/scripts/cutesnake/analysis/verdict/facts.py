@@ -28,8 +28,7 @@ class Kernel:
     params: Mapping[str, Any] = field(default_factory=dict)  # of the variant
     timing: TimingMetrics | None = None
     timing_path: str = ""
-    ncu: NcuMetrics | None = None  # of this workload
-    ncu_path: str = ""
+    profiled: bool = False  # whether `near` is of this workload and GPU
     near: NcuMetrics | None = None  # of this workload, else of the profiled one with the nearest time
     near_path: str = ""
     near_workload: str = ""
@@ -96,10 +95,7 @@ class Facts:
         metrics = timed.metrics if timed else None
         if timed is None or metrics is None:
             raise KeyError(f"no timing record of {kernel}, {variant} and {workload}")
-        own = self._profile(source, target, workload, kernel, variant)
-        near_gpu, near_workload, near = (
-            ("", workload, own) if own else self._near(source, target, kernel, metrics.cold_us)
-        )
+        near_source, near_workload, near = self._near(source, target, workload, kernel, variant, metrics.cold_us)
         main = near[1].main_kernel if near else None
         return Kernel(
             kernel,
@@ -108,12 +104,11 @@ class Facts:
             timed.case.variant.params,
             timing=metrics,
             timing_path=path,
-            ncu=own[1] if own else None,
-            ncu_path=own[0] if own else "",
+            profiled=near is not None and (near_source, near_workload) == (source, workload),
             near=near[1] if near else None,
             near_path=near[0] if near else "",
             near_workload=near_workload,
-            near_gpu=near_gpu,
+            near_gpu="" if near_source == source else (near_source.device or "").removeprefix("NVIDIA "),
             **self._static(kernel, target, variant, main),
         )
 
@@ -142,18 +137,18 @@ class Facts:
         return (found[0], found[1].metrics) if found and found[1].metrics else None
 
     def _near(
-        self, source: Source, target: str, kernel: str, us: float
-    ) -> tuple[str, str, tuple[str, NcuMetrics] | None]:
-        """Return the nearest profile of the same GPU, else of another one of the target, with that GPU's name."""
-        for other in (source, *(one for one in self._evidence.sources(target) if one != source)):
-            workload, found = self._nearest(other, target, kernel, us)
+        self, source: Source, target: str, workload: str, kernel: str, variant: str, us: float
+    ) -> tuple[Source, str, tuple[str, NcuMetrics] | None]:
+        """Return the profile of the workload, else the nearest one: of this GPU, else of another one of the target."""
+        sources = [source, *(one for one in self._evidence.sources(target) if one != source)]
+        for other in sources:
+            if found := self._profile(other, target, workload, kernel, variant):
+                return other, workload, found
+        for other in sources:
+            nearest, found = self._nearest(other, target, kernel, us)
             if found:
-                return (
-                    "" if other.device == source.device else (other.device or "").removeprefix("NVIDIA "),
-                    workload,
-                    found,
-                )
-        return "", "", None
+                return other, nearest, found
+        return source, "", None
 
     def _nearest(
         self, source: Source, target: str, kernel: str, us: float

@@ -113,9 +113,11 @@ def share(percent: float, kind: str) -> str:
     return f"That is {percent:.0f} % of the {kind} difference."
 
 
-def elsewhere(gpu: str) -> str:
-    """Return that counters are of another GPU."""
-    return f"Profiled on an {gpu}."
+def elsewhere(workloads: list[str], gpus: list[str]) -> str:
+    """Return that counters are of another workload or GPU."""
+    at = f" at {', '.join(workloads)}" if workloads else ""
+    on = f" on {', '.join(gpus)}" if gpus else ""
+    return f"Profiled{at}{on}."
 
 
 def headline(verdict: TargetVerdict) -> str:
@@ -144,9 +146,10 @@ def decided(decision: Decision, gpu: str) -> str:
     wins = decision.cutile_wins if flip else decision.cute_wins
     other = decision.cute_wins if flip else decision.cutile_wins
     rest = f", behind on {len(other)}" * bool(other) + f", equal on {len(decision.equal)}" * bool(decision.equal)
+    error = f" Expected error of both times together: {decision.noise_percent:.0f} %." if said == "predicted" else ""
     return (
         f"{gpu}: {NAMES[decision.winner]} is {mean:.2f} times as fast as {loser} ({decision.figure}, {said}). "
-        f"{_workloads(decision.workloads)}: ahead on {len(wins)}{rest}; range {least:.2f} to {most:.2f}{interval}."
+        f"{_workloads(decision.workloads)}: ahead on {len(wins)}{rest}; range {least:.2f} to {most:.2f}{interval}.{error}"
     )
 
 

@@ -153,7 +153,7 @@ class _Contest:
                     if apart(slow.us / fast.us) <= max(NOISE_PERCENT, known):
                         continue
                     contrast = self.contrast(figure, workload, fast, slow)
-                    profiled = contrast.fast.ncu is not None and contrast.slow.ncu is not None
+                    profiled = contrast.fast.profiled and contrast.slow.profiled
                     found.append(
                         Explained(
                             *(figure, self.basis, contest, workload, fast.kernel, slow.kernel, slow.us / fast.us),  # type: ignore[arg-type]
