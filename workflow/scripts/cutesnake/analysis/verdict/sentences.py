@@ -146,10 +146,11 @@ def decided(decision: Decision, gpu: str) -> str:
     wins = decision.cutile_wins if flip else decision.cute_wins
     other = decision.cute_wins if flip else decision.cutile_wins
     rest = f", behind on {len(other)}" * bool(other) + f", equal on {len(decision.equal)}" * bool(decision.equal)
-    error = f" Expected error of both times together: {decision.noise_percent:.0f} %." if said == "predicted" else ""
+    if said == "predicted":
+        interval += f". Expected error of both times together: {decision.noise_percent:.0f} %"
     return (
         f"{gpu}: {NAMES[decision.winner]} is {mean:.2f} times as fast as {loser} ({decision.figure}, {said}). "
-        f"{_workloads(decision.workloads)}: ahead on {len(wins)}{rest}; range {least:.2f} to {most:.2f}{interval}.{error}"
+        f"{_workloads(decision.workloads)}: ahead on {len(wins)}{rest}; range {least:.2f} to {most:.2f}{interval}."
     )
 
 
