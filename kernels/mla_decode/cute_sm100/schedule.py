@@ -28,7 +28,7 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
 # By bytes of an element and pairs of a cluster, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by
 # ptxsim's clock of a B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost
-# more beside little work, of up to LITTLE tiles a pair. Where the pairs of a cluster merge, an item takes longer, and
+# more with little work, of up to LITTLE tiles a pair. Where the pairs of a cluster merge, an item takes longer, and
 # the combine kernel has fewer partial results to read. Chosen by predictions (docs/decisions/mla_cute_sm100.md).
 PRICES = {
     (2, 1): Prices(item=3.0, merge=3.25, partial=1.0),
@@ -50,7 +50,7 @@ PRICES_OF_LITTLE = {build: replace(PRICES[build], **costs) for build, costs in L
 LITTLE = 2
 PARTIALS_OF_ROUND = 16  # of a request, which the combine kernel reads in about one latency
 ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same units
-FEW_PARTIALS, MERGE_OF_FEW = 4, 1.25  # of a request, in 16 bits, and what merging costs where the card is half empty
+FEW_PARTIALS, MERGE_OF_FEW = 4, 1.25  # of a request, in 16 bits, and what merging costs where the GPU is half empty
 FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
 MOST_EVEN = 1 << RECIPROCAL_BITS // 2  # workers of an even plan, so that its division by multiplication is exact

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 QUARTERS = 4  # of a unit: the grain of all prices
 COMBINE_WARPS = 8  # of a CTA of the combine kernel
-MOST_COMBINE_CTAS = 1056  # where merges are looked for on the card: all that 132 multiprocessors hold at once
+MOST_COMBINE_CTAS = 1056  # where merges are looked for on the GPU: all that 132 multiprocessors hold at once
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def combine_blocks(rows: int, warps_of_a_row: int) -> int:
 
 @dataclass(frozen=True)
 class Prices:
-    """Costs of a plan beside the busiest worker's units, in the time of one unit.
+    """Costs of a plan besides the busiest worker's units, in the time of one unit.
 
     ValueError for a price that is no multiple of a quarter: plans are compared in whole numbers.
     """
