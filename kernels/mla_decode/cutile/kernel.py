@@ -1,4 +1,6 @@
-"""Device code of `mla_decode` in cuTile. Tiles are in lower case with their shape next to them, constants in capitals.
+"""Device code of `mla_decode` in cuTile.
+
+Tiles are in lower case with their shape next to them, constants in capitals.
 
 One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, by online softmax
 (Milakov and Gimelshein, arXiv:1805.02867) in base 2. The range is an item of the schedule that `schedule.py` makes: a
