@@ -102,7 +102,13 @@ def test_spills_of_the_faster_kernel_explain_nothing():
 
 @pytest.mark.parametrize(
     ("fast", "slow", "fires"),
-    [((5,), (1, 1), True), ((2, 2), (2, 2), False), ((1,), (4,), False), ((9, 9), (2, 2), True)],
+    [
+        ((5,), (1, 1), True),
+        ((2, 2), (2, 2), False),
+        ((1,), (4,), False),
+        ((5,), (1, 1, 1), False),
+        ((9, 9), (2, 2), True),
+    ],
 )
 def test_loads_in_flight_are_counted_by_stages_and_bytes(fast, slow, fires):
     more = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from verdict_samples import timings
+from verdict_samples import prediction, timings
 
 import sample
 from cutesnake.analysis.compare.comparison import compare
@@ -16,6 +16,7 @@ from cutesnake.analysis.verdict.python_lines import count_lines, split
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.model.catalog import kernel_files, load_kernel, operators
 from cutesnake.model.paths import ROOT
+from cutesnake.model.records.predict import Predict
 from cutesnake.planning import strict_yaml
 from loose import typed
 
@@ -198,3 +199,38 @@ def test_a_kernel_that_beats_both_comes_first_in_the_headline(found):
     rival = msgspec.structs.replace(one.rival("warm"), mean=0.8, beats_both=True, faster=["w"])
     text = sentences.headline(msgspec.structs.replace(one, rivals=[rival]))
     assert text.startswith(rival.kernel)
+
+
+def with_predictions(ratio: float, percent: float = 30.0):
+    """Evidence with predicted times of both DSLs on SM100, the cuTile kernel's `ratio` times the other's."""
+    everything = evidence()
+    predicted = {}
+    for kernel, dsl, us in (("cutlass_fp16", "cute", 20.0), ("cutile", "cutile", 20.0 * ratio)):
+        for workload, parameters in everything.workloads.items():
+            if parameters["dtype"] != "fp16":
+                continue
+            metrics = prediction([(0.0, us)], "DRAM", 80.0, {})
+            bands = msgspec.structs.replace(metrics.bands.cold, percent=percent)
+            metrics = msgspec.structs.replace(
+                metrics, bands=msgspec.structs.replace(metrics.bands, warm=bands, cold=bands)
+            )
+            case = {"operator": "blend", "kernel": kernel, "dsl": dsl, "target": "sm_100a", "workload": workload}
+            case |= {"variant": {"id": "fp16", "params": {}}, "parameters": parameters}
+            provenance = {"created": "2026-11-20T12:00:00+00:00", "commit": None, "python": "3.11", "packages": {}}
+            entry = {"stage": "predict", "status": "ok", "reason": None, "provenance": provenance, "case": case}
+            entry |= {"device": None, "backend": "ptxsim", "seconds": 1.0, "metrics": msgspec.to_builtins(metrics)}
+            path = f"results/predict/blend/{kernel}/{workload}.json"
+            predicted[path] = msgspec.convert(entry, Predict)
+    return sample.replace(everything, predicted=predicted)
+
+
+@pytest.mark.parametrize(("ratio", "winner"), [(3.0, "cute"), (1.4, "depends"), (0.25, "cutile")])
+def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winner):
+    everything = with_predictions(ratio)
+    (found,) = (one for one in verdicts(everything, compare(everything)).targets if one.predicted)
+    assert (found.target, found.cold.basis, found.cold.winner) == ("sm_100a", "predicted", winner)
+    assert found.cold.noise_percent == 60
+    assert found.cold.held.cases > 0  # from workflow/validation
+    assert "not_on_this_gpu" in {flag.id for flag in found.flags}
+    assert sentences.headline(found)
+    assert sentences.held(found.cold.held)

@@ -112,12 +112,13 @@ def anatomy(
     persistent: bool | None = None,
     communicates: bool = False,
     counts: dict[str, int] | None = None,
+    tensors: int = 2,
 ) -> AnatomyFunction:
     """Return a function: its roles, columns of its products, and stages of the barriers that its loads arrive at."""
     found: dict[str, Any] = {
         "symbol": "main",
         "host": dict.fromkeys(("grid", "block", "cluster", "dynamic_shared_bytes", "attributes")),
-        "descriptors": [_descriptor()],
+        "descriptors": [_descriptor()] * tensors,
         "shared": {
             "limit_bytes": 232_448,
             **dict.fromkeys(("dynamic_bytes", "buffers", "padding_bytes", "left_bytes")),

@@ -246,7 +246,8 @@ def _loads_in_flight(c: Contrast) -> Fired | None:
         return None
     stages = [max(_rings(one)) for one in found]
     evidence = _anatomy_paths(c, "barriers")
-    if stages[1] == 1 and stages[0] > 1:
+    loaded = sum(any(use.way == "load" for use in d.uses) for d in found[1].descriptors or [])
+    if stages[1] == 1 and stages[0] > 1 and len(_rings(found[1])) <= loaded:  # with more, a tensor may have several
         return Fired({"stages": stages[0]}, evidence, sentence="single_stage")
     held = _in_flight(c.fast), _in_flight(c.slow)
     profiles = _near(c)
@@ -493,7 +494,7 @@ RULES = (
     Rule("spills", f"The slower kernel spills {SPILLS} B per thread or more, and twice as much.", _spills),
     Rule(
         "loads_in_flight",
-        "The slower kernel's loads have one pipeline stage where the other's have several, or it holds at most 0.67 of "
+        "The slower kernel's loads have one stage each where the other's have several, or it holds at most 0.67 of "
         "the bytes in flight while its tensor cores are below 60 %.",
         _loads_in_flight,
     ),

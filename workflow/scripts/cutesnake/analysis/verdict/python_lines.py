@@ -19,6 +19,7 @@ _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
+@cache
 def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Lines | None:
     """Count a kernel's own modules, and the definitions that it uses of the third-party package in `fetched`.
 
