@@ -169,6 +169,15 @@ def test_few_warps_need_a_large_difference_in_occupancy():
     assert "few_warps" not in fired(of("elementwise_add", "m4096_n4096_fp32", "cold", "cute", "cutile"))
 
 
+def test_clusters_help_where_there_are_few_rows():
+    names = ("cutlass_rmsnorm", "tilegym")
+    more = {names[0]: {"function": function(cluster=4, products=0)}, names[1]: {"function": function(products=0)}}
+    assert fired(of("rmsnorm", "m256_n65536_bf16", "warm", *names, **more))["row_clusters"].numbers["rows"] == 256
+    assert "row_clusters" not in fired(of("rmsnorm", "m4096_n4096_bf16", "warm", *names, **more))
+    more[names[1]] = {"function": function(products=8)}
+    assert "row_clusters" not in fired(of("rmsnorm", "m256_n65536_bf16", "warm", *names, **more))
+
+
 def predicted(slow_launches, slow_tracks, dram=20.0, moves=216) -> Contrast:
     roles = [
         {"name": "softmax", "warps": 1, "tasks": ["softmax"]},

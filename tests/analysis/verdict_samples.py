@@ -90,8 +90,13 @@ def contrast(operator: str, workload: str, figure: Figure, fast: Kernel, slow: K
     return Contrast(figure, workload, parameters, PROCESSORS, fast, slow)
 
 
-def function(code_kb: float = 40, spills: int = 0, registers: int = 168, cluster: int = 1) -> Function:
-    """Return static figures."""
+def function(
+    code_kb: float = 40, spills: int = 0, registers: int = 168, cluster: int = 1, products: int = 8
+) -> Function:
+    """Return static figures; `products` is the number of tensor-core instructions."""
+    kinds = ("tma_load", "tma_store", "tma_multicast", "tma_reduce", "barrier", "special_function", "global_memory")
+    kinds += ("shared_memory", "tensor_memory", "local_memory", "other")
+    instructions = {"tensor_core": products, **dict.fromkeys(kinds, 1)}
     limits = dict.fromkeys(("shared_memory", "registers", "tensor_memory", "named_barriers", "warps", "blocks"))
     occupancy = {"blocks_per_sm": 1, "warps_per_sm": 12, "percent": 18.75, "limiter": "registers", "limits": limits}
     occupancy |= {"compute_capability": "9.0", "devices": ["H200"], "assumed": []}
@@ -99,7 +104,13 @@ def function(code_kb: float = 40, spills: int = 0, registers: int = 168, cluster
         **{"symbol": "main", "code_bytes": int(1024 * code_kb), "registers_per_thread": registers},
         **{"spill_bytes": spills, "stack_bytes": 0, "static_shared_bytes": 0, "dynamic_shared_bytes": 200_000},
         **{"reserved_shared_bytes": 1024, "threads_per_block": 384, "cluster_size": cluster},
-        **{"tensor_memory_columns": 0, "setmaxnreg": [], "named_barriers": 1, "mbarriers": 8, "instructions": None},
+        **{
+            "tensor_memory_columns": 0,
+            "setmaxnreg": [],
+            "named_barriers": 1,
+            "mbarriers": 8,
+            "instructions": instructions,
+        },
         **{"pipeline_stages": None, "occupancy": occupancy},
     }
     return msgspec.convert(figures, Function)

@@ -376,6 +376,19 @@ def _few_warps(c: Contrast) -> Fired | None:
     return Fired(numbers, [f"{k.near_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
 
 
+def _row_clusters(c: Contrast) -> Fired | None:
+    fast, slow, rows = c.fast.function, c.slow.function, c.parameters.get("rows")
+    if fast is None or slow is None or c.processors is None or not isinstance(rows, int):
+        return None
+    if any(one.instructions is None or one.instructions.tensor_core for one in (fast, slow)):
+        return None
+    size, other = fast.cluster_size or 1, slow.cluster_size or 1
+    if size < 2 * other or rows > 2 * c.processors:
+        return None
+    numbers: Numbers = {"rows": rows, "cluster": size, "other": other, "processors": c.processors}
+    return Fired(numbers, [f"{k.inspect_path}#functions/0/cluster_size" for k in (c.fast, c.slow)])
+
+
 def _bound(c: Contrast) -> Fired | None:
     own = _own(c)
     if own is None or own[0].bottleneck.kind not in ("compute", "memory") or own[1].bottleneck.kind != "latency":
@@ -545,6 +558,12 @@ RULES = (
         "Neither kernel uses tensor cores, the slower one has half the achieved occupancy or less, and 40 % of its "
         "stalls are waits for memory.",
         _few_warps,
+    ),
+    Rule(
+        "row_clusters",
+        "Neither kernel uses tensor cores, there are at most two rows per SM, and the faster kernel's clusters are "
+        "twice as large.",
+        _row_clusters,
     ),
     Rule("bound", "The faster kernel reaches 60 % of a peak, the slower one of none.", _bound),
     Rule(

@@ -84,6 +84,10 @@ CAUSES = {
         "{fast_occupancy:.0f} %. It uses {registers} registers per thread, and {wait:.0f} % of its stalls are waits "
         "for memory."
     ),
+    "row_clusters": (
+        "There are {rows} rows for {processors} SMs. {fast} spreads its work over clusters of {cluster} CTAs, {slow} "
+        "over clusters of {other}."
+    ),
     "bound": (
         "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, "
         "DRAM {dram:.0f} %, and its warps stall most on {stall} ({wait:.0f} %)."
