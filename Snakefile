@@ -80,18 +80,18 @@ localrules:
 onstart:
     try:
         folder.claim(PLANNED_AFTER)
-        if moved := folder.bring_back_from_the_future(internals.files_of_jobs(workflow)):
+        if moved := folder.bring_back_from_the_future(snakemake_internals.files_of_jobs(workflow)):
             logger.warning(
                 f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
             )
         hand_on_plan()
         take_turns()
         serve_jobs()
-        if internals.is_local(workflow):
-            internals.look_when_jobs_end(workflow)
+        if snakemake_internals.is_local(workflow):
+            snakemake_internals.look_when_jobs_end(workflow)
     except AT_START as error:
         raise WorkflowError(str(error)) from None
-    if told := internals.untried_version():
+    if told := snakemake_internals.untried_version():
         logger.warning(told)
 
 

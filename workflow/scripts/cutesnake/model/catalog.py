@@ -15,7 +15,6 @@ import importlib
 import inspect
 import os
 import re
-import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -173,8 +172,6 @@ def _text_sets_dsl(text: str) -> bool:
 
 def _import(name: str) -> ModuleType:
     """Import a module of `kernels`, whose packages reach into the user's folders as well."""
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
     package = importlib.import_module("kernels")
     package.__path__ = [str(root) for root in roots()]
     operator = name.split(".")[1]

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import paths as places
-from cutesnake.model import provenance, record
+from cutesnake.model import paths, provenance, record
 from cutesnake.model.catalog import roots
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.paths import ROOT
@@ -347,5 +346,5 @@ def _number(names: list[str]) -> str:
 @functools.cache
 def _schemas() -> str:
     """What records are held against: one that fitted an older schema is looked at again."""
-    texts = (path.read_bytes() for path in sorted(places.SCHEMAS.glob("*.json")))
+    texts = (path.read_bytes() for path in sorted(paths.SCHEMAS.glob("*.json")))
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
