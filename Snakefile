@@ -6,16 +6,10 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-include: "workflow/rules/config.smk"
-
-
-# What --configfile and --config say is laid over this one: lists and single values replace, mappings are merged.
-configfile: f"{workflow.basedir}/config/config.yaml"
-
-
 report: "workflow/report/captions/workflow.rst"
 
 
+# Reads config/config.yaml. --configfile and --config override it: lists and single values replace, mappings merge.
 include: "workflow/rules/common.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"

@@ -8,8 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
+sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
+
 from cutesnake.runtime import failures, errors, folder, locks, pool, snakemake_internals, terminal
 from cutesnake.stages.compile import limited_process
+from cutesnake.model import paths
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
@@ -36,6 +39,7 @@ AT_START = (
     snakemake_internals.OtherSnakemakeError,
 )
 
+paths.use_in_processes()
 errors.use_utf8()
 # What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
 # run that finds nothing to do.
@@ -52,6 +56,8 @@ try:
     ):
         sys.exit(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
     handed_on = serialized_plan.take_name(config) if not snakemake_internals.is_main(workflow) else None
+    if not snakemake_internals.replaces_config(workflow):
+        configuration.lay_over_file(config, paths.ROOT / "config/config.yaml")
     configuration.read_again(
         config, workflow.configfiles, serialized_plan.others(snakemake_internals.config_arguments(workflow))
     )

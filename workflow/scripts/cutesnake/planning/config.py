@@ -84,6 +84,23 @@ def nearest(word: Any, allowed: Iterable[str]) -> str:
     return f"{hint} allowed: {', '.join(allowed[:MOST_LISTED])}{more}"
 
 
+def lay_over_file(config: dict[str, Any], path: Path) -> None:
+    """Lay `config`, which Snakemake read from the command line, over the YAML file at `path`.
+
+    `config` is changed in place. Raises ConfigError.
+    """
+    name = catalog.label(path)
+    try:
+        base = strict_yaml.read(path, name)
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from error
+    if not isinstance(base, dict):
+        raise ConfigError(f"{name}: it must have keys at its top level, see config/README.md")
+    _lay_over(base, config)
+    config.clear()
+    config.update(base)
+
+
 def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
     """Make sure of what Snakemake read: `files` of a configuration, and `arguments` of its option `--config`.
 
