@@ -91,7 +91,7 @@ onstart:
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.verdict(COMPARISONS[0]):
+    if COMPARISONS[0] in files_of_run() and (told := failures.verdict(COMPARISONS[0])):
         logger.info(told, extra={"end": "verdict"})
     tell_failures()
 

@@ -175,9 +175,19 @@ except snakemake_internals.OtherSnakemakeError as error:
     sys.exit(str(error))
 
 
+def files_of_run():
+    """Inputs and outputs of the run's jobs, also of those that had nothing to do."""
+    return frozenset(map(str, snakemake_internals.files_of_jobs(workflow)))
+
+
 def tell_failures():
-    """Say at a run's end which cells failed."""
-    for told in failures.lines(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+    """Say at a run's end which cells failed, of those that the run is about."""
+    files = files_of_run()
+    made = failures.of_run(MADE, BATCH_OF, files)
+    compared = {name for name in PLAN.workloads if f"results/compare/{name}.json" in files}
+    operators = compared | {case.operator for _, case, _ in made}
+    broken = {kernel: why for kernel, why in PLAN.broken.items() if kernel[0] in operators}
+    for told in failures.lines(made, broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told, extra={"end": "failed"})
 
 

@@ -7,9 +7,11 @@ stamps of its files and a digest of what it depends on: a run with nothing to do
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +106,10 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
     for product in products:
         if not os.path.lexists(product.path):
             continue
+        if (odd := _irregular(product)) is not None:
+            found.why[product.path] = f"{Path(odd).name} is no regular file"
+            found.told.append(product.path)
+            continue
         if is_placeholder(product):
             found.why[product.path] = MISSING
             continue
@@ -129,6 +135,16 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             found.why[product.path] = FORCED
     _look_at_spare(products, found)
     return found
+
+
+def _irregular(product: Product) -> str | None:
+    """Return a path of a product that is a pipe or a device, or links to one: reading it may never end."""
+    for path in product.paths:
+        with contextlib.suppress(OSError):
+            mode = os.stat(path).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return path
+    return None
 
 
 def is_placeholder(product: Product) -> bool:
