@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.runtime import gpu_slots as cards
-from cutesnake.runtime import locks, pool
+from cutesnake.runtime import gpu_slots, locks, pool
 from cutesnake.stages.measure import gpu_process
 
 HERE = Path(__file__).parent
@@ -96,9 +95,9 @@ def test_the_time_limit_does_not_count_the_wait_for_the_card():
 def test_a_case_has_everything_imported_before_its_card_is_free(held, tmp_path, monkeypatch):
     """Whether it waits for the card or for one of the run's jobs to end, in the folder of the run that asks."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(cards.AT_ONCE, "1")
+    monkeypatch.setenv(gpu_slots.AT_ONCE, "1")
     ask("fine")
-    path = locks.gpu_lock_path("none") if held == "card" else tmp_path / cards.SLOTS / "0.lock"
+    path = locks.gpu_lock_path("none") if held == "card" else tmp_path / gpu_slots.SLOTS / "0.lock"
     with concurrent.futures.ThreadPoolExecutor(1) as pool, path.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = pool.submit(ask, "when_imported")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.planning import serialized_plan as travel
+from cutesnake.planning import serialized_plan
 from project import append, jobs, snakemake
 
 CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
@@ -150,7 +150,7 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
     """Jobs under Slurm read the workflow again on their node, while the run that sent them has the lock."""
     plan = busy / "results/plan/elementwise_add.json"
     gone(plan)
-    (handed_on,) = (busy / travel.FOLDER).glob("plan-*.json")
+    (handed_on,) = (busy / serialized_plan.FOLDER).glob("plan-*.json")
     options = [
         "--mode",
         "subprocess",
@@ -160,7 +160,7 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
         "--target-jobs",
         "plan:operator=elementwise_add",
         "--config",
-        f"{travel.KEY}={handed_on.stem}",
+        f"{serialized_plan.KEY}={handed_on.stem}",
     ]
     done = snakemake(busy, *options)
     assert done.returncode == 0 and plan.exists(), done.stderr

@@ -1,10 +1,12 @@
 """What kernels answered is remembered between runs, until a file of code changes."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.model.catalog import load_kernel
+from cutesnake.model.catalog import ContractError, load_kernel
+from cutesnake.model.contract import Variant
 from cutesnake.planning import config, kernel_answers, looked_at, staleness, strict_yaml
 from project import ROOT
 
@@ -51,3 +53,20 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
     assert first == looked_at.state_of([tmp_path]) is not None
     file.write_text("22")
     assert looked_at.state_of([tmp_path]) != first
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (".", "the id '.'; it must be"),
+        ("..", "the id '..'; it must be"),
+        (".hidden", "no `.` first"),
+        ("x" * 250, "x{20}… of 250 characters; 150 at most"),
+        ("x" * 300, "x{20}… of 300 characters; 150 at most"),
+    ],
+)
+def test_the_id_of_a_variant_names_a_folder_of_its_own(name, words) -> None:
+    kernel = SimpleNamespace(variants=lambda workload, target: (Variant(name, {}),))
+    with pytest.raises(ContractError, match=words) as caught:
+        kernel_answers.variants(kernel, SimpleNamespace(id="m1"), "sm_90a")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 200

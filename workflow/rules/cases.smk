@@ -145,7 +145,7 @@ def checked_first(wildcards):
 def timing_of(wildcards):
     """The case's timing record where this run makes it on this machine; None where it does not."""
     path = case_id(wildcards).path("timing")
-    return path if path in HERE_TIMED and internals.is_local(workflow) else None
+    return path if path in HERE_TIMED and snakemake_internals.is_local(workflow) else None
 
 
 def timed_beside(wildcards):

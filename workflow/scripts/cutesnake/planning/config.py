@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -40,6 +41,8 @@ MOVED = {
 }
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
+MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
+MOST_WORKLOADS = 1_000_000  # of a list, before equal ones are merged
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
 
 
@@ -82,6 +85,23 @@ def nearest(word: Any, allowed: Iterable[str]) -> str:
     hint = f" did you mean {close[0]!r}?" if close else ""
     more = f" and {len(allowed) - MOST_LISTED:,} more" if len(allowed) > MOST_LISTED else ""
     return f"{hint} allowed: {', '.join(allowed[:MOST_LISTED])}{more}"
+
+
+def lay_over_file(config: dict[str, Any], path: Path) -> None:
+    """Lay `config`, which Snakemake read from the command line, over the YAML file at `path`.
+
+    `config` is changed in place. Raises ConfigError.
+    """
+    name = catalog.label(path)
+    try:
+        base = strict_yaml.read(path, name)
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from error
+    if not isinstance(base, dict):
+        raise ConfigError(f"{name}: it must have keys at its top level, see config/README.md")
+    _lay_over(base, config)
+    config.clear()
+    config.update(base)
 
 
 def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
@@ -264,6 +284,12 @@ def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[st
     known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
     allowed = [field.name for field in known]
     needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
+    count = sum(
+        len(dtypes) * math.prod(len(value) if isinstance(value, list) else 1 for value in entry.values())
+        for entry in entries
+    )
+    if count > MOST_WORKLOADS:
+        raise ConfigError(f"{here}: its lists make {count:,} workloads; {MOST_WORKLOADS:,} at most: shorten them")
     for index, entry in enumerate(entries):
         for key in entry:
             if key == "dtype":
@@ -286,6 +312,11 @@ def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> 
     here = f"kernels/{operator}/operator.py: the id of a Workload"
     if not isinstance(workload.id, str) or not ID.fullmatch(workload.id):
         raise ConfigError(f"{here} is {workload.id!r}; it must be letters, digits, _, . and -, as it names files")
+    if len(workload.id) > MOST_CHARACTERS:
+        raise ConfigError(
+            f"{here} is {workload.id[:20]}… with {len(workload.id)} characters; "
+            f"{MOST_CHARACTERS} at most, as it names files"
+        )
     if (other := named.setdefault(workload.id, workload)) != workload:
         raise ConfigError(f"{here} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
 

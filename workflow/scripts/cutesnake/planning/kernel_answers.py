@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 from cutesnake.model.catalog import ContractError
 from cutesnake.model.contract import Kernel, Variant, Workload
+from cutesnake.planning.config import MOST_CHARACTERS
 from cutesnake.planning.looked_at import memory
 from cutesnake.planning.staleness import recalled
 
 recall = False  # whether answers of earlier runs count; the Snakefile sets it
-VARIANT_ID = re.compile(r"[\w.-]+", re.ASCII)
+VARIANT_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
 
 
 def supports(module: Kernel, workload: Workload) -> str | None:
@@ -54,7 +55,14 @@ def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant,
             kind = "None" if one is None else type(one).__name__
             raise ContractError(f"variants() gives {kind} for {workload.id}; it must give a tuple of Variant")
         if not isinstance(one.id, str) or not VARIANT_ID.fullmatch(one.id):
-            raise ContractError(f"variants() gives the id {one.id!r}; it must be letters, digits, `_`, `.` and `-`")
+            raise ContractError(
+                f"variants() gives the id {one.id!r}; it must be letters, digits, `_`, `.` and `-`, no `.` first"
+            )
+        if len(one.id) > MOST_CHARACTERS:
+            raise ContractError(
+                f"variants() gives the id {one.id[:20]}… of {len(one.id)} characters; {MOST_CHARACTERS} at most, as it "
+                "names files"
+            )
         for name, value in one.params.items():
             if not isinstance(value, bool | int | float | str):
                 raise ContractError(

@@ -75,18 +75,6 @@ def digest_data(data: Any) -> str:
 
 
 @functools.cache
-def digest_code(*modules: str) -> str:
-    """Digest of modules (`cutesnake.report.plot`) or scripts (`plot.py`) and of all they import, directly or not."""
-    return digest_files(closure(*modules))
-
-
-@functools.cache
-def digest_baked(operator: str, kernel: str) -> str:
-    """Digest of the code that a build depends on: the kernel without what it marks `@not_baked`, the compile stage."""
-    return digest_data(code_of_build(operator, kernel))
-
-
-@functools.cache
 def code_of(*modules: str) -> dict[str, str]:
     """Digests of modules or scripts, and of all they import, as `digests_of_code` gives them."""
     return recalled("code", " ".join(modules), lambda: digests_of_code(closure(*modules)))
