@@ -57,12 +57,14 @@ def test_the_folder_is_there_as_long_as_the_run_and_nothing_of_a_killed_one_is_u
     code = """
 import os
 from cutesnake.stages.simulate import translation_cache as translated
+os.umask(0o002)
 translated.share()
-print(os.environ[translated.VARIABLE], os.listdir(os.environ[translated.VARIABLE]))
+folder = os.environ[translated.VARIABLE]
+print(folder, os.listdir(folder), oct(os.stat(folder).st_mode & 0o777))
 """
     env = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.stdout.split("\n")[0] == f"{(tmp_path / translated.FOLDER).resolve()} []", done.stderr
+    assert done.stdout.split("\n")[0] == f"{(tmp_path / translated.FOLDER).resolve()} [] 0o700", done.stderr
     assert not (tmp_path / translated.FOLDER).exists()
 
 

@@ -3,14 +3,17 @@
 Reading PTX and writing Python code for it takes a tenth of a second to four of them, as long as running a small launch;
 taking both from a file takes a tenth of that. A file is named by the PTX and by all that made something of it, this
 package's sources, Python and numpy, so that none is used that would be made otherwise now; and its content is held
-against a checksum, so that a damaged one is made anew. Files are pickles: the folder has to be as trusted as the code.
+against a checksum, so that a damaged one is made anew. Files are pickles, which can run code when they are read: only
+regular files are read that this user owns and nobody else can write.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import pickle
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -74,9 +77,12 @@ def _pieces(programs: Sequence[Program]) -> int:
 
 @without_collection
 def _read(file: Path) -> tuple[Module, list[Program]] | None:
-    """What a file holds; None where there is none, or not a whole one."""
+    """What a file holds; None where there is none, not a whole one, or one that another user can have written."""
     try:
-        content = file.read_bytes()
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            if not _is_own(os.fstat(stream.fileno())):
+                return None
+            content = stream.read()
     except OSError:
         return None
     checksum, rest = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
@@ -84,6 +90,11 @@ def _read(file: Path) -> tuple[Module, list[Program]] | None:
         return None
     module, programs = pickle.loads(rest)
     return module, programs
+
+
+def _is_own(state: os.stat_result) -> bool:
+    """Return whether this user owns a regular file that nobody else can write."""
+    return stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o022
 
 
 @without_collection
