@@ -13,6 +13,7 @@ from cutesnake.model import record
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime import folder as working
 from cutesnake.runtime import gpu_slots, locks
+from cutesnake.stages.compile import store
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -84,11 +85,14 @@ def test_records_and_locks_of_a_shared_folder_follow_the_umask(mask, expected, u
     monkeypatch.setenv(gpu_slots.AT_ONCE, "1")
     umask(mask)
     record.write_text("results/one.json", "{}")
+    monkeypatch.setenv(store.VARIABLE, "results/store")
+    store.reuse(Path("results/one.sass"), ["code"], lambda: Path("results/one.sass").touch())
+    (kept,) = Path("results/store").iterdir()
     working.claim("")
     os.close(working._held.pop())
     os.close(gpu_slots._open_slot(0))
-    files = [Path("results/one.json"), Path(working.LOCK), gpu_slots.SLOTS / "0.lock"]
-    assert [mode(path) for path in files] == [expected] * 3
+    files = [Path("results/one.json"), kept, Path(working.LOCK), gpu_slots.SLOTS / "0.lock"]
+    assert [mode(path) for path in files] == [expected] * 4
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
