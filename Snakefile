@@ -10,7 +10,7 @@ include: "workflow/rules/config.smk"
 
 
 # What --configfile and --config say is laid over this one: lists and single values replace, mappings are merged.
-configfile: f"{workflow.basedir}/config/config.yaml"
+configfile: str(ROOT / "config/config.yaml")
 
 
 report: "workflow/report/captions/workflow.rst"

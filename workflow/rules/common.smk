@@ -67,7 +67,7 @@ except FORESEEN as error:  # one line: an exception of Snakemake's would add thi
 BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
-PROJECT = Path(os.path.relpath(workflow.basedir))
+PROJECT = Path(os.path.relpath(ROOT))
 DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())

@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
-sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
+# Of this file, and not `workflow.basedir`: another Snakefile may include this workflow or use it as a module.
+ROOT = Path(str(workflow.current_basedir)).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
 from cutesnake.model import paths
 from cutesnake.planning import strict_yaml
@@ -11,7 +13,7 @@ from cutesnake.planning import strict_yaml
 paths.use_in_processes()
 
 try:
-    whole = strict_yaml.read(Path(workflow.basedir, "config/config.yaml"), "config/config.yaml")
+    whole = strict_yaml.read(Path(ROOT, "config/config.yaml"), "config/config.yaml")
 except strict_yaml.YamlError as error:
     sys.exit(str(error))
 if not isinstance(whole, dict):
