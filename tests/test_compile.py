@@ -148,6 +148,7 @@ def test_failure_is_recorded_in_the_compilers_words(toy) -> None:
     assert "compiling into /" in toy.log.read_text()
 
 
+@pytest.mark.fault("Kernels", "the compiler crashes", "failed build that says where")
 def test_crash_of_the_compiler_is_recorded(toy) -> None:
     assert "SIGABRT" in toy("crashes").reason
 
@@ -158,6 +159,7 @@ def test_damaged_cubin_is_recorded(toy) -> None:
     assert entry.reason.startswith("nvdisasm could not read kernel.cubin: ")
 
 
+@pytest.mark.fault("Kernels", "`compile` raises, ends the process, or returns nothing", "failed build that says where")
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -185,6 +187,7 @@ def test_a_build_without_artifacts_is_a_failed_one(toy, monkeypatch: pytest.Monk
     assert entry.status == "failed" and "left no .cubin in the folder" in entry.reason
 
 
+@pytest.mark.fault("Kernels", "`compile` hangs", "ended after `compile.max_seconds`, with its process group")
 def test_a_build_that_hangs_is_ended_with_what_it_started(toy) -> None:
     entry = toy("hangs", limit_s=2.0)
     assert entry.status == "failed" and "ended by the time limit of 2 s" in entry.reason
@@ -203,12 +206,18 @@ def ended(stat: Path) -> bool:
         return True
 
 
+@pytest.mark.fault("Kernels", "`compile` leaves processes behind", "its process group is ended")
 @pytest.mark.parametrize("how", ["leaves a process behind", "leaves a thread behind"])
 def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
     assert toy(how, limit_s=60.0).status == "ok"
     assert toy("works").seconds < 30
 
 
+@pytest.mark.fault(
+    "Machine",
+    "a compiler is killed, short of memory, or fills the disk",
+    "the job fails, nothing is recorded, the next run retries",
+)
 @pytest.mark.parametrize(
     "how, words",
     [("fills the disk", "No space left"), ("is short of memory", "killed"), ("has its compiler killed", "9")],
@@ -433,6 +442,11 @@ def opened(folder: Path) -> object:
         return cute_load.open_function(folder)
 
 
+@pytest.mark.fault(
+    "Users",
+    "results from elsewhere, with matching checksums of their own",
+    "libraries are not loaded without `CUTESNAKE_TRUST_BUILDS=1`",
+)
 def test_a_build_that_this_user_did_not_compile_is_not_loaded(add: Path, tmp_path: Path, monkeypatch) -> None:
     """Its record has matching sums, which say nothing of who made it."""
     folder = tmp_path / "copied"

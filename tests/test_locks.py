@@ -51,6 +51,7 @@ with locks.gpu_lock("one"):
 """
 
 
+@pytest.mark.fault("Users", "the first user of a GPU has `umask 077`", "the lock file is readable by all")
 @needs_root
 def test_another_user_takes_a_gpu_whose_lock_was_made_under_a_strict_umask(umask, shared, monkeypatch) -> None:
     monkeypatch.setattr(locks, "GPU_FOLDER", shared)
@@ -78,6 +79,9 @@ def test_two_processes_that_create_a_gpus_lock_at_once_have_one_file(tmp_path, m
     assert seen and len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.fault(
+    "Users", "a group shares a folder with `umask 002`", "records, locks and the store are group-writable"
+)
 @pytest.mark.parametrize(("mask", "expected"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
 def test_records_and_locks_of_a_shared_folder_follow_the_umask(mask, expected, umask, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

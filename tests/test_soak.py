@@ -390,6 +390,11 @@ def against_clean(folder: Folder, source: Path, place: Path) -> dict[str, str]:
     return {name: said for name, said in differences.items() if said}
 
 
+@pytest.mark.fault(
+    "Results",
+    "edits, dates, copies, links, upgrades, kills and concurrent runs at random",
+    "what a model calls stale is remade, and nothing else",
+)
 @pytest.mark.slow
 def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path) -> None:
     chance, until = random.Random(SEED), time.monotonic() + SECONDS

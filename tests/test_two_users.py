@@ -64,6 +64,9 @@ def change(build: Path) -> None:
     replace(record, before, hashlib.sha256(library.read_bytes()).hexdigest())
 
 
+@pytest.mark.fault(
+    "Users", "two users run the workflow at once", "both runs end; builds of the other user are not loaded"
+)
 def test_two_users_run_at_the_same_time_and_load_nothing_of_each_other(shared) -> None:
     """Fault: two users of one machine. Outcome: each run ends; builds of the other user are not loaded."""
     folders = []

@@ -82,6 +82,7 @@ def test_what_was_kept_is_neither_read_nor_translated_nor_compiled_again(tmp_pat
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.fault("Users", "a translation of PTX that another user can write", "not read")
 @pytest.mark.parametrize("how", ["writable by the group", "writable by all", "a link", "another user's"])
 def test_a_file_that_another_user_can_have_written_is_not_opened(
     how: str, tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
