@@ -25,28 +25,32 @@ def notes() -> Path:
 
 def note(digests: Iterable[str]) -> None:
     """Append SHA-256 sums of libraries; without a writable home folder nothing is noted."""
+    new = set(digests) - _noted()
     with contextlib.suppress(OSError):
         notes().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(notes(), flags, 0o600)
         try:
-            os.write(handle, "".join(f"{digest}\n" for digest in digests).encode())
+            os.write(handle, "".join(f"{digest}\n" for digest in sorted(new)).encode())
         finally:
             os.close(handle)
 
 
 def is_own(digest: str) -> bool:
     """Say whether this user compiled a library, or trusts all libraries."""
-    if os.environ.get(TRUST) == "1":
-        return True
+    return os.environ.get(TRUST) == "1" or digest in _noted()
+
+
+def _noted() -> set[str]:
+    """Return the noted sums; none from a file that another user owns or can write."""
     try:
         with notes().open(encoding="ascii") as stream:
             state = os.fstat(stream.fileno())
             if state.st_uid != os.geteuid() or stat.S_IMODE(state.st_mode) & 0o022:
-                return False
-            return any(line.rstrip() == digest for line in stream)
+                return set()
+            return set(stream.read().split())
     except (OSError, ValueError):
-        return False
+        return set()
 
 
 def digest_of(path: Path) -> str | None:
