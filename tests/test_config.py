@@ -101,6 +101,7 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
     assert all(dtype in row for dtype in operator.DTYPES)
 
 
+@pytest.mark.fault("Configuration", "a value of the wrong type or out of range", "one line")
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
@@ -235,6 +236,7 @@ def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, v
         make_workload("mla_decode", {**entry, "dtype": "bf16"})
 
 
+@pytest.mark.fault("Configuration", "a duplicate key, tabs, an unknown alias, no YAML", "one line with file and line")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -280,6 +282,7 @@ def test_merge_keys_are_no_duplicates(tmp_path) -> None:
     assert strict_yaml.read(path)["b"] == {"x": 3, "y": 2}
 
 
+@pytest.mark.fault("Configuration", "any value in `--config`, nested too", "read with its YAML type")
 def test_every_value_can_be_set_from_the_command_line() -> None:
     config = copy.deepcopy(DEFAULT)
     config["timing"]["max_seconds"] = "5"  # how Snakemake understands what is inside of a mapping

@@ -48,6 +48,9 @@ def test_torch_is_imported_before_the_fork():
     assert ask("torch_is_there")["metrics"]["imported"]
 
 
+@pytest.mark.fault(
+    "Kernels", "a case crashes or corrupts its context", "failed record; the next case has a new process"
+)
 @pytest.mark.parametrize(
     "task, words",
     [
@@ -63,6 +66,7 @@ def test_a_failure_is_a_record_and_the_next_case_runs(task, words):
     assert ask("fine")["status"] == "ok"
 
 
+@pytest.mark.fault("Kernels", "a case hangs", "ended after its time limit")
 def test_a_hang_is_ended_by_the_limit():
     began = time.monotonic()
     failed = ask("hang", limit_s=0.5)
@@ -163,6 +167,7 @@ def is_listening(address):
         return connection.connect_ex(address) == 0
 
 
+@pytest.mark.fault("Machine", "`TMPDIR` with a long name", "nothing")
 def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path, monkeypatch):
     """The kernel allows 107 bytes for the path of a socket."""
     folder = tmp_path / ("x" * 120)

@@ -128,6 +128,7 @@ def busy(project):
     hold.wait()
 
 
+@pytest.mark.fault("Machine", "`-n`, `--summary`, `--dag`, `--lint` during a run", "no lock")
 @pytest.mark.slow
 def test_looking_at_the_graph_needs_no_lock(busy) -> None:
     gone(busy / "results/mla_report.html")
@@ -139,6 +140,7 @@ def test_looking_at_the_graph_needs_no_lock(busy) -> None:
     assert "Traceback" not in refused.stderr and not (busy / "results/mla_report.html").exists()
 
 
+@pytest.mark.fault("Machine", "`-n`", "no writes below `results/`")
 @pytest.mark.slow
 def test_a_dry_run_writes_no_results(fresh) -> None:
     assert jobs(fresh)["report"] == 1
@@ -166,6 +168,7 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
     assert done.returncode == 0 and plan.exists(), done.stderr
 
 
+@pytest.mark.fault("Machine", "the clock was set back", "files of the future get today's date, in one line")
 @pytest.mark.slow
 def test_a_clock_that_was_set_back_stops_no_run(project) -> None:
     """Snakemake would refuse what is older than what it is made from, and so every run until that day has come."""
@@ -190,6 +193,7 @@ def test_nothing_becomes_newer_than_another_file_when_it_is_dated_anew(folder) -
     assert now <= soon.stat().st_mtime == late.stat().st_mtime <= time.time()
 
 
+@pytest.mark.fault("Machine", "a run planned while another worked", "refused: start it again")
 def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatch) -> None:
     from cutesnake.runtime import folder as working
 

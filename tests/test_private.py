@@ -53,6 +53,7 @@ def test_something_else_in_its_place_is_refused(shared, how) -> None:
         private_folder.private_folder()
 
 
+@pytest.mark.fault("Users", "another user creates the GPU worker's folder", "refused")
 @needs_root
 def test_a_folder_that_another_user_made_first_is_refused(shared) -> None:
     place = shared / f"cutesnake-{os.getuid()}"
@@ -61,6 +62,7 @@ def test_a_folder_that_another_user_made_first_is_refused(shared) -> None:
         ask()
 
 
+@pytest.mark.fault("Users", "another user answers as the worker", "not believed")
 @needs_root
 def test_a_server_of_another_user_is_not_believed(shared) -> None:
     """Even at the address of a server that has ended: the kernel tells whose the other end is, and a new one starts."""
@@ -87,6 +89,7 @@ def test_a_server_of_another_user_is_not_believed(shared) -> None:
         thread.join()
 
 
+@pytest.mark.fault("Users", "another user calls the worker", "not answered")
 @needs_root
 def test_the_server_does_not_answer_another_user(shared) -> None:
     """Any user can see the address of a socket and connect to it."""
@@ -121,6 +124,7 @@ def test_a_link_in_place_of_a_servers_files_truncates_nothing(shared, end) -> No
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.fault("Users", "a link in place of a GPU's lock file", "not followed")
 def test_a_link_at_the_cards_lock_is_not_followed(shared, monkeypatch) -> None:
     monkeypatch.setattr(locks, "GPU_FOLDER", shared)
     locks.gpu_lock_path("card").symlink_to(shared / "made elsewhere")

@@ -82,6 +82,7 @@ def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree
     assert digests(text.replace("import kernel", "import kernels"))[0] != before[0]
 
 
+@pytest.mark.fault("Results", "comments, docstrings or layout edited", "nothing")
 @pytest.mark.parametrize(
     ("change", "counts"),
     [

@@ -57,12 +57,14 @@ def test_the_folder_is_there_as_long_as_the_run_and_nothing_of_a_killed_one_is_u
     code = """
 import os
 from cutesnake.stages.simulate import translation_cache
+os.umask(0o002)
 translation_cache.share()
-print(os.environ[translation_cache.VARIABLE], os.listdir(os.environ[translation_cache.VARIABLE]))
+folder = os.environ[translation_cache.VARIABLE]
+print(folder, os.listdir(folder), oct(os.stat(folder).st_mode & 0o777))
 """
     env = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.stdout.split("\n")[0] == f"{(tmp_path / translation_cache.FOLDER).resolve()} []", done.stderr
+    assert done.stdout.split("\n")[0] == f"{(tmp_path / translation_cache.FOLDER).resolve()} [] 0o700", done.stderr
     assert not (tmp_path / translation_cache.FOLDER).exists()
 
 

@@ -2,14 +2,17 @@
 
 Translation takes 0.1 to 4 seconds, as long as a small launch; loading a file takes a tenth of that.
 A file's name digests the PTX, this package's sources, and the Python and numpy versions, so that no stale file is used.
-A checksum guards the content; a damaged file is rebuilt. Files are pickles: trust the folder as much as the code.
+A checksum guards the content; a damaged file is rebuilt. Files are pickles, which can run code when they are read: only
+regular files are read that this user owns and nobody else can write.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import pickle
+import stat
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -73,9 +76,12 @@ def _code_count(programs: Sequence[Program]) -> int:
 
 @without_collection
 def _read(file: Path) -> tuple[Module, list[Program]] | None:
-    """Return a file's content; None if it is missing or damaged."""
+    """Return a file's content; None if it is missing, damaged, or writable by another user."""
     try:
-        content = file.read_bytes()
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            if not _is_own(os.fstat(stream.fileno())):
+                return None
+            content = stream.read()
     except OSError:
         return None
     checksum, rest = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
@@ -83,6 +89,11 @@ def _read(file: Path) -> tuple[Module, list[Program]] | None:
         return None
     module, programs = pickle.loads(rest)
     return module, programs
+
+
+def _is_own(state: os.stat_result) -> bool:
+    """Return whether this user owns a regular file that nobody else can write."""
+    return stat.S_ISREG(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & 0o022
 
 
 @without_collection

@@ -135,6 +135,7 @@ def edited(path: str, old: str, new: str) -> None:
     Path(path).write_text(text.replace(old, new))
 
 
+@pytest.mark.fault("Results", "a record, plot, table, page, cubin or PTX cut short, emptied or deleted", "remade")
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -219,6 +220,7 @@ def test_a_record_of_before_is_stale(chain) -> None:
     assert outputs.difference(None, chain.recipe, {}) == outputs.NO_WORD
 
 
+@pytest.mark.fault("Results", "a compiler uninstalled", "builds stay in use")
 def test_builds_of_elsewhere_count_where_a_compiler_is_missing(tmp_path) -> None:
     build = tmp_path / "compile/add/cute/sm_90a/v"
     build.mkdir(parents=True)

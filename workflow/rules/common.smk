@@ -8,7 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path[:0] = [workflow.basedir, f"{workflow.basedir}/workflow/scripts"]
+# Of this file, not `workflow.basedir`: another Snakefile may include this workflow or use it as a module.
+ROOT = Path(str(workflow.current_basedir)).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
 from cutesnake.runtime import failures, errors, folder, locks, pool, snakemake_internals, terminal
 from cutesnake.stages.compile import limited_process
@@ -85,7 +87,7 @@ except FORESEEN as error:  # one line: an exception of Snakemake's would add thi
 BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
-PROJECT = Path(os.path.relpath(workflow.basedir))
+PROJECT = Path(os.path.relpath(ROOT))
 DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
 VERDICT_FILES = [  # what verdicts read besides records

@@ -122,7 +122,7 @@ def change_of(operator):
 CHANGES = [change_of(operator) for operator in PLAN.workloads if BASELINE]
 try:
     GOALS_FILE = str(PROJECT / "config/learning.yaml")
-    GOALS = goals.read_goals(Path(workflow.basedir, "config/learning.yaml"))
+    GOALS = goals.read_goals(Path(ROOT, "config/learning.yaml"))
 except goals.GoalError as error:
     sys.exit(str(error))
 # Kernels in the two DSLs in folders of the user's own, as operator/kernel.

@@ -27,7 +27,7 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "provenance", "catalog", "dsls", "targets", "paths")),
-        *(f"model/{name}.py" for name in ("explain", "inputs", "records/__init__", "records/common")),
+        *(f"model/{name}.py" for name in ("explain", "inputs", "own_builds", "records/__init__", "records/common")),
         *(f"planning/{name}.py" for name in ("staleness", "looked_at", "outputs", "installed")),
         *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_faults", "machine_check", "locks")),
         *(f"runtime/{name}.py" for name in ("pool", "job", "private_folder")),
