@@ -81,10 +81,16 @@ def link_content(content: bytes, name: str) -> Path:
     return _linked(content, name, None)
 
 
-def _linked(content: bytes, name: str, stub: Path | None) -> Path:
-    """The library of an object, out of the cache or made there."""
+def runtime_library() -> Path:
+    """Compile the stub alone, as the CUDA runtime of functions that CuTe DSL compiled in this process."""
+    stub = Path(__file__).with_name("stub.c")
+    return _linked(b"", "ptxsim's stub", stub, "-DPTXSIM_JIT")
+
+
+def _linked(content: bytes, name: str, stub: Path | None, *options: str) -> Path:
+    """The library of an object (of the stub alone without content), out of the cache or made there."""
     beside = b"" if stub is None else stub.read_bytes()
-    digest = hashlib.sha256(beside + content).hexdigest()[:24]
+    digest = hashlib.sha256(" ".join(options).encode() + beside + content).hexdigest()[:24]
     folder = Path(os.environ.get("PTXSIM_CACHE") or Path(tempfile.gettempdir()) / f"ptxsim-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -96,8 +102,8 @@ def _linked(content: bytes, name: str, stub: Path | None) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as work:
         obj, partial = Path(work) / "given.o", Path(work) / "made.so"
         obj.write_bytes(content)
-        sources = [str(x) for x in (stub, obj) if x is not None]
-        command = [*words, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", "-o", str(partial), *sources]
+        sources = [str(x) for x in (stub, obj if content else None) if x is not None]
+        command = [*words, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", *options, "-o", str(partial), *sources]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode or not partial.exists():
             reason = _reason(done).replace(str(obj), name)
