@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 SWITCH = "PTXSIM"
 SM_COUNT = {"sm_90a": 132, "sm_100a": 148}
-MARKER = """ptxsim(schedule="random", seed=0, runs=None, checks=None, allow=()): how ptxsim runs the kernels of a test; \
+MARKER = """ptxsim(schedule="random", seed=0, runs=None, checks=None, allow=()): how ptxsim runs a test's kernels; \
 allow: kinds of findings that do not fail it, such as "exit"."""
+SHOWN = 8  # findings of a test that are shown in full
 _OFF = ("", "0", "false", "no", "off")
 
 
@@ -36,7 +37,7 @@ class Options:
     seed: int = 0
     runs: int | None = None
     checks: Sequence[str] | None = None
-    allow: Sequence[str] = ()
+    allow: Sequence[str] = ()  # kinds that do not fail the test
 
 
 @dataclass
@@ -93,7 +94,8 @@ class Simulation:
         """What was found since this was last asked, as text."""
         found, self.found = self.found, []
         self.findings += len(found)
-        return "\n".join(line for finding in found for line in finding_text(finding))
+        lines = [line for finding in found[:SHOWN] for line in finding_text(finding)]
+        return "\n".join([*lines, *([f"and {len(found) - SHOWN} more findings"] if len(found) > SHOWN else [])])
 
 
 def finding_text(finding: Finding) -> list[str]:
@@ -119,6 +121,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("ptxsim_arch", "what kernels are compiled for (default: CUTE_DSL_ARCH or sm_90a)", default="")
     parser.addini("ptxsim_schedule", "schedule of ptxsim: a name, all or search (default: random)", default="random")
     parser.addini("ptxsim_checks", "checks of ptxsim, one a word (default: ptxsim's own)", type="args", default=[])
+    parser.addini("ptxsim_allow", "kinds of findings that fail no test, one a word", type="args", default=[])
 
 
 _simulation: Simulation | None = None  # of this process, whose CuTe DSL can be taken over once
@@ -133,8 +136,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     target = early_config.getini("ptxsim_arch") or os.environ.get("CUTE_DSL_ARCH") or "sm_90a"
     if not re.fullmatch(r"sm_\d{2,3}[af]?", target):
         raise pytest.UsageError(f'ptxsim_arch: "{target}" is no architecture; right would be sm_90a or sm_100a')
-    checks = early_config.getini("ptxsim_checks") or None
-    simulation = Simulation(target, Options(early_config.getini("ptxsim_schedule"), checks=checks))
+    allow, checks = early_config.getini("ptxsim_allow"), early_config.getini("ptxsim_checks") or None
+    simulation = Simulation(target, Options(early_config.getini("ptxsim_schedule"), checks=checks, allow=allow))
     simulation.start()
     _simulation = simulation
 

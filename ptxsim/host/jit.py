@@ -266,7 +266,8 @@ def _claimed(value: Any) -> Any:
     if _on_host(value):
         import tvm_ffi
 
-        return tvm_ffi.from_dlpack(OnDevice(value))
+        plain = value.detach() if hasattr(value, "detach") else value  # as tvm-ffi takes tensors that require gradients
+        return tvm_ffi.from_dlpack(OnDevice(plain))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_claimed, value))
     if isinstance(value, (tuple, list)):
