@@ -103,7 +103,7 @@ class Interception:
         cuda.CudaDialectJitModule.unload = lambda module: setattr(module, "_unloaded", True)
         HardwareInfo.__init__ = lambda info, device_id=0: None
         HardwareInfo.get_device_multiprocessor_count = lambda info: self.sm_count
-        HardwareInfo.get_max_active_clusters = lambda info, size, stream=None: self.sm_count // size
+        HardwareInfo.get_max_active_clusters = lambda info, cluster_size, stream=None: self.sm_count // cluster_size
         try:
             from cutlass.cutlass_dsl import tvm_ffi_provider as ffi
         except ImportError:
