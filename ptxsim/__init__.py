@@ -1,4 +1,7 @@
-"""ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
+"""ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU.
+
+See docs/ptxsim/index.md.
+"""
 
 from .core.adversarial import orders as search_orders
 from .core.counts import Counts

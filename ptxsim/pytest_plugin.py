@@ -100,7 +100,7 @@ class Simulation:
 
 def finding_text(finding: Finding) -> list[str]:
     """A finding in a few lines, with the text of its source line."""
-    from .commandline.shown import finding_lines
+    from .commandline.output import finding_lines
 
     lines = finding_lines(finding)
     place = re.match(r"(.+?):(\d+)", finding.source or "")

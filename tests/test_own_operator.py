@@ -201,7 +201,7 @@ def test_it_goes_through_every_stage_that_needs_no_gpu(fresh, own) -> None:
     assert set(checked[0]["metrics"]["checks"][0]["outputs"]) == {"y", "total"}
     page = (fresh / "results/mla_report.html").read_text()
     assert "double" in page and str(own) not in page
-    assert "a folder outside this repository (kernel_paths)" in page and "ours, this repository" not in page
+    assert "a folder outside this repository (kernel_paths)" in page and "<dd>this project</dd>" not in page
     assert jobs(fresh, *arguments(own)) == {}
 
 

@@ -59,7 +59,7 @@ def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, 
         for kind in KINDS:
             names = (card, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
-            figures = DeviceModel.load(card).figures
+            figures = DeviceModel.load(card).constants
             row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_lone_us}
             for clock in CLOCKS_MHZ if error is None else ():
                 found = predicted(captured, Measured(card, kind, 0.0, clock), surveys)

@@ -1,4 +1,4 @@
-"""A kernel launch, and where the kernel's own variables lie in it."""
+"""A kernel launch, and the layout of the kernel's variables in it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..memory.address import RANK_SHIFT, SHARED_BASE
 from ..memory.global_memory import Memory, WordViews, word_views
 
 Dim3 = tuple[int, int, int]
-EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
 
 
 @dataclass
 class Launch:
-    """One kernel launch: the kernel, grid, block and cluster dimensions, dynamic shared bytes, parameter bytes."""
+    """One launch: kernel, grid, block and cluster dimensions, dynamic shared bytes, parameters."""
 
     module: Module
     kernel: Kernel
@@ -31,7 +31,7 @@ class Launch:
     attributes: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     explicit_cluster: bool = False
-    cta_memory: tuple[int, int] = (0, 0)  # global memory of each CTA's own: the address of the first one's, bytes each
+    cta_memory: tuple[int, int] = (0, 0)  # private global memory of CTAs: address of the first, bytes per CTA
 
     @property
     def threads(self) -> int:
@@ -39,12 +39,12 @@ class Launch:
 
     @property
     def early(self) -> bool:
-        """Whether it may begin while the launch before still runs (programmatic dependent launch)."""
+        """Whether it may begin before the previous launch ends (programmatic dependent launch)."""
         return bool(self.attributes.get(EARLY, (0,))[0])
 
     @property
     def warps(self) -> int:
-        """Warps of a CTA, the last one perhaps not full."""
+        """Warps per CTA; the last one may be partial."""
         return -(-self.threads // 32)
 
     @property
@@ -52,13 +52,13 @@ class Launch:
         return self.kernel.name
 
     def memory_of(self, index: Dim3) -> int:
-        """The address of the memory of a CTA's own, 0 where it has none (%perctamemoryoffset)."""
+        """Return the address of a CTA's private global memory (%perctamemoryoffset), 0 without."""
         address, size = self.cta_memory
         x, y, z = index
         return address + size * (x + self.grid[0] * (y + self.grid[1] * z)) if size else 0
 
     def clusters(self) -> Iterator[list[Dim3]]:
-        """The CTA indices of each cluster, ranks in order (x fastest)."""
+        """Yield the CTA indices of each cluster in rank order, x fastest."""
         gx, gy, gz = self.grid
         cx, cy, cz = self.cluster
         for z in range(0, gz, cz):
@@ -69,18 +69,18 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """Where a variable or parameter begins in its state space; for global variables a host address."""
+    """A variable's or parameter's offset in its state space (global: host address)."""
 
     space: str
     offset: int
 
     def address(self, rank: int) -> int:
-        """Its address in its own space, for the CTA of a rank."""
+        """Return the address in the symbol's own space, for the CTA of a rank."""
         return (rank << RANK_SHIFT) + SHARED_BASE + self.offset if self.space == "shared" else self.offset
 
 
 class Layout:
-    """Places of a kernel's own variables: static shared first, dynamic shared after it, local per thread."""
+    """Offsets of a kernel's variables: static shared, then dynamic shared; local per thread."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -120,13 +120,13 @@ class Layout:
         self.symbols[var.name] = Symbol("global", address)
 
     def _parameters(self) -> WordViews:
-        given = self.launch.params
-        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(given)), 16) + 16, np.uint8)
-        words[: len(given)] = np.frombuffer(given, np.uint8)
+        raw = self.launch.params
+        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(raw)), 16) + 16, np.uint8)
+        words[: len(raw)] = np.frombuffer(raw, np.uint8)
         return word_views(words)
 
     def symbol(self, name: str) -> Symbol:
-        """Where a symbol lies. Raises PtxError for one that is not declared."""
+        """Return a symbol. Raises PtxError if it is not declared."""
         if name not in self.symbols:
             raise PtxError(f"kernel {self.launch.name[:80]}: unknown symbol {name}")
         return self.symbols[name]

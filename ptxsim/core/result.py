@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Result:
-    """Findings over all launches, one Counts per launch, schedule, seed, wall seconds."""
+    """Result of a run: findings of all launches, Counts per launch, schedule, seed, wall seconds."""
 
     findings: list[Finding]
     counts: list[Counts]
@@ -25,9 +25,9 @@ class Result:
     kernels: list[str] = field(default_factory=list)
     prediction: Prediction | None = None  # of a run with the schedule "timed"
     coverage: list[Coverage] = field(default_factory=list)  # one per launch
-    tried: list[tuple[str, int]] = field(default_factory=list)  # of a search: its schedules and their seeds
+    tried: list[tuple[str, int]] = field(default_factory=list)  # a search's (schedule, seed) pairs
 
     @property
     def ok(self) -> bool:
-        """Whether there were no findings. It says nothing about the numbers: compare the outputs."""
+        """Whether there are no findings; output values are not compared."""
         return not self.findings

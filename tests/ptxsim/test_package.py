@@ -29,7 +29,7 @@ def test_numpy_is_all_it_needs() -> None:
     assert [re.split(r"[<>=]", x)[0] for x in project["dependencies"]] == ["numpy"]
     assert project["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert (PACKAGE / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
-    known = {"numpy", "yaml", "torch", "ptxsim", *sys.stdlib_module_names}
+    known = {"numpy", "yaml", "torch", "elftools", "ptxsim", *sys.stdlib_module_names}
     for path in PACKAGE.rglob("*.py"):
         imported = set(re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(), re.M))
         assert imported <= known, f"{path}: {imported - known}"

@@ -113,7 +113,7 @@ def test_a_cubin_that_cannot_be_used_says_why(epilogue, tmp_path) -> None:
         return str(caught.value)
 
     whole = (epilogue / "kernel.cubin").read_bytes()
-    assert "is no cubin" in refusal(b"text")
+    assert "is not a cubin" in refusal(b"text")
     assert "cannot be read as a cubin" in refusal(whole[: len(whole) // 2])
     host = _section(epilogue / "kernel.cubin", ".nv.host")
     assert host is not None and host[:4] == b"\x7fELF"

@@ -38,7 +38,7 @@ def run(module: ptxsim.Module) -> list[int]:
 
 
 def forget() -> None:
-    program._PROGRAMS._made.clear()
+    program._PROGRAMS._entries.clear()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The plan of this run, and what is set up before its jobs."""
 
+import atexit
 import difflib
 import gc
 import os
@@ -14,7 +15,8 @@ from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
 from cutesnake.runtime import gpu_slots as cards, private_folder as private
 from cutesnake.planning import config as configuration
-from cutesnake.planning import machine, matrix, nodes, outputs, recorded_builds, requested, serialized_plan as travel
+from cutesnake.planning import kernel_answers, machine, matrix, nodes, outputs, recorded_builds, requested
+from cutesnake.planning import serialized_plan as travel
 from cutesnake.stages.simulate import translation_cache as translated
 
 FORESEEN = (
@@ -33,6 +35,7 @@ fault.use_utf8()
 # What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
 # run that finds nothing to do.
 gc.set_threshold(50_000, 20, 100)
+atexit.register(gc.freeze)  # nor among it at the end, before the process gives all of it back: half a second
 try:
     internals.check_version()
     cores = internals.cores(workflow)
@@ -49,6 +52,7 @@ try:
         PLANNED_AFTER = folder.last_run()
         WANTED = requested.operators(internals.targets(), list(EXPERIMENT.sweeps), f"results/{FRONT_PAGE}")
         carried = outputs.carried(Path("results"), MACHINE.packages)
+        kernel_answers.recall = True
         PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, carried, WANTED)
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
         PLAN = travel.load(handed_on, EXPERIMENT)

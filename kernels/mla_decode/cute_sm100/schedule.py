@@ -29,8 +29,7 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 # By bytes of an element and pairs of a cluster, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by
 # ptxsim's clock of a B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost
 # more beside little work, of up to LITTLE tiles a pair. Where the pairs of a cluster merge, an item takes longer, and
-# the combine kernel has fewer partial results to read. Chosen by predictions (README.md): no card of this kind was at
-# hand.
+# the combine kernel has fewer partial results to read. Chosen by predictions (docs/decisions/mla_cute_sm100.md).
 PRICES = {
     (2, 1): Prices(item=3.0, merge=3.25, partial=1.0),
     (2, 2): Prices(item=5.5, merge=1.75, partial=0.5),

@@ -15,7 +15,7 @@ from cutesnake.model.contract import Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.explain import Problem
 from cutesnake.model.inputs import find_problem
-from cutesnake.planning import strict_yaml
+from cutesnake.planning import clocks, strict_yaml
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
@@ -160,13 +160,11 @@ def check(config: dict[str, Any]) -> Experiment:
 
 def _clocks(config: dict[str, Any]) -> dict[str, str]:
     """Target -> name of the card that predictions for it are made for. Raises ConfigError for an unknown card."""
-    import ptxsim
-
     found: dict[str, str] = {}
     for name in config.get("prediction", {}).get("devices", []):
         try:
-            target = ptxsim.DeviceModel.load(name).architecture
-        except ptxsim.DeviceError as error:
+            target = clocks.clock(name)["target"]
+        except clocks.ClockError as error:
             raise ConfigError(f"config: prediction.devices: {error}") from error
         if target in found:
             raise ConfigError(f"config: prediction.devices: {found[target]} and {name} are both {target}; name one")

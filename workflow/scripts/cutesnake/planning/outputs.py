@@ -48,6 +48,9 @@ class Product:
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recipe", functools.cache(self.recipe))
+
     @property
     def named(self) -> dict[str, str]:
         """What it reads, by the names that records have for files."""

@@ -11,13 +11,14 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cutesnake.model.catalog import label, roots
 from cutesnake.model.paths import ROOT, SCRIPTS
-from cutesnake.planning.looked_at import memory, stamp
+from cutesnake.planning import installed
+from cutesnake.planning.looked_at import memory, stamp, state_of
 
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
@@ -88,14 +89,30 @@ def digest_baked(operator: str, kernel: str) -> str:
 @functools.cache
 def code_of(*modules: str) -> dict[str, str]:
     """Digests of modules or scripts, and of all they import, as `digests_of_code` gives them."""
-    return digests_of_code(closure(*modules))
+    return recalled("code", " ".join(modules), lambda: digests_of_code(closure(*modules)))
 
 
 @functools.cache
 def code_of_build(operator: str, kernel: str) -> dict[str, str]:
-    """The same of what a build depends on."""
-    files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
-    return digests_of_code(files, baked=True)
+    """Return digests of the code that a build depends on, as `digests_of_code` gives them."""
+
+    def find() -> dict[str, str]:
+        files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
+        return digests_of_code(files, baked=True)
+
+    return recalled("code of builds", f"{operator}/{kernel}", find)
+
+
+def recalled(kind: str, key: str, find: Callable[[], Any]) -> Any:
+    """Return what `find` returned in an earlier run.
+
+    Find anew if a file of code, a file in a folder of kernels or the version of an installed package changed since.
+    """
+    installed_now = digest_data(installed.packages())
+    return memory().recall(kind, f"{key} {installed_now}", _state((SCRIPTS, ROOT / SIMULATOR, *roots())), find)
+
+
+_state = functools.cache(state_of)
 
 
 @functools.cache
