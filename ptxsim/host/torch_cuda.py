@@ -59,6 +59,14 @@ class Event:
         raise RuntimeError("ptxsim runs kernels on the CPU: there is no elapsed time on a GPU")
 
 
+class _Generator(torch.Generator):  # type: ignore[misc]  # torch is not followed
+    """A generator for `cuda` is one for the CPU."""
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:
+        made: _Generator = super().__new__(cls, device=_on_cpu(device))
+        return made
+
+
 class _Device(contextlib.nullcontext[None]):
     """`torch.cuda.device(…)`: there is only one."""
 
@@ -77,7 +85,7 @@ _ANSWERS: dict[Any, Callable[[torch.Tensor], Any]] = {
 }
 
 
-def is_cuda(device: Any) -> bool:
+def _names_cuda(device: Any) -> bool:
     """Whether torch would take this for a CUDA device."""
     if isinstance(device, str):
         return device.split(":")[0] == "cuda"
@@ -85,7 +93,7 @@ def is_cuda(device: Any) -> bool:
 
 
 def _on_cpu(device: Any) -> Any:
-    return _CPU if is_cuda(device) else device
+    return _CPU if _names_cuda(device) else device
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not followed
@@ -96,6 +104,8 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not follow
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(args[0])
+        if func is torch.device:  # a device is only a name; what is asked for on it comes here, too
+            return func(*args, **kwargs)
         if "device" in kwargs:
             kwargs["device"] = _on_cpu(kwargs["device"])
         kwargs.pop("pin_memory", None)
@@ -141,6 +151,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
     answers |= {name: (lambda *_, **__: None) for name in _RUNTIME}
     for name, answer in answers.items():
         put(torch.cuda, name, answer)
+    put(torch, "Generator", _Generator)
     put(torch.cuda, "Stream", Stream)
     put(torch.cuda, "Event", Event)
     put(torch.cuda, "device", _Device)
