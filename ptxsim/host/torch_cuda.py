@@ -1,7 +1,8 @@
 """Let code that asks torch for a GPU run on the CPU: the device `cuda` means host memory while this is in effect.
 
 A tensor made on `cuda` is a CPU tensor. Its `device` says `cuda:0` and its `is_cuda` is True, as for every CPU tensor
-in this process. torch's own operators compute on the CPU. `torch.cuda` describes one GPU and its streams do nothing.
+in this process. torch's own operators compute on the CPU. `torch.cuda` describes one GPU, whose streams do nothing.
+`torch.compile` compiles nothing.
 """
 
 from __future__ import annotations
@@ -152,6 +153,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
     for name, answer in answers.items():
         put(torch.cuda, name, answer)
     put(torch, "Generator", _Generator)
+    put(torch, "compile", _eager)
     put(torch.cuda, "Stream", Stream)
     put(torch.cuda, "Event", Event)
     put(torch.cuda, "device", _Device)
@@ -163,6 +165,11 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
     finally:
         for owner, name, value in reversed(before):
             setattr(owner, name, value)
+
+
+def _eager(model: Any = None, **_: Any) -> Any:
+    """`torch.compile` that leaves a function as it is: Dynamo cannot trace tensors that claim to be on a GPU."""
+    return model if model is not None else lambda function: function
 
 
 def _for_cpu(custom_op: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,7 +82,9 @@ def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -
 
     ran(tools / "pip", "install", "-q", f"{PACKAGE}[test]")
     place = Path(ran(tools / "python", "-c", "import ptxsim; print(ptxsim.__file__)").strip())
-    assert tmp_path in place.parents and (place.parent / "host/stub.c").exists() and (place.parent / "py.typed").exists()
+    assert (
+        tmp_path in place.parents and (place.parent / "host/stub.c").exists() and (place.parent / "py.typed").exists()
+    )
     (info,) = place.parents[1].glob("ptxsim-*.dist-info")
     assert "Root-Is-Purelib: true" in (info / "WHEEL").read_text() and list(info.rglob("LICENSE"))
     assert "ptxsim = ptxsim.pytest_plugin" in (info / "entry_points.txt").read_text()
