@@ -25,6 +25,7 @@ SWITCH = "PTXSIM"
 SM_COUNT = {"sm_90a": 132, "sm_100a": 148}
 MARKER = """ptxsim(schedule="random", seed=0, runs=None, checks=None, allow=()): how ptxsim runs a test's kernels; \
 allow: kinds of findings that do not fail it, such as "exit"."""
+COUNTED = ("launches", "findings")
 SHOWN = 8  # findings of a test that are shown in full
 _OFF = ("", "0", "false", "no", "off")
 
@@ -49,7 +50,7 @@ class Simulation:
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     options: Options = field(default_factory=Options)
     found: list[Finding] = field(default_factory=list)
-    launches: int = 0
+    launches: int = 0  # of the test under way
     findings: int = 0
 
     def start(self) -> None:
@@ -59,6 +60,7 @@ class Simulation:
         from .host.jit import Interception
         from .host.linking import CaptureError
 
+        os.environ.setdefault("QUACK_CACHE_ENABLED", "0")  # quack's cache holds objects, which have no PTX
         sm_count = SM_COUNT.get(self.target, SM_COUNT["sm_100a"])
         try:
             Interception(self.target, self.run, sm_count=sm_count)
@@ -153,10 +155,12 @@ def pytest_report_header() -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many launches were simulated."""
+    """Say how many launches were simulated, by pytest-xdist's workers too."""
     if _simulation is not None:
-        counts = f"{_simulation.launches} launches, {_simulation.findings} findings"
-        terminalreporter.write_line(f"ptxsim: {counts} ({_simulation.target})")
+        ended = [x for reports in terminalreporter.stats.values() for x in reports if hasattr(x, "user_properties")]
+        noted = [pair for x in {x.nodeid: x for x in ended}.values() for pair in x.user_properties]
+        launches, findings = (sum(n for name, n in noted if name == f"ptxsim {what}") for what in COUNTED)
+        terminalreporter.write_line(f"ptxsim: {launches} launches, {findings} findings ({_simulation.target})")
 
 
 def pytest_unconfigure() -> None:
@@ -169,6 +173,7 @@ def pytest_unconfigure() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Take the options of a test from its marker."""
     if _simulation is not None:
+        _simulation.launches = _simulation.findings = 0
         given = [mark.kwargs for mark in reversed(list(item.iter_markers("ptxsim")))]
         _simulation.options = Options(**vars(_simulation.defaults) | {k: v for x in given for k, v in x.items()})
     return (yield)
@@ -190,9 +195,20 @@ def _judged(item: pytest.Item, when: str) -> Generator[None, object, object]:
     try:
         result = yield
     except BaseException:
-        if _simulation is not None and (text := _simulation.told()):
+        if text := _ended(item):
             item.add_report_section(when, "ptxsim", text)
         raise
-    if _simulation is not None and (text := _simulation.told()):
+    if text := _ended(item):
         pytest.fail(text, pytrace=False)
     return result
+
+
+def _ended(item: pytest.Item) -> str:
+    """Note the counts of a test so far; return its new findings as text."""
+    if _simulation is None:
+        return ""
+    text = _simulation.told()
+    if _simulation.launches:
+        others = [pair for pair in item.user_properties if not pair[0].startswith("ptxsim ")]
+        item.user_properties[:] = [*others, *((f"ptxsim {x}", getattr(_simulation, x)) for x in COUNTED)]
+    return text

@@ -101,6 +101,7 @@ class Interception:
         _wrap(jit_executor.JitExecutor, "__call__", self._executor_call)
         cuda.CudaDialectJitCompiledFunction.num_devices = 1
         cuda.CudaDialectJitModule.unload = lambda module: setattr(module, "_unloaded", True)
+        runtime.load_module = _no_module
         HardwareInfo.__init__ = lambda info, device_id=0: None
         HardwareInfo.get_device_multiprocessor_count = lambda info: self.sm_count
         HardwareInfo.get_max_active_clusters = lambda info, cluster_size, stream=None: self.sm_count // cluster_size
@@ -186,10 +187,10 @@ class Interception:
 
     def _launched(self, name: bytes, config: int, params: int) -> None:
         """Note a launch; an exception would not reach Python through the host code, so it is kept."""
-        if not self._calls or self._calls[-1].function is None:
-            print(f"ptxsim: a launch of {name.decode()[:60]} outside any call was ignored", file=sys.stderr)
+        call = self._calls[-1] if self._calls else _Call({})
+        if call.function is None:
+            print(f"ptxsim: {name.decode()[:60]} was launched outside any known call and did not run", file=sys.stderr)
             return
-        call = self._calls[-1]
         try:
             module = self._module(call.function)
             call.launches.append(launch_of(name.decode(), config, params, module, call.memory))
@@ -205,6 +206,10 @@ class Interception:
             known = Module.from_text(function.__ptx__)
             setattr(function, _OWN, known)
         return known
+
+
+def _no_module(file_path: str, *_: Any, **__: Any) -> Any:
+    raise CaptureError(f"{file_path} is an exported object, which has no PTX to simulate: turn caches of objects off")
 
 
 def _runtimes() -> list[Path]:

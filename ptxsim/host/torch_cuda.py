@@ -154,6 +154,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
         put(torch.cuda, name, answer)
     put(torch, "Generator", _Generator)
     put(torch, "compile", _eager)
+    put(torch, "set_default_device", lambda device, set_it=torch.set_default_device: set_it(_on_cpu(device)))
     put(torch.cuda, "Stream", Stream)
     put(torch.cuda, "Event", Event)
     put(torch.cuda, "device", _Device)

@@ -207,6 +207,21 @@ def test_what_cannot_be_simulated_fails_before_any_test(run) -> None:
 
 
 @pytest.mark.slow
+def test_workers_of_xdist_count_too(run) -> None:
+    pytest.importorskip("xdist")
+    result = run(RACE + RIGHT, "-n", "1")
+    result.assert_outcomes(passed=5, failed=1)
+    result.stdout.fnmatch_lines(["ptxsim: 7 launches, 1 findings (sm_90a)"])
+
+
+@pytest.mark.slow
+def test_an_exported_object_is_refused(run) -> None:
+    result = run("def test_load():\n    cute.runtime.load_module('kernel.o', enable_tvm_ffi=True)")
+    result.assert_outcomes(failed=1)
+    assert "kernel.o is an exported object, which has no PTX" in result.stdout.str()
+
+
+@pytest.mark.slow
 def test_a_conftest_may_import_the_dsl(run) -> None:
     run(RACE, conftest="import cutlass.cute").assert_outcomes(failed=1)
 
@@ -224,6 +239,9 @@ def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:
         x = torch.arange(4.0, device="cuda:0")
         for y in (x.cuda(), x.to("cuda"), x.to(torch.device("cuda", 0), torch.float64), torch.ones_like(x).cpu()):
             assert y.is_cuda and y.device == torch.device("cuda", 0)
+        torch.set_default_device("cuda")
+        assert torch.ones(1).is_cuda
+        torch.set_default_device(None)
         layer = torch.nn.Linear(4, 2).to("cuda").cuda()
         assert layer(x).shape == (2,) and (x + torch.tensor(1.0, device="cuda"))[0] == 1
         with torch.cuda.stream(torch.cuda.Stream()), torch.cuda.device(0):
