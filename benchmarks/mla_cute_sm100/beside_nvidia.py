@@ -1,4 +1,4 @@
-"""`cute_sm100` beside NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
+"""`cute_sm100` and NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
 
     python -m benchmarks.mla_cute_sm100.beside_nvidia RESULTS OUT.jsonl
     python -m benchmarks.mla_cute_sm100.beside_nvidia --table OUT.jsonl
@@ -7,8 +7,8 @@
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
 those of the default sweep that NVIDIA's kernel computes, which has 128 heads and one query token. OUT gets a line of
 JSON a row, and what stands there by this model is not predicted again. Beside both times a row has `start_us`, what the
-clock adds to a lone call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
-the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
+clock adds to a single call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
+the GPU's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
 `--published` predicts the size for which NVIDIA has published times, at the clock that they are of.
 """
 

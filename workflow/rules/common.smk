@@ -70,6 +70,11 @@ BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 PROJECT = Path(os.path.relpath(workflow.basedir))
 DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
+VERDICT_FILES = [  # what verdicts read besides records
+    str(PROJECT / "kernels/authors.yaml"),
+    DEVICES,
+    *sorted(map(str, Path(PROJECT, "workflow/validation").glob("*.jsonl"))),
+]
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
 
 

@@ -232,6 +232,7 @@ def page_inputs(operator):
         *anatomy_of(operator),
         *kept_of(operator),
         *(KNOWLEDGE if READ else []),
+        *VERDICT_FILES,
         *TEMPLATES,
     ]
 

@@ -1,4 +1,4 @@
-"""`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
+"""`mla_decode` in cuTile, this project's: paged cache, dynamic batch and kv length, split-KV with a combine kernel.
 
 A build holds eight device functions, or thirteen. `kernel` computes pieces of requests (float32 partial results) and
 `whole` requests in one piece (no partial results), each in a wide and a narrow tiling; `first` and `rest` are the same

@@ -226,7 +226,7 @@ def _bound(pair: Pair) -> str | None:
     side = "above" if floor.bound == "compute" else "below"
     return (
         f"{number(floor.intensity)} FLOP/B is {side} the ridge of {floor.device} ({number(floor.ridge)} FLOP/B): "
-        f"{floor.bound}-bound, at least {number(floor.floor_us)} µs."
+        f"{floor.bound}-bound, at least {number(floor.floor_us)} µs at nominal boost clock."
     )
 
 
@@ -258,7 +258,7 @@ def _share(pair: Pair) -> str | None:
     if not floor:
         return None
     shares = [f"{side.kernel} reaches {100 * floor / time:.0f} %" for side in pair.sides if (time := _time(side))]
-    return f"{' and '.join(shares)} of the roofline." if shares else None
+    return f"{' and '.join(shares)} of the roofline at nominal boost clock." if shares else None
 
 
 def _cached(pair: Pair) -> str | None:

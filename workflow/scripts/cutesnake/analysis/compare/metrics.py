@@ -28,7 +28,7 @@ METRICS = (
         "timing",
         "cold_us",
         "median time of the whole operator, L2 cache flushed before each run; if not measured, the lower bound from "
-        "the device's peaks (≥) or the time predicted by ptxsim's clock (≈)",
+        "the device's peaks at nominal boost clock (≥), or the time predicted by ptxsim's clock (≈)",
         predicted="cold_us",
     ),
     Metric(

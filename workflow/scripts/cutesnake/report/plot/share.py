@@ -28,6 +28,6 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
         f"the best is {best['kernel']} at {best['workload']}.",
-        "Lower bound from the device's peaks ÷ measured time; 1.00 is optimal. Empty cells were not "
-        f"measured.{unsaid(evidence)}",
+        "Lower bound from the device's peaks at nominal boost clock ÷ measured time; 1.00 is optimal at that clock. "
+        f"Empty cells were not measured.{unsaid(evidence)}",
     )
