@@ -16,6 +16,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+import ptxsim
 from ptxsim import CaptureError, Finding, Result
 from ptxsim.commandline import reports
 from ptxsim.commandline.compared import Difference
@@ -25,7 +26,7 @@ from ptxsim.core.run import CHECKS
 from ptxsim.host.linking import compiler
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parents[1] / "ptxsim"
+PACKAGE = Path(ptxsim.__file__).parent
 ARGUMENTS = ("--arg=f32[64]=arange", "--arg=f32[64]=nan", "--arg=int:64")
 TOO_SHORT = ("--arg=f32[64]=arange", "--arg=f32[32]=nan", "--arg=int:64")
 
