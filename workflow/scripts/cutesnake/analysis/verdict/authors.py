@@ -51,14 +51,14 @@ def author(operator: str, kernel: str, dsl: str, source: str) -> Author:
     known = read_authors()
     if source == OURS and users_own(operator, kernel):
         return Author("the user", "from a folder outside this repository", None)
-    found = known.dsls.get(dsl) or known.sources.get(source)
-    if found is None:
+    result = known.dsls.get(dsl) or known.sources.get(source)
+    if result is None:
         packages = _packages(operator, kernel)
-        found = next((known.packages[name] for name in packages if name in known.packages), None)
-        found = found or Known(", ".join(packages) or source, "as installed")
+        result = next((known.packages[name] for name in packages if name in known.packages), None)
+        result = result or Known(", ".join(packages) or source, "as installed")
     design = known.kernels.get(f"{operator}/{kernel}")
     versions, evidence = (design.versions, design.evidence) if design else (None, None)
-    return Author(found.name, found.work, versions, evidence)
+    return Author(result.name, result.work, versions, evidence)
 
 
 def _packages(operator: str, kernel: str) -> list[str]:

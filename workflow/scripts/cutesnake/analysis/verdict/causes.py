@@ -42,22 +42,22 @@ class Rule:
 
 def causes(contrast: Contrast) -> list[Cause]:
     """Return every rule that fires, those with the largest known share of the difference first."""
-    found = []
+    result = []
     for rule in RULES:
         fired = rule.test(contrast)
         if fired is None:
             continue
         names = {"fast": contrast.fast.name, "slow": contrast.slow.name}
         share = None if fired.share is None else 100 * min(fired.share, 1.0)
-        said = [sentences.cause(fired.sentence or rule.id, names | fired.numbers)]
-        said += [] if share is None else [sentences.share(share, fired.kind)]
+        text = [sentences.cause(fired.sentence or rule.id, names | fired.numbers)]
+        text += [] if share is None else [sentences.share(share, fired.kind)]
         used = [k for k in (contrast.fast, contrast.slow) if k.near_path and _used(k.near_path, fired)]
         other = {k.near_workload for k in used} - {contrast.workload, fired.numbers.get("profiled")}
         gpus = {k.near_gpu for k in used} - {""}
-        said += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
+        text += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
         evidence = [path for path in fired.evidence if path]
-        found.append(Cause(rule.id, " ".join(said), evidence, fired.numbers, share))
-    return sorted(found, key=lambda cause: -(cause.share_percent or 0.0))
+        result.append(Cause(rule.id, " ".join(text), evidence, fired.numbers, share))
+    return sorted(result, key=lambda cause: -(cause.share_percent or 0.0))
 
 
 def rules() -> list[CauseRule]:
@@ -177,11 +177,11 @@ def _spills(c: Contrast) -> Fired | None:
 
 
 def _product_width(c: Contrast) -> Fired | None:
-    found, profiles = _anatomies(c), _near(c)
-    if found is None or profiles is None:
+    result, profiles = _anatomies(c), _near(c)
+    if result is None or profiles is None:
         return None
-    widest = [max((p.shape[1] for p in one.products or []), default=0) for one in found]
-    kinds = [{p.instruction for p in one.products or []} for one in found]
+    widest = [max((p.shape[1] for p in one.products or []), default=0) for one in result]
+    kinds = [{p.instruction for p in one.products or []} for one in result]
     per_tensor = [_ratio(ncu.issue_active_percent, ncu.tensor_core_percent) for ncu in profiles]
     if not widest[1] or kinds[0].isdisjoint(kinds[1]) or widest[0] < 2 * widest[1]:
         return None
@@ -200,10 +200,10 @@ def _multiplying(one: AnatomyFunction) -> list[Role]:
 
 
 def _consumer_groups(c: Contrast) -> Fired | None:
-    found, profiles = _anatomies(c), _near(c)
-    if found is None or profiles is None:
+    result, profiles = _anatomies(c), _near(c)
+    if result is None or profiles is None:
         return None
-    fast, slow = (_multiplying(one) for one in found)
+    fast, slow = (_multiplying(one) for one in result)
     if len(fast) < 2 or len(slow) != 1 or len(slow[0].warps) < 8:
         return None
     waits = [ncu.stalls.get("barrier", 0.0) for ncu in profiles]
@@ -241,13 +241,13 @@ def _in_flight(kernel: Kernel) -> float | None:
 
 
 def _loads_in_flight(c: Contrast) -> Fired | None:
-    found = _anatomies(c)
-    if found is None or not all(_rings(one) for one in found):
+    result = _anatomies(c)
+    if result is None or not all(_rings(one) for one in result):
         return None
-    stages = [max(_rings(one)) for one in found]
+    stages = [max(_rings(one)) for one in result]
     evidence = _anatomy_paths(c, "barriers")
-    loaded = sum(any(use.way == "load" for use in d.uses) for d in found[1].descriptors or [])
-    if stages[1] == 1 and stages[0] > 1 and len(_rings(found[1])) <= loaded:  # with more, a tensor may have several
+    loaded = sum(any(use.way == "load" for use in d.uses) for d in result[1].descriptors or [])
+    if stages[1] == 1 and stages[0] > 1 and len(_rings(result[1])) <= loaded:  # with more, a tensor may have several
         return Fired({"stages": stages[0]}, evidence, sentence="single_stage")
     held = _in_flight(c.fast), _in_flight(c.slow)
     profiles = _near(c)
@@ -261,9 +261,9 @@ def _loads_in_flight(c: Contrast) -> Fired | None:
 def _tile(kernel: Kernel) -> tuple[int, int] | None:
     """Return rows and columns of an output tile, as the variant's parameters name them."""
     for rows, columns in (("tile_m", "tile_n"), ("tile_size_m", "tile_size_n")):
-        found = kernel.params.get(rows), kernel.params.get(columns)
-        if all(isinstance(one, int) and one > 0 for one in found):
-            return found  # type: ignore[return-value]
+        result = kernel.params.get(rows), kernel.params.get(columns)
+        if all(isinstance(one, int) and one > 0 for one in result):
+            return result  # type: ignore[return-value]
     return None
 
 
@@ -305,10 +305,10 @@ def _tile_traffic(c: Contrast) -> Fired | None:
 
 
 def _register_share(c: Contrast) -> Fired | None:
-    found = _anatomies(c)
-    if found is None:
+    result = _anatomies(c)
+    if result is None:
         return None
-    held = [_accumulator_registers(one) for one in found]
+    held = [_accumulator_registers(one) for one in result]
     tiles = _tile(c.fast), _tile(c.slow)
     if held[0] is None or held[1] is None or held[0][0] < 1.5 * held[1][0] or not (tiles[0] and tiles[1]):
         return None
@@ -342,10 +342,10 @@ def _tail(c: Contrast) -> Fired | None:
 
 
 def _not_persistent(c: Contrast) -> Fired | None:
-    found, own = _anatomies(c), _own(c)
-    if found is None or own is None or not own[1].waves or own[1].waves < 3:
+    result, own = _anatomies(c), _own(c)
+    if result is None or own is None or not own[1].waves or own[1].waves < 3:
         return None
-    loops = [one.patterns["persistent loop"].found if "persistent loop" in one.patterns else None for one in found]
+    loops = [one.patterns["persistent loop"].found if "persistent loop" in one.patterns else None for one in result]
     if loops != [True, False]:
         return None
     numbers: Numbers = {"waves": own[1].waves, "ctas": math.prod(own[1].grid), "fewer": math.prod(own[0].grid)}
@@ -431,14 +431,14 @@ def _tracks(metrics: PredictMetrics) -> Mapping[str, Mapping[str, float]]:
     """Return, per row of the timeline of the first CTA, the share of its time by kind of span."""
     line = metrics.timeline
     length = line.end - line.begin
-    found: dict[str, dict[str, float]] = {}
+    result: dict[str, dict[str, float]] = {}
     for track in line.tracks:
         if not track.name.startswith("CTA 0 ") or not length:
             continue
-        shares = found.setdefault(track.name.removeprefix("CTA 0 "), {})
+        shares = result.setdefault(track.name.removeprefix("CTA 0 "), {})
         for kind, begin, end, *_ in track.spans:
             shares[kind] = shares.get(kind, 0.0) + (end - begin) / length
-    return found
+    return result
 
 
 def _busy(shares: Mapping[str, Mapping[str, float]]) -> float | None:
@@ -459,7 +459,7 @@ def _serial_chain(c: Contrast) -> Fired | None:
     if tensor[1] > 0.4 or tensor[0] < 1.5 * tensor[1] or c.slow.prediction.dram_percent >= BUSY:
         return None
     if any(one.get("work", 0.0) + one.get("wait", 0.0) > 1.05 for one in slow.values()):
-        return None  # spans overlap: shares of time cannot be told
+        return None  # spans overlap: shares of time are unknown
     waits = _named_waits(c.slow, slow)
     if not waits or min(waits.values()) < 0.3:
         return None
@@ -471,20 +471,20 @@ def _serial_chain(c: Contrast) -> Fired | None:
 
 def _named_waits(kernel: Kernel, shares: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Return the shares of time for which loading, multiplying and softmax warps wait, if all three roles are known."""
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     for role in (kernel.anatomy.roles if kernel.anatomy else None) or []:
         rows = [shares.get(f"warp {warp}", {}).get("wait", 0.0) for warp in role.warps]
         for task in ("load", "multiply", "softmax"):
             if task in role.tasks and rows:
-                found[task] = sum(rows) / len(rows)
-    return found if len(found) == 3 else {}
+                result[task] = sum(rows) / len(rows)
+    return result if len(result) == 3 else {}
 
 
 def _tensor_memory_traffic(c: Contrast) -> Fired | None:
-    found = _anatomies(c)
-    if found is None or c.slow.prediction is None:
+    result = _anatomies(c)
+    if result is None or c.slow.prediction is None:
         return None
-    moves = [one.counts.get("tmem_load", 0) + one.counts.get("tmem_store", 0) for one in found]
+    moves = [one.counts.get("tmem_load", 0) + one.counts.get("tmem_store", 0) for one in result]
     bound = c.slow.prediction.bounds.cold if c.figure == "cold" else c.slow.prediction.bounds.warm
     if not moves[0] or moves[1] < 4 * moves[0] or bound != "waiting":
         return None

@@ -20,7 +20,7 @@ def power_limited(metrics: TimingMetrics) -> bool:
 def warm_slower(evidence: Evidence, source: Source, target: str) -> list[WarmSlower]:
     """Return the times of a target and GPU that are longer warm than cold, the largest difference first."""
     paths = {id(entry): path for path, entry in (*evidence.measured.items(), *evidence.recorded.items())}
-    found = []
+    result = []
     for entry in evidence.records(source, "timing"):
         metrics = entry.metrics
         if metrics is None or entry.case.target != target:
@@ -30,7 +30,7 @@ def warm_slower(evidence: Evidence, source: Source, target: str) -> list[WarmSlo
             continue
         clock, limited = metrics.hot_sm_clock_mhz, power_limited(metrics)
         fell = limited if clock is None else clock < CLOCK_FELL * metrics.sm_clock_mhz
-        found.append(
+        result.append(
             WarmSlower(
                 workload=entry.case.workload,
                 kernel=entry.case.kernel,
@@ -45,4 +45,4 @@ def warm_slower(evidence: Evidence, source: Source, target: str) -> list[WarmSlo
                 evidence=paths.get(id(entry), ""),
             )
         )
-    return sorted(found, key=lambda one: -one.percent)
+    return sorted(result, key=lambda one: -one.percent)

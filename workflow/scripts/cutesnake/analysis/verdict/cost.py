@@ -33,14 +33,14 @@ def costs(evidence: Evidence, fetched: Path = FETCHED) -> list[KernelCost]:
 
 def spills(evidence: Evidence, kernel: str, target: str) -> tuple[list[int], list[str]]:
     """Return least and most spilled bytes per thread over the builds, and the files of those that spill."""
-    found = {
+    result = {
         path: max(f.spill_bytes for f in entry.functions if f.spill_bytes is not None)
         for path, entry in _inspected(evidence, kernel, target)
         if any(f.spill_bytes is not None for f in entry.functions)
     }
-    if not found:
+    if not result:
         return [], []
-    return [min(found.values()), max(found.values())], [path for path, spilled in found.items() if spilled]
+    return [min(result.values()), max(result.values())], [path for path, spilled in result.items() if spilled]
 
 
 def variants_timed(evidence: Evidence, kernel: str, target: str) -> int:
@@ -96,13 +96,13 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
         variants_offered=variants_offered(evidence, kernel, target),
         variants_timed=variants_timed(evidence, kernel, target),
         missing=missing,
-        evidence=[found[0] for found in (built, inspected) if found],
+        evidence=[result[0] for result in (built, inspected) if result],
     )
 
 
 def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-untyped-def]  # variant, build, static figures
     """Return the first variant asked for with static figures, of its own or of the build that stands for it."""
-    asked = [v for (k, t, _), found in evidence.variants.items() if (k, t) == (kernel, target) for v in found]
+    asked = [v for (k, t, _), result in evidence.variants.items() if (k, t) == (kernel, target) for v in result]
     first = asked[0] if asked else None
     for variant in dict.fromkeys(asked):
         built = evidence.build(kernel, target, variant)
@@ -127,13 +127,13 @@ def _lines(operator: str, kernel: str, source: str, fetched: Path, missing: dict
         missing["lines"] = f"the package {source} is not fetched"
         return None
     try:
-        found = count_lines(operator, kernel, folder)
+        result = count_lines(operator, kernel, folder)
     except (SyntaxError, OSError) as error:
         missing["lines"] = str(error)
         return None
-    if found is None:
+    if result is None:
         missing["lines"] = "the source file is not known"
-    return found
+    return result
 
 
 def _inspected(evidence: Evidence, kernel: str, target: str) -> Iterator[tuple[str, Inspect]]:

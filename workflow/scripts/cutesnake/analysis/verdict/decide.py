@@ -147,7 +147,7 @@ def best_rival(
     `both` has the best time of each DSL per workload; `others` the times of other kernels, by kernel and workload.
     Kernels that share less than half as many workloads as the fullest one do not count.
     """
-    found = []
+    result = []
     for kernel, times in others.items():
         shared = [
             (workload, times[workload], min(best.values(), key=lambda time: time.us))
@@ -168,7 +168,7 @@ def best_rival(
         limit = max(NOISE_PERCENT, median(limits))
         side, _ = judge(ratios, len(slower), len(faster), limit)
         low, high = interval(ratios)
-        found.append(
+        result.append(
             Rival(
                 against=sorted({dsl for workload, *_ in shared for dsl in both[workload]}),
                 figure=figure,
@@ -184,5 +184,5 @@ def best_rival(
                 beats_both=side == -1,
             )
         )
-    most = max((rival.workloads for rival in found), default=0)
-    return min((rival for rival in found if 2 * rival.workloads >= most), key=lambda rival: rival.mean, default=None)
+    most = max((rival.workloads for rival in result), default=0)
+    return min((rival for rival in result if 2 * rival.workloads >= most), key=lambda rival: rival.mean, default=None)

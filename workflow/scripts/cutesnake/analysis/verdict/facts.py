@@ -15,7 +15,7 @@ from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Figure
 
-Found = tuple[str, Any]  # path and record
+Located = tuple[str, Any]  # path and record
 
 
 @dataclass(frozen=True)
@@ -114,27 +114,27 @@ class Facts:
 
     def predicted(self, target: str, workload: str, kernel: str, variant: str, figure: Figure) -> Kernel:
         """Return the facts of a kernel whose time was predicted."""
-        found = self._evidence.prediction(kernel, target, variant, workload)
-        if found is None or found[1].metrics is None:
+        result = self._evidence.prediction(kernel, target, variant, workload)
+        if result is None or result[1].metrics is None:
             raise KeyError(f"no prediction of {kernel}, {variant} and {workload}")
-        metrics = found[1].metrics
+        metrics = result[1].metrics
         launches = metrics.launches.cold
         longest = max(launches, key=lambda one: one.end_us - one.start_us).name if launches else None
         return Kernel(
             kernel,
             variant,
             metrics.cold_us if figure == "cold" else metrics.warm_us,
-            found[1].case.variant.params,
+            result[1].case.variant.params,
             prediction=metrics,
-            predict_path=found[0],
+            predict_path=result[0],
             **self._static(kernel, target, variant, longest),
         )
 
     def _profile(
         self, source: Source, target: str, workload: str, kernel: str, variant: str
     ) -> tuple[str, NcuMetrics] | None:
-        found = self._evidence.case(source, "ncu", kernel, target, variant, workload)
-        return (found[0], found[1].metrics) if found and found[1].metrics else None
+        result = self._evidence.case(source, "ncu", kernel, target, variant, workload)
+        return (result[0], result[1].metrics) if result and result[1].metrics else None
 
     def _near(
         self, source: Source, target: str, workload: str, kernel: str, variant: str, us: float
@@ -142,12 +142,12 @@ class Facts:
         """Return the profile of the workload, else the nearest one: of this GPU, else of another one of the target."""
         sources = [source, *(one for one in self._evidence.sources(target) if one != source)]
         for other in sources:
-            if found := self._profile(other, target, workload, kernel, variant):
-                return other, workload, found
+            if result := self._profile(other, target, workload, kernel, variant):
+                return other, workload, result
         for other in sources:
-            nearest, found = self._nearest(other, target, kernel, us)
-            if found:
-                return other, nearest, found
+            nearest, result = self._nearest(other, target, kernel, us)
+            if result:
+                return other, nearest, result
         return source, "", None
 
     def _nearest(
@@ -157,10 +157,10 @@ class Facts:
         best: tuple[float, str, tuple[str, NcuMetrics]] | None = None
         for workload in self._evidence.plan.profiled:
             for variant in self._evidence.variants.get((kernel, target, workload), []):
-                if found := self._profile(source, target, workload, kernel, variant):
-                    far = abs(math.log(found[1].total_duration_us / us))
+                if result := self._profile(source, target, workload, kernel, variant):
+                    far = abs(math.log(result[1].total_duration_us / us))
                     if best is None or far < best[0]:
-                        best = (far, workload, found)
+                        best = (far, workload, result)
         return (best[1], best[2]) if best else ("", None)
 
     def _static(self, kernel: str, target: str, variant: str, main: str | None) -> dict[str, Any]:
@@ -175,8 +175,8 @@ class Facts:
         }
 
 
-def _of(functions: Iterable[Any], main: str | None, told: Callable[[Any], bool] = lambda one: True) -> Any:
-    """Return the function with a symbol, else the first one; if nothing is told of it, the first one as well."""
+def _of(functions: Iterable[Any], main: str | None, accepts: Callable[[Any], bool] = lambda one: True) -> Any:
+    """Return the function with a symbol, else the first one; if nothing is known of it, the first one as well."""
     every = list(functions)
     named = next((one for one in every if main and one.symbol == main), None)
-    return named if named is not None and told(named) else every[0]
+    return named if named is not None and accepts(named) else every[0]

@@ -23,7 +23,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Lines | None:
     """Count a kernel's own modules, and the definitions that it uses of the third-party package in `fetched`.
 
-    Device lines are those of functions that do not launch, in modules that import the DSL; all others are host lines.
+    Device lines belong to functions that do not launch, in modules that import the DSL; all others are host lines.
     None if the kernel has no file, or if the adapter does not name its file of the package.
     """
     first = kernel_file(operator, kernel)
@@ -63,15 +63,15 @@ def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
 
 def code_lines(text: str, tree: ast.Module) -> set[int]:
     """Return the numbers of lines that are neither blank, comment nor docstring."""
-    found: set[int] = set()
+    result: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _SILENT:
-            found.update(range(token.start[0], token.end[0] + 1))
+            result.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | Definition) and ast.get_docstring(node, clean=False) is not None:
-            said = node.body[0]
-            found.difference_update(range(said.lineno, (said.end_lineno or said.lineno) + 1))
-    return found
+            docstring = node.body[0]
+            result.difference_update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+    return result
 
 
 def _span(node: Definition) -> range:
@@ -143,7 +143,7 @@ def _files(name: str) -> Iterator[Path]:
 def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[str] | None]]:
     """Return files of a package that a text constant of the adapter names, with the definitions that it names.
 
-    The contract module's constants count before those of modules that it imports, dotted names before bare ones. Of
+    The contract module's constants count before constants of modules that it imports, dotted names before bare ones. Of
     several files, those count whose name ends like the kernel's.
     """
     own = list(own)
@@ -151,15 +151,15 @@ def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[
     every = frozenset(text for path in own for text in _constants(path))
     for constants in (_constants(own[0]), every):
         for least in (2, 1):
-            found = [
+            result = [
                 path
                 for path, parts in sorted(files.items())
                 if any(".".join(parts[-depth:]) in constants for depth in range(least, len(parts) + 1))
             ]
-            if found:
-                alike = [path for path in found if path.stem.endswith(own[0].stem.rpartition("_")[2])]
-                found = alike if own[0].name != "__init__.py" and alike else found
-                return [(path, _named(path, every)) for path in found]
+            if result:
+                alike = [path for path in result if path.stem.endswith(own[0].stem.rpartition("_")[2])]
+                result = alike if own[0].name != "__init__.py" and alike else result
+                return [(path, _named(path, every)) for path in result]
     return []
 
 
@@ -179,13 +179,13 @@ def _constants(path: Path) -> frozenset[str]:
 def _reachable(tree: ast.Module, names: frozenset[str]) -> list[Definition]:
     """Return the definitions of a module that `names` are, or use."""
     known = {node.name: node for node in tree.body if isinstance(node, Definition)}
-    waiting, found = [name for name in names if name in known], {}
+    waiting, result = [name for name in names if name in known], {}
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in result:
             continue
-        found[name] = known[name]
+        result[name] = known[name]
         for node in ast.walk(known[name]):
             if isinstance(node, ast.Name) and node.id in known:
                 waiting.append(node.id)
-    return list(found.values())
+    return list(result.values())

@@ -199,7 +199,7 @@ def rival(found: Rival) -> str:
     if found.mean > 1:
         return f"{_capital(better)} is {found.mean:.2f} times as fast as the best other kernel, {name} ({ahead})."
     return (
-        f"{name}, the best other kernel, is {1 / found.mean:.2f} times as fast as {better} in the mean, but not on "
+        f"{name}, the best other kernel, is {1 / found.mean:.2f} times as fast as {better} on average, but not on "
         f"most workloads ({ahead})."
     )
 

@@ -55,10 +55,10 @@ def verdicts(
     measured = [_Measured(evidence, facts, table) for table in _tables(comparison)]
     timed = {one.target for one in measured}
     predicted = [_Predicted(evidence, facts, target) for target in targets if target not in timed]
-    found = [one.verdict() for one in (*measured, *predicted)]
+    result = [one.verdict() for one in (*measured, *predicted)]
     return Verdicts(
         evidence.operator,
-        [one for one in found if one.warm or one.cold or one.warm_slower or one.rivals],
+        [one for one in result if one.warm or one.cold or one.warm_slower or one.rivals],
         costs(evidence, fetched),
         causes.rules(),
     )
@@ -133,7 +133,7 @@ class _Contest:
     def _rival(self, figure: Figure) -> Rival | None:
         both: dict[str, dict[Side, Time]] = {}
         for workload, times in self.times[figure].items():
-            best = {dsl: found for dsl in SIDES if (found := _fastest(self._of(times, dsl)))}
+            best = {dsl: result for dsl in SIDES if (result := _fastest(self._of(times, dsl)))}
             if best:
                 both[workload] = best
         others: dict[str, dict[str, Time]] = {}
@@ -144,7 +144,7 @@ class _Contest:
         return best_rival(figure, {k: d.dsl for k, d in self.decisions.items()}, both, others)
 
     def _explained(self) -> list[Explained]:
-        found = []
+        result = []
         for figure in FIGURES:
             for workload, times in self.times[figure].items():
                 for contest, one, other in self._contests(times):
@@ -154,17 +154,17 @@ class _Contest:
                         continue
                     contrast = self.contrast(figure, workload, fast, slow)
                     profiled = contrast.fast.profiled and contrast.slow.profiled
-                    found.append(
+                    result.append(
                         Explained(
                             *(figure, self.basis, contest, workload, fast.kernel, slow.kernel, slow.us / fast.us),  # type: ignore[arg-type]
                             profiled=profiled,
                             causes=causes.causes(contrast),
                         )
                     )
-        return sorted(found, key=lambda one: (one.contest != "dsls", not one.profiled, -one.ratio))
+        return sorted(result, key=lambda one: (one.contest != "dsls", not one.profiled, -one.ratio))
 
     def _contests(self, times: Mapping[str, Time]) -> Iterator[tuple[str, Time, Time]]:
-        """Yield the best kernel of each DSL, and within a DSL the best of this project and of others."""
+        """Yield the best kernel of each DSL, and within a DSL the best of this project and the best third-party one."""
         cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
         if cute and cutile:
             yield "dsls", cute, cutile
@@ -196,7 +196,7 @@ class _Contest:
                 yield Flag("untuned", kernel, {"timed": timed, "offered": offered}, [])
         names = {dsl: sorted({self._author(kernel) for kernel in kernels}) for dsl, kernels in used.items()}
         if names["cute"] != names["cutile"]:
-            values = {dsl: ", ".join(found) for dsl, found in names.items()}
+            values = {dsl: ", ".join(result) for dsl, result in names.items()}
             yield Flag("different_authors", None, dict(values), ["kernels/authors.yaml"])
         yield from self.own_flags(decided)
 
@@ -210,8 +210,8 @@ class _Contest:
 
     def _author(self, kernel: str) -> str:
         decision = self.decisions[kernel]
-        found = author(self.evidence.operator, kernel, decision.dsl, decision.source)
-        return f"{found.name}, {found.work}" + (f" ({found.versions} design versions)" if found.versions else "")
+        result = author(self.evidence.operator, kernel, decision.dsl, decision.source)
+        return f"{result.name}, {result.work}" + (f" ({result.versions} design versions)" if result.versions else "")
 
 
 class _Measured(_Contest):
@@ -228,15 +228,15 @@ class _Measured(_Contest):
         listed = read_devices(ROOT / "config/devices.yaml").find(self.device.device or "")
         self.processors = listed.sms if listed else None
         for figure in FIGURES:
-            found = {w: {k: self._time(figure, w, k, one) for k, one in row.items()} for w, row in rows.items()}
-            self.times[figure] = {w: {k: t for k, t in row.items() if t} for w, row in found.items()}
+            result = {w: {k: self._time(figure, w, k, one) for k, one in row.items()} for w, row in rows.items()}
+            self.times[figure] = {w: {k: t for k, t in row.items() if t} for w, row in result.items()}
 
     def _time(self, figure: Figure, workload: str, kernel: str, time: KernelTime) -> Time | None:
         variant, us = (time.cold_variant, time.cold_us) if figure == "cold" else (time.hot_variant, time.hot_us)
-        found = self.evidence.case(self.source, "timing", kernel, self.target, variant, workload)
-        if found is None or found[1].metrics is None:
+        result = self.evidence.case(self.source, "timing", kernel, self.target, variant, workload)
+        if result is None or result[1].metrics is None:
             return None
-        return Time(kernel, variant, us, noise(figure, found[1].metrics))
+        return Time(kernel, variant, us, noise(figure, result[1].metrics))
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two timed kernels."""
@@ -253,22 +253,22 @@ class _Measured(_Contest):
     def highest_clock(self) -> float | None:
         """Return the highest SM clock of all cold times."""
         entries = self.evidence.records(self.source, "timing")
-        found = (one.metrics.sm_clock_mhz for one in entries if one.metrics and one.case.target == self.target)
-        return max(found, default=None)
+        result = (one.metrics.sm_clock_mhz for one in entries if one.metrics and one.case.target == self.target)
+        return max(result, default=None)
 
     def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield what the records say of hosts and power."""
         apart_hosts, limited, timed = 0, 0, 0
         for pair in (pair for one in decided if one.figure == "warm" for pair in one.pairs):
-            found = [
+            result = [
                 self.evidence.case(self.source, "timing", kernel, self.target, variant, pair.workload)
                 for kernel, variant in ((pair.cute, pair.cute_variant), (pair.cutile, pair.cutile_variant))
             ]
-            metrics = [one[1].metrics for one in found if one and one[1].metrics]
+            metrics = [one[1].metrics for one in result if one and one[1].metrics]
             timed += len(metrics)
             limited += sum(power_limited(one) for one in metrics)
-            lone = [one.lone_us for one in metrics if one.lone_us]
-            apart_hosts += len(lone) == 2 and max(lone) > SAME_HOST * min(lone)
+            single = [one.lone_us for one in metrics if one.lone_us]
+            apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
         if apart_hosts:
             yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])
         if limited:
@@ -289,15 +289,15 @@ class _Predicted(_Contest):
         for figure in FIGURES:
             self.times[figure] = {}
             for workload in evidence.asked(target):
-                found = {k: t for k in self.decisions if (t := self._time(figure, workload, k))}
-                if found:
-                    self.times[figure][workload] = found
+                result = {k: t for k in self.decisions if (t := self._time(figure, workload, k))}
+                if result:
+                    self.times[figure][workload] = result
 
     def _time(self, figure: Figure, workload: str, kernel: str) -> Time | None:
         best: Time | None = None
         for variant in self.evidence.foreseen(kernel, self.target, workload):
-            found = self.evidence.prediction(kernel, self.target, variant, workload)
-            metrics = found[1].metrics if found else None
+            result = self.evidence.prediction(kernel, self.target, variant, workload)
+            metrics = result[1].metrics if result else None
             if metrics is None:
                 continue
             us = metrics.cold_us if figure == "cold" else metrics.warm_us
@@ -313,8 +313,8 @@ class _Predicted(_Contest):
 
     def variants(self, kernel: str) -> int:
         """Return the number of variants with a prediction."""
-        found = (key for key in self.evidence.variants if key[:2] == (kernel, self.target))
-        return len({variant for key in found for variant in self.evidence.foreseen(*key)})
+        result = (key for key in self.evidence.variants if key[:2] == (kernel, self.target))
+        return len({variant for key in result for variant in self.evidence.foreseen(*key)})
 
     def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield that no such prediction was compared with a GPU."""
