@@ -55,6 +55,19 @@ def reverse_pointers(x: cute.Pointer, y: cute.Pointer, rows: cutlass.Int32):
     )
 
 
+@cute.kernel
+def table_kernel(table: cute.Tensor, y: cute.Tensor):
+    thread, _, _ = cute.arch.thread_idx()
+    row, _, _ = cute.arch.block_idx()
+    source = cute.make_ptr(cutlass.Float32, table[row], cute.AddressSpace.gmem, assumed_align=16)
+    y[row, thread] = cute.make_tensor(source, cute.make_layout(COLUMNS))[thread]
+
+
+@cute.jit
+def rows_of_table(table: cute.Tensor, y: cute.Tensor):
+    table_kernel(table, y).launch(grid=(table.shape[0], 1, 1), block=(COLUMNS, 1, 1))
+
+
 def tensors():
     x = torch.randn(4, COLUMNS, device=torch.device("cuda"))
     return x, torch.full_like(x, float("nan"))
@@ -108,6 +121,21 @@ def test_tvm_ffi():
 """
 
 
+TABLE = """
+def test_a_table_of_pointers():
+    rows = [torch.randn(COLUMNS, device="cuda") for _ in range(2)]
+    table = torch.tensor([x.data_ptr() for x in rows], device="cuda")
+    y = torch.empty(2, COLUMNS, device="cuda")
+    rows_of_table(from_dlpack(table), from_dlpack(y))
+    torch.testing.assert_close(y, torch.stack(rows))
+
+def test_a_view_ends_where_it_ends():
+    x = torch.randn(4, COLUMNS, device="cuda")
+    y = torch.empty(4, COLUMNS, device="cuda")
+    reverse(from_dlpack(x), from_dlpack(y[:3]), True)
+"""
+
+
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     """Run pytest in a process of its own, on a file with the kernel and these tests."""
@@ -147,6 +175,14 @@ def test_every_way_to_call_a_kernel_is_simulated(run, target) -> None:
     result = run(RIGHT, ini=f"ptxsim_arch = {target}")
     result.assert_outcomes(passed=5)
     result.stdout.fnmatch_lines([f"ptxsim: 6 launches, 0 findings ({target})"])
+
+
+@pytest.mark.slow
+def test_pointers_in_tensors_are_followed_and_views_have_their_own_bounds(run) -> None:
+    result = run(TABLE)
+    result.assert_outcomes(passed=1, failed=1)
+    text = result.stdout.str()
+    assert "out-of-bounds: " in text and "0 bytes past the end of y (1536 bytes)" in text
 
 
 @pytest.mark.slow
