@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import sys
@@ -19,12 +20,14 @@ from ..frontend.syntax import PtxError
 from ..host.capture import signature
 from ..host.linking import CaptureError, nearest
 from ..timing import DeviceError, DeviceModel, Prediction, predict
-from . import build, output
+from . import build, output, reports
 from .call import Call, described, prepare
 from .compared import Expectation, compare, expectations, save, targets, writable
 from .elements import Misuse
 from .options import parser
 from .output import Outcome
+
+REPORTS = ("json", "sarif", "junit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,8 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _main(options)
     except (Misuse, CaptureError, PtxError, DeviceError, NotImplementedError) as error:
         print(f"ptxsim: {error}", file=sys.stderr)
-        if options.json and not str(error).startswith("--json"):
-            output.write_json(options.json, {"status": 2, "error": str(error)})
+        _write_error(options, str(error))
         return 2
     except KeyboardInterrupt:
         print("ptxsim: interrupted", file=sys.stderr)
@@ -56,8 +58,10 @@ def _main(options: argparse.Namespace) -> int:
         raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; choose from {', '.join(CHECKS)}")
     _check_schedule(options)
     _check_prediction(options)
-    if options.json:
-        writable(options.json, f"--json {options.json}")
+    for option in REPORTS:
+        path = getattr(options, option)
+        if path:
+            writable(path, f"--{option} {path}")
     call = prepare(compiled, options)
     expected = expectations(options.expect, options.tolerance, call)
     files = targets(options.save, call)
@@ -75,8 +79,31 @@ def _main(options: argparse.Namespace) -> int:
     time = _predicted(launches, call, compiled, options)
     status = int(any(outcome.failed for outcome in outcomes))
     if options.json:
-        output.write_json(options.json, _record(status, launches, outcomes, coverages, time))
+        reports.write(options.json, _record(status, launches, outcomes, coverages, time), "--json")
+    found = reports.problems(outcomes, compiled.ptx)
+    if options.sarif:
+        reports.write(options.sarif, reports.sarif(found, status), "--sarif")
+    if options.junit:
+        reports.write(options.junit, reports.junit(compiled.function, outcomes), "--junit")
+    if options.annotations:
+        print(*reports.github_commands(found), sep="\n")
     return status
+
+
+def _write_error(options: argparse.Namespace, error: str) -> None:
+    """Write the reports of a run that could not be made, except one that is itself the error."""
+    contents: dict[str, str | dict[str, Any]] = {
+        "json": {"status": 2, "error": error},
+        "sarif": reports.sarif([], 2, error),
+        "junit": reports.junit(options.folder.name, [], error),
+    }
+    for option, content in contents.items():
+        path = getattr(options, option)
+        if path and not error.startswith(f"--{option}"):
+            with contextlib.suppress(Misuse):  # one message is enough
+                reports.write(path, content, f"--{option}")
+    if options.annotations:
+        print(*reports.github_commands([], error), sep="\n")
 
 
 def _run_all(

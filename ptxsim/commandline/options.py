@@ -103,6 +103,9 @@ def _add_results(group: argparse._ArgumentGroup) -> None:
         "--save", action="append", default=[], metavar="NAME=FILE", help="write a tensor to a .npy file afterwards"
     )
     group.add_argument("--json", type=Path, metavar="FILE", help="write all results to FILE")
+    group.add_argument("--sarif", type=Path, metavar="FILE", help="write findings to FILE as SARIF 2.1.0")
+    group.add_argument("--junit", type=Path, metavar="FILE", help="write a test case per run to FILE as JUnit XML")
+    group.add_argument("--annotations", action="store_true", help="print findings as annotations of GitHub Actions")
     group.add_argument(
         "--predict", metavar="DEVICE", help="predict the time on a device: b200, h100, h200 or a device file"
     )

@@ -1,15 +1,13 @@
-"""Output: findings with short paths, launches, progress, JSON."""
+"""Output: findings with short paths, launches, progress, records."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from ..core.coverage import Coverage
@@ -17,7 +15,6 @@ from ..core.finding import Finding
 from ..core.launch import Dim3, Launch
 from ..core.result import Result
 from .compared import Difference
-from .elements import Misuse
 
 MISSED = 8  # listed source lines that did not run
 _PATH = re.compile(r"(?P<path>(?:/|\.{1,2}/)?[\w.+-]+(?:/[\w.+-]+)*\.\w+):(?P<line>\d+)")
@@ -131,16 +128,6 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "changed": outcome.changed,
         "nans": outcome.nans,
     }
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file atomically."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(content, indent=1, default=str) + "\n")
-        partial.replace(path)
-    except OSError as error:
-        raise Misuse(f"--json {path}: {error.strerror}") from None
 
 
 class _ObservedLaunch(Launch):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from ..memory.global_memory import Memory, WordViews, word_views
 
 Dim3 = tuple[int, int, int]
 EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
+
+
+makers: dict[str, Callable[..., Any]] = {}  # of Launch.from_*, by name; ptxsim.host.makers puts them here
 
 
 @dataclass
@@ -32,6 +36,61 @@ class Launch:
     memory: Memory = field(default_factory=Memory)
     explicit_cluster: bool = False
     cta_memory: tuple[int, int] = (0, 0)  # private global memory of CTAs: address of the first, bytes per CTA
+
+    @staticmethod
+    def from_object(
+        obj: str | Path,
+        function: str,
+        args: Sequence[Any],
+        ptx: str | Path | Module | None = None,
+        *,
+        sm_count: int = 148,
+        pointees: Sequence[Any] = (),
+    ) -> list[Launch]:
+        """Return the launches that a function of an exported CuTe DSL object makes.
+
+        ptx: the PTX of the same compilation; default: the object's name with .ptx. The rest is as in ptxsim.capture.
+        """
+        launches: list[Launch] = makers["object"](obj, function, args, ptx, sm_count=sm_count, pointees=pointees)
+        return launches
+
+    @staticmethod
+    def from_ptx(
+        ptx: str | Path | Module,
+        kernel: str | None,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Any],
+        *,
+        dynamic_shared: int = 0,
+        cluster: tuple[int, ...] = (1, 1, 1),
+        pointees: Sequence[Any] = (),
+    ) -> Launch:
+        """Return a launch of a kernel in PTX (a path, PTX text or a Module) with explicit dimensions.
+
+        The rest is as in ptxsim.launch.
+        """
+        options = {"dynamic_shared": dynamic_shared, "cluster": cluster, "pointees": pointees}
+        launch: Launch = makers["ptx"](ptx, kernel, grid, block, args, **options)
+        return launch
+
+    @staticmethod
+    def from_cubin(
+        cubin: str | Path,
+        kernel: str,
+        grid: tuple[int, ...],
+        args: Sequence[Any],
+        ptx: str | Path | Module | None = None,
+        *,
+        pointees: Sequence[Any] = (),
+        early: bool = False,
+    ) -> Launch:
+        """Return a launch of a kernel in a cuTile cubin.
+
+        ptx: the PTX of the same compilation; default: the cubin's name with .ptx. The rest is as in ptxsim.tile_launch.
+        """
+        launch: Launch = makers["cubin"](cubin, kernel, grid, args, ptx, pointees=pointees, early=early)
+        return launch
 
     @property
     def threads(self) -> int:

@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from ..timing.prediction import Prediction
 
 
+class FindingsError(AssertionError):
+    """Raised for a run with findings; `findings` holds them, the message has one a line."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        super().__init__("\n".join(map(str, findings)))
+        self.findings = findings
+
+
 @dataclass
 class Result:
     """Result of a run: findings of all launches, Counts per launch, schedule, seed, wall seconds."""
@@ -31,3 +39,8 @@ class Result:
     def ok(self) -> bool:
         """Whether there are no findings; output values are not compared."""
         return not self.findings
+
+    def raise_for_findings(self) -> None:
+        """Raise FindingsError if there are findings."""
+        if self.findings:
+            raise FindingsError(self.findings)

@@ -61,7 +61,7 @@ def signature(obj: str | Path, function: str) -> list[Parameter]:
 
 
 def _signature(entry: _Entry) -> list[Parameter]:
-    entry.lib.ptxsim_setup(_CALLBACK(lambda *_: None), 1, 9, 0)
+    entry.lib.ptxsim_setup(LAUNCH_CALLBACK(lambda *_: None), 1, 9, 0)
     if not _call(entry, Arguments((), Memory(), [])):
         return []
     match = re.search(r"`\w+\((.*)\)`", _message(entry.lib), re.S)
@@ -96,12 +96,12 @@ def capture(
 
     def on_launch(name: bytes, config: int, params: int) -> None:
         try:
-            launches.append(_launch(name.decode(), config, params, module, memory))
+            launches.append(launch_of(name.decode(), config, params, module, memory))
         except Exception as error:  # an exception cannot cross the C frames between here and the caller
             failures.append(error)
 
     names = [parameter.name for parameter in _signature(entry)]
-    callback = _CALLBACK(on_launch)
+    callback = LAUNCH_CALLBACK(on_launch)
     entry.lib.ptxsim_setup(callback, sm_count, *(compute_capability or _capability(module.target)))
     code = _call(entry, Arguments(tuple(args), memory, names))
     if failures:
@@ -112,7 +112,7 @@ def capture(
     return launches
 
 
-_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
+LAUNCH_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class _Entry(NamedTuple):
@@ -161,7 +161,8 @@ def _call(entry: _Entry, packed: Arguments) -> int:
     return code
 
 
-def _launch(name: str, config: int, params: int, module: Module, memory: Memory) -> Launch:
+def launch_of(name: str, config: int, params: int, module: Module, memory: Memory) -> Launch:
+    """Read a launch out of the C structures that the host code passes to the CUDA runtime."""
     kernel = module.kernels.get(name)
     if kernel is None:
         raise CaptureError(f"the object launches {name[:80]}, which is not in {module.path}")

@@ -81,10 +81,15 @@ def link_content(content: bytes, name: str) -> Path:
     return _linked(content, name, None)
 
 
-def _linked(content: bytes, name: str, stub: Path | None) -> Path:
-    """Return the library of an object, from the cache or newly linked."""
+def runtime_library() -> Path:
+    """Compile the stub alone, as the CUDA runtime of functions that CuTe DSL compiled in this process."""
+    return _linked(b"", "ptxsim's stub", Path(__file__).with_name("stub.c"), "-DPTXSIM_JIT")
+
+
+def _linked(content: bytes, name: str, stub: Path | None, *options: str) -> Path:
+    """Return the library of an object, from the cache or newly linked; without content, of the stub alone."""
     stub_bytes = b"" if stub is None else stub.read_bytes()
-    digest = hashlib.sha256(stub_bytes + content).hexdigest()[:24]
+    digest = hashlib.sha256(" ".join(options).encode() + stub_bytes + content).hexdigest()[:24]
     folder = Path(os.environ.get("PTXSIM_CACHE") or Path(tempfile.gettempdir()) / f"ptxsim-{os.getuid()}")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -96,8 +101,8 @@ def _linked(content: bytes, name: str, stub: Path | None) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as work:
         obj, partial = Path(work) / "given.o", Path(work) / "made.so"
         obj.write_bytes(content)
-        sources = [str(x) for x in (stub, obj) if x is not None]
-        command = [*cc, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", "-o", str(partial), *sources]
+        sources = [str(x) for x in (stub, obj if content else None) if x is not None]
+        command = [*cc, "-shared", "-fPIC", "-O1", "-Wl,-Bsymbolic", *options, "-o", str(partial), *sources]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode or not partial.exists():
             reason = _reason(done).replace(str(obj), name)

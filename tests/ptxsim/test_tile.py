@@ -96,6 +96,8 @@ def test_arguments_that_do_not_fit_are_refused(epilogue) -> None:
     (name,) = module.kernels
     with pytest.raises(ValueError, match="takes parameters of"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, name, (1,), (1, 2))
+    with pytest.raises(ValueError, match="takes parameters of"):  # with the PTX beside the cubin
+        ptxsim.Launch.from_cubin(epilogue / "kernel.cubin", name, (1,), (1, 2))
     with pytest.raises(ValueError, match="has no kernel other"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, "other", (1,), ())
 
