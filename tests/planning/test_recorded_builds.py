@@ -93,7 +93,17 @@ def test_a_build_that_runs_on_a_gpu_here_is_made(plan, tmp_path) -> None:
 
 def test_records_can_be_ignored(plan, tmp_path) -> None:
     keep(tmp_path, plan, recipes())
-    assert recorded_builds.select(plan, tmp_path, recipes(), all_live=True).live == set(plan.builds)
+    assert recorded_builds.select(plan, tmp_path, recipes(), "ignore").live == set(plan.builds)
+
+
+def test_with_only_records_no_build_is_made(plan, tmp_path) -> None:
+    keep(tmp_path, plan, recipes())
+    plan.running["op/cute/sm_90a"] = [""]
+    chosen = recorded_builds.select(plan, tmp_path, recipes(), "only")
+    assert chosen.live == frozenset() and set(chosen.kept) == set(plan.builds)
+    stale = recorded_builds.select(plan, tmp_path, recipes("changed"), "only")
+    assert stale.live == frozenset() and not stale.kept and stale.stale
+    assert recorded_builds.places_of(tmp_path) == {"op/cute/sm_90a"}
 
 
 def test_a_damaged_file_is_one_clear_line(plan, tmp_path) -> None:
@@ -135,7 +145,7 @@ def test_records_that_another_machine_made_stay_while_the_build_is_the_same(tmp_
 def planned_builds(project, *targets):
     """Builds that a dry run with the default configuration would compile, and what it says of records."""
     environment = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines/none.json")}
-    done = dry_runs.run(["--cores", "1", "--dry-run", *OWN_OUTPUT, *targets], project, environment)
+    done = dry_runs.run(["--cores", "1", "--dry-run", OWN_OUTPUT, *targets], project, environment)
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout + done.stderr
     found = re.findall(r"^ +output: .*results/compile/(\S+)/build\.json", said, re.MULTILINE)

@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
 
 from cutesnake.runtime import failures, errors, folder, locks, pool, snakemake_internals, terminal
 from cutesnake.stages.compile import limited_process
-from cutesnake.model import paths
+from cutesnake.model import kept_builds, paths
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
@@ -34,6 +34,8 @@ FORESEEN = (
     serialized_plan.TravelError,
 )
 FRONT_PAGE = "mla_report.html"
+SITE = "site"  # this target makes pages from records only
+SITE_FOLDER = "results/site"
 AT_START = (
     folder.FolderError,
     serialized_plan.TravelError,
@@ -63,6 +65,8 @@ try:
     configuration.read_again(
         config, workflow.configfiles, serialized_plan.others(snakemake_internals.config_arguments(workflow))
     )
+    if {SITE, SITE_FOLDER} & set(snakemake_internals.targets() or ()):
+        config["compile"]["recorded"] = "only"
     EXPERIMENT = configuration.check(config)
     CLASSES = nodes.read_classes(EXPERIMENT.machines) if EXPERIMENT.machines else {}
     if snakemake_internals.is_main(workflow):
@@ -72,6 +76,8 @@ try:
         PLANNED_AFTER = folder.last_run()
         WANTED = requested.operators(snakemake_internals.targets(), list(EXPERIMENT.sweeps), f"results/{FRONT_PAGE}")
         carried = outputs.carried(Path("results"), MACHINE.packages)
+        if EXPERIMENT.recorded == "only":
+            carried |= recorded_builds.places_of(ROOT / kept_builds.FOLDER)
         kernel_answers.recall = True
         PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, carried, WANTED)
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is

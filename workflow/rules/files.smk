@@ -11,6 +11,8 @@ from cutesnake.model.dsls import COMPARED
 from cutesnake.report.learn import goals
 from cutesnake.planning import batches
 
+if EXPERIMENT.recorded == "only":
+    PLAN.running.clear()  # nothing runs on a GPU without its build
 ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
 CHOICES = PLAN.choices()
 
@@ -34,7 +36,7 @@ KEPT_FOLDER = PROJECT / kept_builds.FOLDER
 # A run makes the builds that show the chain on this machine, and whatever has no record that holds.
 if snakemake_internals.is_main(workflow):
     try:
-        SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, not EXPERIMENT.use_recorded)
+        SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, EXPERIMENT.recorded)
     except kept_builds.RecordedBuildsError as error:
         sys.exit(str(error))
     if SELECTION.warning():
@@ -133,9 +135,11 @@ OWN_KERNELS = sorted(
         if load_kernel(operator, kernel).DSL in COMPARED and users_own(operator, kernel)
     }
 )
-READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages]  # operators with pages of anatomy
+# Anatomy and operations are made from compiled code: without a build, only records are shown.
+COMPILES = bool(PLAN.live) or not PLAN.builds
+READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages and COMPILES]  # with pages of anatomy
 CATALOGUE = "catalogue.html"
 SUMMARY = [path for path in [str(KEPT_FOLDER / "operators.json")] if os.path.exists(path)]
 WHOLE = len(PLAN.workloads) == len(PLAN.operators)  # whether all operators are planned: see planning/requested.py
-OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages)
+OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages and COMPILES)
 FRONT, *OTHERS = PLAN.operators  # the operator that the front page shows in full, and those with a page of their own

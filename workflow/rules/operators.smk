@@ -25,6 +25,9 @@ def validation_of(wildcards):
     return [str(path) for path in validation()] if predicted else []
 
 
+NOT_BUILT = f"not built: no current record in {kept_builds.FOLDER}/, and compile.recorded is `only`"
+
+
 def plan_of(wildcards):
     planned(PLAN.workloads, wildcards.operator)
     return plan_of_operator(wildcards.operator)
@@ -33,7 +36,8 @@ def plan_of(wildcards):
 @functools.cache
 def plan_of_operator(operator):
     kept = {key: list(names) for key, names in PLAN.kept.items() if PLAN.builds[key].operator == operator}
-    return PLAN.of(operator) | {"recorded_builds": kept}
+    only = {"not_built": NOT_BUILT} if EXPERIMENT.recorded == "only" else {}
+    return PLAN.of(operator) | {"recorded_builds": kept} | only
 
 
 def records_of(operator):
@@ -62,6 +66,18 @@ def kept_of(operator):
     """The file with kept builds of an operator, where some of them are shown."""
     kept = any(PLAN.builds[key].operator == operator for key in PLAN.kept)
     return [str(KEPT_FOLDER / f"{operator}.jsonl")] if kept else []
+
+
+def evidence_files(operator):
+    """Files of an operator's evidence, by name."""
+    return {
+        "plan": f"results/plan/{operator}.json",
+        "records": records_of(operator),
+        "roofline": f"results/inspect/{operator}/roofline.json",
+        "recorded": recorded_of(operator),
+        "kept": kept_of(operator),
+        "anatomy": anatomy_of(operator),
+    }
 
 
 CARDS = {"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected}

@@ -78,7 +78,7 @@ def products_of_all():
         f"results/{CATALOGUE}",
         "page",
         lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
-        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
+        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *SUMMARY, *TEMPLATES],
     )
     for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)
@@ -282,7 +282,7 @@ if snakemake_internals.is_main(workflow):  # a job that an executor starts reads
         logger.warning(FINDINGS.damage())
     if FINDINGS.staleness():
         logger.info(FINDINGS.staleness())
-    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt"])  # what is kept is kept whenever that is asked for
+    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", SITE_FOLDER])  # what is kept is kept whenever that is asked for
     NOT_THERE = frozenset(
         path
         for product in PRODUCTS.values()

@@ -91,7 +91,7 @@ class CompileSettings(Part):
 
     max_seconds: Limit
     baked_sizes: Literal["few", "all"] | Absent = UNSET
-    recorded: Literal["use", "ignore"] | Absent = UNSET
+    recorded: Literal["use", "ignore", "only"] | Absent = UNSET
 
 
 class TimingSettings(Part):

@@ -63,7 +63,7 @@ class Experiment:
     not_simulated: dict[str, list[str]] = field(default_factory=dict)  # DSL -> targets left out of that list
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
     every_size: bool = False  # build for every baked size, also where no card of the target is
-    use_recorded: bool = True  # builds with a record that holds are shown from it, see recorded_builds.py
+    recorded: str = "use"  # use, ignore or only: whether builds are shown from records, see recorded_builds.py
     machines: str | None = None  # a file of classes of nodes, see cutesnake/planning/nodes.py
     cases_per_job: int | None = None  # None: by how many there are, see cutesnake/planning/batches.py
     timing_alone: bool = True  # builds and simulations of a run wait while one of its cases is timed on their machine
@@ -169,7 +169,7 @@ def check(config: dict[str, Any]) -> Experiment:
         timing=config["timing"],
         clocks=_clocks(config) if "predict" in config["stages"] else {},
         every_size=config.get("compile", {}).get("baked_sizes") == "all",
-        use_recorded=config.get("compile", {}).get("recorded", "use") == "use",
+        recorded=config.get("compile", {}).get("recorded", "use"),
         machines=config.get("machines"),
         cases_per_job=None if config.get("cases_per_job", "auto") == "auto" else config["cases_per_job"],
         timing_alone=config.get("timing_alone", True),

@@ -100,22 +100,23 @@ def _by_build(cases: Iterable[Any]) -> dict[str, list[Any]]:
     return found
 
 
-def select(plan: Plan, folder: Path, recipes: Recipes, all_live: bool = False) -> Selection:
+def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds; with `all_live` every build. Raises RecordedBuildsError for a damaged file.
+    holds. `recorded`: `ignore` makes every build, `only` none. Raises RecordedBuildsError for a damaged file.
     """
-    if all_live:
+    if recorded == "ignore":
         return Selection(frozenset(plan.builds))
+    only = recorded == "only"
     live, kept, stale = set(), {}, 0
     files: dict[str, dict[str, KeptKeys]] = {}
-    defaults = _defaults(plan)
+    defaults = set() if only else _defaults(plan)
     for name, build in plan.builds.items():
         if build.operator not in files:
             files[build.operator] = read_keys(folder / f"{build.operator}.jsonl")
         there = files[build.operator].get(name)
-        runs = plan.running.get(f"{build.operator}/{build.kernel}/{build.target}")
+        runs = not only and plan.running.get(f"{build.operator}/{build.kernel}/{build.target}")
         if there is None or runs or name in defaults:
             live.add(name)
             continue
@@ -127,7 +128,13 @@ def select(plan: Plan, folder: Path, recipes: Recipes, all_live: bool = False) -
             kept[name] = holding
         else:
             live.add(name)
-    return Selection(frozenset(live), kept, stale)
+    return Selection(frozenset() if only else frozenset(live), kept, stale)
+
+
+def places_of(folder: Path) -> set[str]:
+    """Return the recorded builds as `operator/kernel/target`, which need no compiler here."""
+    builds = (name for file in sorted(folder.glob("*.jsonl")) for name in read_keys(file))
+    return {name.rpartition("/")[0] for name in builds}
 
 
 def _defaults(plan: Plan) -> set[str]:

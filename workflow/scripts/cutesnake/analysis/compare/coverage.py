@@ -56,7 +56,7 @@ def _built(evidence: Evidence, kernel: str, target: str, variants: set[str]) -> 
     elif decision.ok and not variants:
         reason = "the kernel supports no workload of the experiment"
     elif decision.ok and len(built) < len(variants):
-        reason = "not built yet: no build record"
+        reason = evidence.not_built
     expected = len(variants) if decision.ok else 0
     return Counts(expected, len(built) - len(failed) - recorded, len(failed), 0, reason, recorded)
 

@@ -257,6 +257,11 @@ class Evidence:
         fitting = [row for row in rows if row.target == target and row.floor_us is not None]
         return min(fitting, key=lambda row: row.floor_us or 0.0, default=None)
 
+    @property
+    def not_built(self) -> str:
+        """Return why a planned build has no record."""
+        return self.plan.not_built or "not built yet: no build record"
+
     def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
         """Return why no usable build, own or stand-in, exists, or None."""
         decision = self.decisions.get((kernel, target))
@@ -266,7 +271,7 @@ class Evidence:
             return decision.build.reason
         build = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
         if build is None:
-            return "not built yet: no build record"
+            return self.not_built
         if build[1].status != "ok":
             return f"did not compile: {first_line(build[1].reason)}"
         return None

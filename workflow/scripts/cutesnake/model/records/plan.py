@@ -88,3 +88,4 @@ class Plan(Record, tag="plan"):
         dict[str, list[str]] | None,
         doc("builds shown from recorded/builds/, as operator/kernel/target/variant -> names of their records"),
     ] = None
+    not_built: Annotated[str | None, doc("why builds without a record are not made, if none is")] = None
