@@ -46,6 +46,7 @@ include: "workflow/rules/operations.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/learn.smk"
 include: "workflow/rules/keep.smk"
+include: "workflow/rules/site.smk"
 
 
 # Where jobs go to other nodes, these stay with the main process: they need a network, or take less than a job's start.
@@ -60,6 +61,7 @@ localrules:
     overview,
     report,
     keep,
+    site,
     learn,
     learn_path_a,
     learn_path_b,

@@ -1,0 +1,24 @@
+"""Results of a run as one table for pandas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def read_results(folder: Path | str = "results") -> Any:
+    """Return a DataFrame with a row per kernel, workload, target and device of all operators.
+
+    folder: results of a run, or the site. Columns: `operator` and the columns of `compare/<operator>.csv`. Raises
+    FileNotFoundError if no table exists.
+    """
+    import pandas
+
+    files = sorted(Path(folder, "compare").glob("*.csv"))
+    if not files:
+        raise FileNotFoundError(f"{folder}/compare: no table; run snakemake first")
+    frames = [pandas.read_csv(file) for file in files]
+    for file, frame in zip(files, frames, strict=True):
+        if "operator" not in frame:
+            frame.insert(0, "operator", file.stem)
+    return pandas.concat(frames, ignore_index=True)
