@@ -106,8 +106,8 @@
       var button = document.createElement("button");
       button.type = "button";
       button.className = "fold";
-      while (head.firstChild) button.appendChild(head.firstChild);
-      head.appendChild(button);
+      button.appendChild(head.querySelector("code"));
+      head.prepend(button);
       button.addEventListener("click", function () {
         fold(unit, button.getAttribute("aria-expanded") !== "true");
       });
@@ -127,27 +127,18 @@
     return button;
   }
 
-  // Rows that pass the filter, with full precision; lines of a folded table get their workload.
+  // Rows that pass the filter, with full precision; of a folded table the row of each workload.
   function csvOf(table) {
-    var heads = Array.from(headOf(table).cells).filter(function (cell) { return !cell.classList.contains("insight"); });
-    var lines = [heads.map(valueOf)];
-    units(table).forEach(function (unit) {
-      if (unit.hidden) return;
-      if (unit.tagName === "TR") return lines.push(Array.from(unit.cells, valueOf));
-      var workload = valueOf(unit.rows[0].cells[0]);
-      Array.from(unit.rows).slice(1).forEach(function (row) {
-        var cells = Array.from(row.cells).filter(function (cell) { return !cell.matches(".insight, .names"); });
-        lines.push([workload].concat(cells.map(valueOf)));
-      });
-    });
-    return lines.map(function (line) { return line.map(quoted).join(","); }).join("\n") + "\n";
+    var lines = [headOf(table)].concat(units(table).filter(function (unit) { return !unit.hidden; }).map(rowOf));
+    return lines.map(function (row) { return Array.from(row.cells, valueOf).map(quoted).join(","); }).join("\n") + "\n";
   }
 
   function valueOf(cell) {
-    if (cell.dataset.v !== undefined && cell.classList.contains("n")) return cell.dataset.v;
+    if (cell.dataset.v !== undefined && cell.matches(".n:not(.both)")) return cell.dataset.v;
     if (cell.classList.contains("missing")) return "";
+    if (cell.tagName === "TH" && cell.getAttribute("aria-label")) return cell.getAttribute("aria-label");
     var copy = cell.cloneNode(true);
-    copy.querySelectorAll("sup, .s").forEach(function (note) { note.remove(); });
+    copy.querySelectorAll("sup, .s, .perma").forEach(function (note) { note.remove(); });
     return copy.textContent.replace(/[\s\u200b]+/g, " ").trim();
   }
 
@@ -269,12 +260,29 @@
   document.querySelectorAll("table.folded").forEach(makeFoldable);
   document.querySelectorAll("table.sortable").forEach(makeSortable);
   document.querySelectorAll("table.filterable").forEach(makeFilterable);
+  // Frames that are cut have a hint; a frame in a closed block has no width yet.
+  function hintCut() {
+    document.querySelectorAll("div.wide").forEach(function (frame) {
+      var cut = frame.scrollWidth > frame.clientWidth + 1, hint = frame.previousElementSibling;
+      if (!hint || !hint.matches("p.more")) hint = null;
+      if (hint && !cut) hint.remove();
+      if (!cut || hint) return;
+      hint = document.createElement("p");
+      hint.className = "more";
+      hint.textContent = "Scroll sideways for more →";
+      frame.before(hint);
+    });
+  }
+  window.addEventListener("resize", hintCut);
+  document.addEventListener("toggle", hintCut, true);
+  hintCut();
   window.cutesnake = { csvOf: csvOf };
 
   // Links open the closed block of their target; printing opens all blocks.
   function reveal() {
     var target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (var node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+    if (target && target.matches(".folded tbody")) fold(target, true);
     if (target) target.scrollIntoView();
   }
   window.addEventListener("hashchange", reveal);

@@ -19,7 +19,12 @@ rule keep:
 rule record_builds:
     """Refresh recorded/builds/ from builds, checks and predictions of all operators."""
     input:
-        **inputs("results/recorded_builds.txt", made=EVERY_RECORD, comparisons=COMPARISONS),
+        **inputs(
+            "results/recorded_builds.txt",
+            made=EVERY_RECORD,
+            comparisons=COMPARISONS,
+            anatomy=[f"results/anatomy/{operator}" for operator in READ],
+        ),
     output:
         summary="results/recorded_builds.txt",
     log:
@@ -28,6 +33,7 @@ rule record_builds:
         "../../envs/environment.yaml"
     params:
         folder=str(KEPT_FOLDER),
+        evidence=lambda wildcards: {operator: evidence_files(operator) for operator in PLAN.workloads},
         recorded_keys=lambda wildcards: kept_keys(),
         recorded_paths=lambda wildcards: kept_names(),
     script:

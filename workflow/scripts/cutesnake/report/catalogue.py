@@ -8,12 +8,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.summary import OperatorSummary, read_summary
 from cutesnake.model import record
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.model.records.compare import Compare
 from cutesnake.report import changes, coverage, findings, html, matrix, page
 from cutesnake.report.formatting import Notes, plural
-from cutesnake.report.operators_table import rows
+from cutesnake.report.operators_table import table
 from cutesnake.runtime.job import Files, listed
 
 
@@ -25,22 +27,40 @@ def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None
     arch = record.read("arch", listed(files["arch"])[0])
     compared = [record.read("compare", path) for path in listed(files["comparisons"])]
     changed = [record.read("change", path) for path in listed(files["changes"])]
-    html.write(render(arch, compared, changed, Path(listed(files["overview"])[0]), front), output)
+    summary = listed(files.get("summary", []))
+    known = read_summary(summary[0]) if summary else {}
+    html.write(render(arch, compared, changed, Path(listed(files["overview"])[0]), front, known), output)
 
 
-def render(arch: Any, compared: list[Compare], changed: list[Any], overview: Path, front: str) -> str:
-    """Return the page of all operators."""
+def _summary(compared: Compare, known: Mapping[str, OperatorSummary]) -> OperatorSummary:
+    """Return recorded verdicts, or speedups if this machine timed the operator."""
+    live = any(one.device.kind == "live" for one in compared.speedups)
+    if compared.operator in known and not live and known[compared.operator].verdicts:
+        return known[compared.operator]
+    return OperatorSummary(compared.operator, compared.speedups)
+
+
+def render(
+    arch: Any,
+    compared: list[Compare],
+    changed: list[Any],
+    overview: Path,
+    front: str,
+    known: Mapping[str, OperatorSummary] | None = None,
+) -> str:
+    """Return the page of all operators; `known`: recorded verdicts by operator."""
+    known = known or {}
     notes = Notes()
     links = {one.operator: front if place == 0 else f"report/{one.operator}.html" for place, one in enumerate(compared)}
     drawn = [one for one in record.read("plot", overview / "pictures.json").pictures if one.file]
     shown = [page.plot_view(one, str(one.file), overview) for one in drawn]
-    return html.template("catalogue.html.j2", {"plural": plural}).render(
+    return html.template("catalogue.html.j2", {"plural": plural, "number": number}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
         front=front,
         current="",
         pages=links,
-        rows=[row for one in compared for row in rows(one.operator, one.speedups, links[one.operator])],
+        rows=table([_summary(one, known) for one in compared], links),
         findings=findings.findings(arch, compared),
         unsupported=findings.unsupported_inputs(compared),
         changed=changes.changed(changed, "", links, "results"),

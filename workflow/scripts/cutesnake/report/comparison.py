@@ -1,56 +1,85 @@
-"""Comparison tables: one per operator, target and device, grouped by workload and kernel pair."""
+"""Comparison tables per target and device: a row per workload, kernels folded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.compare.insight import NOISE_PERCENT, number
 from cutesnake.analysis.compare.selected_workloads import pair_of, table_of
 from cutesnake.model.kept_builds import is_kept
-from cutesnake.model.records.compare import Baseline, Cell, Compare, CompareRow, CompareTable, MetricColumn
-from cutesnake.report.formatting import DSL_NAMES, Notes, plural, signed, slug, where
+from cutesnake.model.records.compare import (
+    Baseline,
+    Cell,
+    Compare,
+    CompareRow,
+    CompareSide,
+    CompareTable,
+    Insight,
+    MetricColumn,
+)
+from cutesnake.report.formatting import DSL_NAMES, Notes, plural, short, slug, where
 
 View = dict[str, Any]  # data of a template
-DSLS = ("cutile", "cute")
-OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns that are shown only with values
-MOST_UNMEASURED = 40  # workloads in a table without measurements; the CSV file has all
+DSLS = ("cute", "cutile")  # in the order of the columns
+FIGURES = {"duration_us": "Cold", "hot_duration_us": "Warm"}  # metric of a time -> heading of its columns
+MOST_UNMEASURED = 12  # workloads in a table without measurements; the CSV file has all
 MARKS = {"static": "s", "predicted": "p"}  # after values that were not measured
+RATIO = "M1"  # the rule that states a speedup, which the row shows as a number
 TIMES = "\N{MULTIPLICATION SIGN}"
+NONE = "\N{EN DASH}"
+KNOWN = ("measured", "recorded", "predicted")
 Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> its id and number of rows
+Causes = Callable[[str, str | None, str], str | None]  # target, device, workload -> why one DSL is faster
 
 
-def tables(comparison: Compare, notes: Notes) -> list[View]:
+def tables(comparison: Compare, notes: Notes, causes: Causes = lambda *_: None) -> list[View]:
     """Return the views of an operator's tables, measured ones first.
 
-    `notes` is the page's list of reasons; cells refer to it by number.
+    `notes` is the page's list of reasons; rows refer to it by number. `causes` explains a workload's speedup.
     """
     rows: dict[tuple, list[CompareRow]] = {}
     for row in comparison.rows:
         rows.setdefault(table_of(row), []).append(row)
     views = [
-        _table(comparison, table, rows.get(table_of(table), []), notes, str(place))
+        _table(comparison, table, rows.get(table_of(table), []), notes, str(place), causes)
         for place, table in enumerate(comparison.tables)
     ]
     return sorted(views, key=lambda table: not table["measured"])
 
 
-def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, place: str) -> View:
+def _table(
+    comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, place: str, causes: Causes
+) -> View:
     device = table.device
-    metrics = [m for m in comparison.metrics if m.key not in OPTIONAL or _any_known(rows, m.key)]
-    name = slug("compare", comparison.operator, table.target, device.kind, device.device or "")
     repeated = _repeated(table, place)
     workloads: dict[str, list[CompareRow]] = {}
     for row in rows:
         workloads.setdefault(row.workload, []).append(row)
     shown = _foremost(workloads) if device.kind == "none" else set(workloads)
+    workloads = {name: pairs for name, pairs in workloads.items() if name in shown}
+    seen = [row for pairs in workloads.values() for row in pairs]
+    times = [m for m in comparison.metrics if m.key in FIGURES and _known(seen, m.key)]
+    others = [m for m in comparison.metrics if m.key not in FIGURES]
+    shares = [m for m in others if _known(seen, m.key)]
+    marks = _Marks(seen)
+    prefix = slug(short(device.device) if device.device else table.target)
+
+    def cause(workload: str) -> str | None:
+        return causes(table.target, device.device, workload)
+
     return {
-        "id": name,
-        "operator": comparison.operator,
+        "id": slug("compare", comparison.operator, table.target, device.kind, device.device or ""),
         "target": table.target,
-        "where": where(device) + _also_predicted(rows),
+        "where": where(device) + _also_predicted(seen),
         "measured": device.kind != "none",
-        "metrics": metrics,
-        "workloads": [_workload(pairs, metrics, notes, repeated) for name, pairs in workloads.items() if name in shown],
+        "times": [{"heading": FIGURES[m.key], "mark": marks.heading(m.key)} for m in times],
+        "shares": [{"column": m, "mark": marks.heading(m.key)} for m in shares],
+        "hidden": [m.name for m in others if m not in shares and m.key not in ("plan_cold_us", "plan_us")],
+        "workloads": [
+            _workload(pairs, f"{prefix}-{name}", times, shares, marks, notes, repeated, cause(name))
+            for name, pairs in workloads.items()
+        ],
         "common": _boxes(table, repeated),
         "count": _count(table.workloads, len(shown)),
     }
@@ -77,36 +106,194 @@ def _count(every: int, shown: int) -> str:
     return plural(every, "workload") if shown == every else f"{number(shown)} of {plural(every, 'workload')}"
 
 
-def _workload(pairs: list[CompareRow], metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
-    """Return a workload's summary line (fastest pair), all its pairs and its baselines."""
+def _cells_of(rows: Iterable[CompareRow], key: str) -> Iterable[Cell]:
+    """Yield all cells of a metric that have a value."""
+    for row in rows:
+        for cells in (row.cutile.cells, row.cute.cells, *(other.cells for other in row.baselines)):
+            if key in cells and cells[key].kind != "missing":
+                yield cells[key]
+
+
+def _known(rows: list[CompareRow], key: str) -> bool:
+    return any(True for _ in _cells_of(rows, key))
+
+
+def _mark_of(cell: Cell) -> str:
+    return MARKS.get(cell.kind, "") + "r" * is_kept(cell.source or "")
+
+
+class _Marks:
+    """Marks of a table's values; a column's common mark is in its heading."""
+
+    def __init__(self, rows: list[CompareRow]) -> None:
+        self.rows = rows
+        self.headings: dict[str, str] = {}
+
+    def heading(self, key: str) -> str:
+        """Return the mark of a column."""
+        if key not in self.headings:
+            marks = {_mark_of(cell) for cell in _cells_of(self.rows, key)}
+            self.headings[key] = marks.pop() if len(marks) == 1 else ""
+        return self.headings[key]
+
+    def of(self, key: str, *cells: Cell) -> str:
+        """Return the mark of some cells of a column."""
+        if self.heading(key):
+            return ""
+        return "".join(sorted({letter for cell in cells if cell.kind != "missing" for letter in _mark_of(cell)}))
+
+
+def _workload(
+    pairs: list[CompareRow],
+    place: str,
+    times: list[MetricColumn],
+    shares: list[MetricColumn],
+    marks: _Marks,
+    notes: Notes,
+    repeated: Repeated,
+    cause: str | None,
+) -> View:
+    """Return a workload's row, the rows of its kernels, and insights per pair of kernels."""
     best = min(pairs, key=_duration)
-    speedup = next((i.sentence for i in best.insights if i.rule == "M1"), None)
+    kernels = _kernels(pairs)
+    cells: list[View] = []
+    for metric in times:
+        sides = [_fastest(pairs, dsl, metric.key) for dsl in DSLS]
+        cells += [_time(side, marks.of(metric.key, side) if side else "") for side in sides]
+        cells.append(_ratio(*sides))
+    for metric in shares:
+        both = [best.cute.cells[metric.key], best.cutile.cells[metric.key]]
+        cells.append(_both(both))
+    own = _insights([best], repeated)["own"]
     return {
         "workload": best.workload,
-        "kernels": _kernels(best),
-        "cells": [_delta(best, m.key, notes) for m in metrics],
-        "speedup": speedup,
-        "pairs": [_pair(row, metrics, notes, repeated) for row in pairs],
-        "baselines": [_baseline(entry, metrics, notes) for entry in best.baselines],
+        "id": place,
+        "cells": cells,
+        "insight": cause or (own[0].sentence if own else None),
+        "kernels": [_kernel(one, kernels, times, shares, marks, notes) for one in kernels],
+        "missing": [
+            {"dsl": DSL_NAMES[dsl], "note": notes.mark(side.reason or "")}
+            for dsl, side in (("cute", best.cute), ("cutile", best.cutile))
+            if side.kernel is None
+        ],
+        "insights": _insights(pairs, repeated),
     }
 
 
 def _duration(row: CompareRow) -> tuple[int, float]:
     """Sort key of a pair: number of missing times, then the sum of known times."""
     cells = [side.cells["duration_us"] for side in (row.cutile, row.cute)]
-    times = [cell.value or 0.0 for cell in cells if cell.kind in ("measured", "recorded", "predicted")]
+    times = [cell.value or 0.0 for cell in cells if cell.kind in KNOWN]
     return len(DSLS) - len(times), sum(times)
 
 
-def _any_known(rows: list[CompareRow], key: str) -> bool:
-    cells = (side.cells for row in rows for side in (row.cutile, row.cute))
-    others = (other.cells for row in rows for other in row.baselines)
-    return any(key in side_cells and side_cells[key].kind != "missing" for side_cells in (*cells, *others))
+def _fastest(pairs: list[CompareRow], dsl: str, key: str) -> Cell | None:
+    """Return the time of a DSL's fastest kernel, or a bound, or None."""
+    cells = [getattr(row, dsl).cells[key] for row in pairs]
+    timed = [cell for cell in cells if cell.kind in KNOWN]
+    return min(timed or [cell for cell in cells if cell.kind == "static"], key=lambda cell: cell.value, default=None)
 
 
-def _kernels(row: CompareRow) -> str:
-    """Return a row's kernel names as text."""
-    return _names(*pair_of(row))
+def _time(cell: Cell | None, mark: str) -> View:
+    if cell is None or cell.value is None:
+        return {"text": NONE, "class": "missing", "value": None, "mark": ""}
+    bound = {"static": "≥ ", "predicted": "≈ "}.get(cell.kind, "")
+    return {"text": bound + number(cell.value), "class": "", "value": _rounded(cell.value), "mark": mark}
+
+
+def _ratio(cute: Cell | None, cutile: Cell | None) -> View:
+    """Return the speedup, cuTile time over CuTe time; none without both times."""
+    if not (cute and cutile and cute.value and cutile.value and {cute.kind, cutile.kind} <= set(KNOWN)):
+        return {"text": NONE, "class": "missing", "value": None, "mark": ""}
+    ratio = cutile.value / cute.value
+    about = "≈ " * ("predicted" in (cute.kind, cutile.kind))
+    side = "" if max(ratio, 1 / ratio) <= 1 + NOISE_PERCENT / 100 else "cute" if ratio > 1 else "cutile"
+    return {
+        "text": f"{about}{ratio:.2f}{TIMES}",
+        "class": f"ratio {side}".strip(),
+        "value": _rounded(ratio),
+        "mark": "",
+    }
+
+
+def _both(cells: list[Cell]) -> View:
+    """Return both sides' values in one cell, CuTe first, without marks."""
+    if all(cell.value is None for cell in cells):
+        return {"text": NONE, "class": "missing", "value": None, "mark": ""}
+    texts = [NONE if cell.value is None else _text(cell.value, cell.unit) for cell in cells]
+    value = next(cell.value for cell in cells if cell.value is not None)
+    return {"text": " / ".join(texts), "class": "both", "value": _rounded(value), "mark": ""}
+
+
+Kernel = tuple[str, str, CompareSide | Baseline]  # DSL, its name's class, the side of a row
+
+
+def _kernels(pairs: list[CompareRow]) -> list[Kernel]:
+    """Return each kernel of a workload once, CuTe kernels first, then cuTile ones and others."""
+    kernels: dict[str, Kernel] = {}
+    for dsl in DSLS:
+        for row in pairs:
+            side = getattr(row, dsl)
+            if side.kernel is not None:
+                kernels.setdefault(side.kernel, (dsl, dsl, side))
+    for other in pairs[0].baselines:
+        kernels.setdefault(other.kernel, (other.dsl, "base", other))
+    return list(kernels.values())
+
+
+def _kernel(
+    kernel: Kernel,
+    every: list[Kernel],
+    times: list[MetricColumn],
+    shares: list[MetricColumn],
+    marks: _Marks,
+    notes: Notes,
+) -> View:
+    dsl, look, side = kernel
+    cells: list[View] = []
+    reasons: list[str] = []
+    for metric in [*times, *shares]:
+        cell = side.cells.get(metric.key)
+        if cell is None:
+            cells.append({"text": NONE, "relative": None, "mark": ""})
+            continue
+        if cell.reason:
+            reasons.append(cell.reason)
+        if cell.value is None:
+            cells.append({"text": NONE, "relative": None, "mark": ""})
+            continue
+        bound = {"static": "≥ " if cell.unit == "µs" else "", "predicted": "≈ "}.get(cell.kind, "")
+        text = bound + _text(cell.value, cell.unit)
+        cells.append({"text": text, "relative": _relative(cell, every, metric.key), "mark": marks.of(metric.key, cell)})
+    if isinstance(side, CompareSide) and side.reason:
+        reasons.append(side.reason)
+    return {
+        **{"kernel": side.kernel, "dsl": DSL_NAMES[dsl], "class": look},
+        "variant": getattr(side, "variant", None),
+        "times": cells[: len(times)],
+        "shares": cells[len(times) :],
+        "notes": [notes.mark(reason) for reason in dict.fromkeys(reasons)],
+    }
+
+
+def _relative(cell: Cell, every: list[Kernel], key: str) -> str:
+    """Return a time as a multiple of the fastest kernel's, or nothing for a bound."""
+    cells = (side.cells.get(key) for _, _, side in every)
+    known = [one.value for one in cells if one and one.value and one.kind in KNOWN]
+    if cell.kind not in KNOWN or not known or cell.value is None:
+        return NONE
+    return "fastest" if cell.value <= min(known) else f"{cell.value / min(known):.2f}"
+
+
+def _text(value: float, unit: str = "") -> str:
+    """Format a value; KB keeps one decimal, since allocation steps are below three digits."""
+    return f"{value:.1f}".removesuffix(".0") if unit == "KB" else number(value)
+
+
+def _rounded(value: float) -> float:
+    """Round to six digits, the precision for sorting and copying."""
+    brief = float(f"{value:.6g}")
+    return int(brief) if brief.is_integer() else brief
 
 
 def _names(*kernels: str | None) -> str:
@@ -116,11 +303,14 @@ def _names(*kernels: str | None) -> str:
 def _repeated(table: CompareTable, prefix: str) -> Repeated:
     """Return the static sentences that several rows share, each with an id for links."""
     several = [
-        ((_names(pair.cutile, pair.cute), counted.rule, counted.sentence), counted.rows)
+        ((_names(pair.cutile, pair.cute), counted.rule, counted.sentence), counted.rows, counted.rows == pair.rows)
         for pair in table.said
         for counted in pair.sentences
     ]
-    return {key: {"id": f"shared-{prefix}-{place}", "rows": rows} for place, (key, rows) in enumerate(several)}
+    return {
+        key: {"id": f"shared-{prefix}-{place}", "rows": rows, "every": every}
+        for place, (key, rows, every) in enumerate(several)
+    }
 
 
 def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
@@ -132,7 +322,7 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
             "insights": [
                 {
                     **{"id": box["id"], "rule": rule, "sentence": sentence},
-                    "rows": "every row" if box["rows"] == count else f"{box['rows']} of {count} rows",
+                    "rows": "every row" if box["every"] else f"{box['rows']} of {count} rows",
                 }
                 for (who, rule, sentence), box in repeated.items()
                 if who == kernels
@@ -143,73 +333,19 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
     ]
 
 
-def _pair(row: CompareRow, metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
-    labelled = [(repeated.get((_kernels(row), i.rule, i.sentence)), i) for i in row.insights]
-    lines = [
-        {
-            "name": {"cutile": "cuTile", "cute": "CuTe"}[dsl],
-            "kernel": side.kernel,
-            "none": None if side.kernel else notes.mark(side.reason or ""),
-            "class": dsl,
-            "cells": [_cell(side.cells[m.key], notes) for m in metrics],
-        }
-        for dsl, side in zip(DSLS, (row.cutile, row.cute), strict=True)
-    ]
-    lines.append(
-        {
-            **{"name": "Delta", "kernel": "", "none": None, "class": "delta"},
-            "cells": [_delta(row, m.key, notes) for m in metrics],
-        }
-    )
-    return {
-        "kernels": _kernels(row),
-        "lines": lines,
-        "insights": [insight for box, insight in labelled if box is None],
-        "shared": [{"rule": insight.rule, "id": box["id"]} for box, insight in labelled if box],
-    }
+def _insights(pairs: list[CompareRow], repeated: Repeated) -> View:
+    """Return what the rules say of a workload's pairs, each sentence once, without speedups.
 
-
-def _cell(cell: Cell, notes: Notes) -> View:
-    note = notes.mark(cell.reason) if cell.reason else None
-    if cell.value is None:
-        return {"text": "none", "class": "missing", "value": None, "note": note, "mark": ""}
-    bound = {"static": "≥ " if cell.unit == "µs" else "", "predicted": "≈ "}.get(cell.kind, "")
-    return {
-        "text": bound + _text(cell.value, cell.unit),
-        "class": cell.kind,
-        "value": _rounded(cell.value),
-        "note": note,
-        "mark": MARKS.get(cell.kind, "") + "r" * is_kept(cell.source or ""),
-    }
-
-
-def _text(value: float, unit: str = "") -> str:
-    """Format a value; KB keeps one decimal, since allocation steps are below three digits."""
-    return f"{value:.1f}".removesuffix(".0") if unit == "KB" else number(value)
-
-
-def _rounded(value: float) -> float:
-    """Round to six digits, the precision for sorting and copying."""
-    short = float(f"{value:.6g}")
-    return int(short) if short.is_integer() else short
-
-
-def _delta(row: CompareRow, key: str, notes: Notes) -> View:
-    """Return CuTe minus cuTile, or for times the speedup of CuTe over cuTile."""
-    cell = row.delta[key]
-    if cell.value is None:
-        note = notes.mark(cell.reason or "")
-        return {"text": "none", "class": "missing", "value": None, "note": note, "mark": ""}
-    if cell.unit == "µs":
-        left, right = row.cutile.cells[key].value, row.cute.cells[key].value
-        assert left is not None and right is not None  # or the difference would be missing
-        text, value = f"{left / right:.2f}{TIMES}", left / right
-    else:
-        value = cell.value
-        text = signed(value, _text(abs(value), cell.unit))
-    return {"text": text, "class": "delta", "value": _rounded(value), "note": None, "mark": MARKS.get(cell.kind, "")}
-
-
-def _baseline(entry: Baseline, metrics: list[MetricColumn], notes: Notes) -> View:
-    cells = [_cell(entry.cells[m.key], notes) for m in metrics if m.key in entry.cells]
-    return {"name": DSL_NAMES[entry.dsl], "kernel": entry.kernel, "none": None, "class": "base", "cells": cells}
+    A sentence that every row of its pair shares stands above the table only; one of several rows is a reference.
+    """
+    own: dict[tuple[str, str], Insight] = {}
+    shared: dict[str, str] = {}
+    for row in pairs:
+        kernels = _names(*pair_of(row))
+        for insight in row.insights:
+            box = repeated.get((kernels, insight.rule, insight.sentence))
+            if box is None and insight.rule != RATIO:
+                own.setdefault((insight.rule, insight.sentence), insight)
+            elif box and not box["every"]:
+                shared[box["id"]] = insight.rule
+    return {"own": list(own.values()), "shared": [{"id": name, "rule": rule} for name, rule in shared.items()]}

@@ -11,6 +11,7 @@ import yaml
 
 from cutesnake.analysis.evidence.gather import load_evidence
 from cutesnake.analysis.summary import read_summary
+from cutesnake.analysis.verdict.verdicts import read_anatomy, verdicts
 from cutesnake.model import record
 from cutesnake.report.catalogue import write_placeholders
 from cutesnake.report.page import Contents, write_report
@@ -40,15 +41,17 @@ def report_files(
         shown["baseline"] = changes[0].baseline.label
     folder = Path(_one(files["pictures"]))
     is_front = Path(output).name == front
+    evidence = load_evidence(
+        _one(files["plan"]),
+        listed(files["records"]),
+        _one(files["roofline"]),
+        listed(files["recorded"]),
+        listed(files["kept"]),
+    )
+    known = read_anatomy(_one(files["anatomy"])) if listed(files["anatomy"]) else {}
     contents = Contents(
         arch=record.read("arch", _one(files["arch"])),
-        evidence=load_evidence(
-            _one(files["plan"]),
-            listed(files["records"]),
-            _one(files["roofline"]),
-            listed(files["recorded"]),
-            listed(files["kept"]),
-        ),
+        evidence=evidence,
         comparison=comparisons[0],
         plots=record.read("plot", folder / "pictures.json").pictures,
         plot_folder=folder,
@@ -61,7 +64,8 @@ def report_files(
         front=front,
         is_front=is_front,
         summary=read_summary(_one(files["summary"])) if is_front and listed(files["summary"]) else {},
-        anatomy=Path(anatomy) if anatomy else None,
+        anatomy=Path(anatomy) if anatomy else _earlier(evidence.operator),
+        verdicts=verdicts(evidence, comparisons[0], known),
     )
     if anatomy is not None:
         from cutesnake.stages.anatomy.page import write_pages  # which imports ptxsim
@@ -74,6 +78,12 @@ def report_files(
         others = {f"report/{name}.html": f"results/report/{name}.html" for name in contents.arch.operators[1:]}
         asked = {"report/operations.html": "catalogue", "catalogue.html": "catalogue"}
         write_placeholders(others | asked, Path(output).parent)
+
+
+def _earlier(operator: str) -> Path | None:
+    """Return the folder with pages of anatomy that an earlier run made, or None."""
+    folder = Path("results/report/anatomy", operator)
+    return folder if folder.is_dir() else None
 
 
 def _one(files: Files) -> str:

@@ -40,14 +40,14 @@ SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def findings(arch: Arch, comparisons: list[Compare]) -> list[dict[str, str]]:
-    """Return the five findings, each with its heading."""
+def findings(arch: Arch, comparisons: list[Compare]) -> list[dict[str, Any]]:
+    """Return the five findings, each with its heading; `boxed`: a page's verdicts show it too."""
     return [
-        {"question": "Speedup", "text": _faster(comparisons)},
-        {"question": "Confidence", "text": _sure(comparisons)},
-        {"question": "Not run", "text": _not_run(arch, comparisons)},
-        {"question": "Other kernels", "text": _others(comparisons)},
-        {"question": "Other GPUs", "text": gpu_agreement(comparisons)},
+        {"question": "Speedup", "boxed": True, "text": _faster(comparisons)},
+        {"question": "Confidence", "boxed": False, "text": _sure(comparisons)},
+        {"question": "Not run", "boxed": False, "text": _not_run(arch, comparisons)},
+        {"question": "Other kernels", "boxed": True, "text": _others(comparisons)},
+        {"question": "Other GPUs", "boxed": False, "text": gpu_agreement(comparisons)},
     ]
 
 

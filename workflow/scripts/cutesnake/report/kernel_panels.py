@@ -192,7 +192,7 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     failed = [
         {
             "text": named(entry.case.workload, entry.reason or ""),
-            "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" else None,
+            "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" and not is_kept(path) else None,
         }
         for path, entry in records.items()
         if entry.status != "ok"

@@ -21,6 +21,8 @@ from cutesnake.model.records.change import Change
 from cutesnake.model.records.compare import Compare
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.plot import Picture
+from cutesnake.model.records.roofline import RooflineRow
+from cutesnake.model.records.verdict import Verdicts
 from cutesnake.report import (
     changes,
     comparison,
@@ -32,6 +34,7 @@ from cutesnake.report import (
     operators_table,
     predicted,
     times,
+    verdict,
 )
 from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
 from cutesnake.stages.predict.validated import VALIDATION
@@ -58,6 +61,7 @@ class Contents:
     changes: list[Change] = field(default_factory=list)  # change records of `shown`, with a baseline only
     is_front: bool = False
     summary: Mapping[str, OperatorSummary] = field(default_factory=dict)  # front page only
+    verdicts: Verdicts | None = None
 
     @property
     def shown(self) -> list[Compare]:
@@ -80,19 +84,21 @@ def render(contents: Contents, base: str = "results") -> str:
     notes = Notes()
     current = contents.comparison.operator
     pages = _pages(contents)
-    main, plots = _plot_views(contents)
+    plots = [plot_view(plot, plot.file, contents.plot_folder) for plot in contents.plots if plot.file]
+    decided = verdict.view(contents.verdicts) if contents.verdicts else None
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
         is_front=contents.is_front,
-        rows=operators_table.others(contents.summary, contents.arch.operators, current) if contents.is_front else [],
+        rows=operators_table.others(contents.summary, contents.arch.operators, current) if contents.is_front else None,
         current=current,
         pages=pages,
-        findings=findings.findings(contents.arch, contents.shown),
+        verdict=decided,
+        subtitle=_subtitle(contents),
+        findings=[f for f in findings.findings(contents.arch, contents.shown) if not (decided and f["boxed"])],
         unsupported=findings.unsupported_inputs(contents.shown),
         changed=changes.changed(contents.changes, current, pages, base),
-        main=main,
         machine=coverage.machine(contents.arch),
         summary=coverage.summary(contents.arch, contents.shown),
         tiles=coverage.totals(contents.shown),
@@ -115,10 +121,15 @@ def _pages(contents: Contents) -> dict[str, str]:
     return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
 
 
-def _plot_views(contents: Contents) -> tuple[View | None, list[View]]:
-    """Return the operator's first plot, and the others in order."""
-    own = [plot_view(p, p.file, contents.plot_folder) for p in contents.plots if p.file]
-    return (own[0], own[1:]) if own else (None, [])
+def _subtitle(contents: Contents) -> list[str]:
+    """Return what was compared, and how many checks a GPU passed."""
+    compared = contents.comparison
+    parts = ["best kernel of each DSL", "speedup = cuTile time ÷ CuTe DSL time"]
+    counts = [gpu for row in compared.coverage for gpu in row.cards.get("correctness", [])]
+    if counts:
+        passed, failed = sum(gpu.ok for gpu in counts), sum(gpu.failed for gpu in counts)
+        parts.append(f"{number(passed)} of {number(passed + failed)} GPU checks passed")
+    return parts
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:
@@ -130,10 +141,32 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "table": os.path.relpath(f"results/compare/{compared.operator}.csv", base),
         "times": times.times(compared, contents.references, notes),
         "predicted": predicted.predicted(contents.evidence, notes),
-        "tables": comparison.tables(compared, notes),
+        "tables": comparison.tables(
+            compared, notes, *([verdict.causes(contents.verdicts)] if contents.verdicts else [])
+        ),
         "panels": kernel_panels.panels(contents.evidence, contents.upstream, base, notes, contents.anatomy),
-        "roofline": [row for row in contents.evidence.roofline if row.workload in shown],
+        "roofline": _roofline([row for row in contents.evidence.roofline if row.workload in shown]),
     }
+
+
+def _roofline(rows: list[RooflineRow]) -> View:
+    """Return a row per workload with its lower bound on each device."""
+    devices = dict.fromkeys((row.device, row.target) for row in rows)
+    workloads: dict[str, dict[tuple[str, str], RooflineRow]] = {}
+    for row in rows:
+        workloads.setdefault(row.workload, {})[row.device, row.target] = row
+    views = []
+    for workload, bounds in workloads.items():
+        first = next(iter(bounds.values()))
+        cells = [
+            {"us": one.floor_us if one else None, "bound": one.bound if one else None, "reason": one and one.reason}
+            for one in (bounds.get(device) for device in devices)
+        ]
+        size = {"workload": workload, "flops": first.flops, "bytes": first.bytes, "intensity": first.intensity}
+        views.append({**size, "cells": cells})
+    reasons = dict.fromkeys(row.reason for row in rows if row.floor_us is None and row.reason)
+    named = [{"name": name, "target": target} for name, target in devices]
+    return {"devices": named, "rows": views, "reasons": list(reasons)}
 
 
 def plot_view(plot: Picture, file: str, folder: Path) -> View:

@@ -94,7 +94,7 @@ def _row(
 def _kind(flag: str) -> str:
     """Return a flag without its numbers, so that each kind is explained once."""
     kind = re.sub(r"\d[\d.,]*", "N", flag)
-    return kind if kind == flag else f"{kind} (hover over a cell for its values)"
+    return kind if kind == flag else f"{kind} (values: `flags` of the record)"
 
 
 def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> str:

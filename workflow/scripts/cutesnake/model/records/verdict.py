@@ -73,7 +73,7 @@ class Decision(Part):
     @property
     def workloads(self) -> int:
         """Return the number of workloads that both DSLs have a time of."""
-        return len(self.pairs)
+        return len(self.cute_wins) + len(self.cutile_wins) + len(self.equal)
 
 
 class Rival(Part):

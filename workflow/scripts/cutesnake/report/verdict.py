@@ -1,0 +1,282 @@
+"""First screen of an operator's page: verdict per GPU, causes, and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.verdict import sentences
+from cutesnake.model.dsls import COMPARED
+from cutesnake.model.records.verdict import (
+    Decision,
+    Explained,
+    Flag,
+    KernelCost,
+    Rival,
+    Side,
+    TargetVerdict,
+    Verdicts,
+)
+from cutesnake.report.comparison import NONE, TIMES, Causes
+from cutesnake.report.formatting import DSL_NAMES, plural, slug
+
+View = dict[str, Any]  # data of a template
+MOST_CAUSES = 2  # per DSL on the first screen
+MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
+MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
+MOST_LISTED = 2  # workloads that a verdict lists with their times
+MOST_NAMED = 3  # workloads that a verdict names per side
+ABOUT = "≈ "
+BASIS = {"measured": "measured", "recorded": "measured", "predicted": "predicted, not measured"}
+SIDES: tuple[Side, ...] = ("cute", "cutile")
+
+
+def view(verdicts: Verdicts) -> View | None:
+    """Return the view of verdicts, or None if no GPU timed both DSLs."""
+    decided = [one for one in verdicts.targets if one.warm or one.cold]
+    if not decided:
+        return None
+    used = {getattr(pair, side) for one in decided for d in _decisions(one) for pair in d.pairs for side in SIDES}
+    first = decided[0].target
+    front = [one for one in verdicts.costs if one.target == first and one.kernel in used]
+    return {
+        "boxes": [_box(one) for one in decided],
+        "authors": _authors(verdicts.costs, used),
+        "why": _why(decided),
+        "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
+        "warm": [sentences.warm_slower(one) for verdict in decided for one in verdict.warm_slower[:MOST_WARM]],
+        "rules": verdicts.rules,
+        "columns": [(name, unit) for name, unit, _, _ in COLUMNS],
+        "costs": [_cost(verdicts.operator, one) for one in front],
+        "more_costs": [_cost(verdicts.operator, one) for one in verdicts.costs if one not in front],
+    }
+
+
+def causes(verdicts: Verdicts) -> Causes:
+    """Return a function from a table row to the cause of its speedup."""
+    known: dict[tuple[str, str | None, str], str] = {}
+    for verdict in verdicts.targets:
+        for one in verdict.explained:
+            if one.contest == "dsls" and one.causes:
+                known.setdefault((verdict.target, verdict.device.device, one.workload), one.causes[0].sentence)
+    return lambda target, device, workload: known.get((target, device, workload))
+
+
+def result(decision: Decision) -> tuple[str, str]:
+    """Return the winner with its speedup, and its CSS class."""
+    if decision.winner == "depends":
+        return ("Tie" if decision.reason == "noise" else "Depends"), ""
+    about = ABOUT * (decision.basis == "predicted")
+    mean = decision.mean if decision.winner == "cute" else 1 / decision.mean
+    return f"{DSL_NAMES[decision.winner]} {about}{mean:.2f}{TIMES}", {"cute": "c", "cutile": "t"}[decision.winner]
+
+
+def brief(verdict: TargetVerdict) -> Decision | None:
+    """Return the warm decision, or the cold one without warm times."""
+    return verdict.warm or verdict.cold
+
+
+def _decisions(verdict: TargetVerdict) -> list[Decision]:
+    return [one for one in (verdict.warm, verdict.cold) if one]
+
+
+def _box(verdict: TargetVerdict) -> View:
+    main, *rest = _decisions(verdict)
+    headline, look = result(main)
+    rival = verdict.rival(main.figure)
+    small = [f"{one.figure.capitalize()}: {result(one)[0]} ({_range(one)})." for one in rest]
+    if rival and not rival.beats_both:
+        small.append(_against(rival))
+    if main.held:
+        small.append(f"Expected error of both times together: {main.noise_percent:.0f} %.")
+        small.append(sentences.held(main.held))
+    if verdict.warm_slower:
+        small.append(_slower_warm(verdict))
+    return {
+        "id": slug("verdict", verdict.gpu),
+        "gpu": verdict.gpu,
+        "basis": BASIS[main.basis],
+        "predicted": verdict.predicted,
+        "class": look,
+        "headline": headline,
+        "slower": sentences.rival(rival) if rival and rival.beats_both else None,
+        "text": _text(main),
+        "small": small,
+        "flags": flag_texts(verdict.flags),
+    }
+
+
+def _text(decision: Decision) -> str:
+    """Return how many workloads agree, with range; times if there are few."""
+    figure, total = decision.figure.capitalize(), plural(decision.workloads, "workload")
+    about = ABOUT * (decision.basis == "predicted")
+    if 0 < len(decision.pairs) <= MOST_LISTED:
+        times = (
+            f"{about}{number(p.cute_us)} vs {about}{number(p.cutile_us)} µs at {p.workload}" for p in decision.pairs
+        )
+        return f"{figure}, CuTe DSL vs cuTile: {'; '.join(times)}."
+    if decision.winner == "depends":
+        won = [("CuTe DSL", decision.cute_wins), ("cuTile", decision.cutile_wins)]
+        fewest = min(len(names) for _, names in won)
+        sides = [
+            f"{name} faster on {len(names)}" + f" ({', '.join(names)})" * (len(names) == fewest <= MOST_NAMED)
+            for name, names in won
+            if names
+        ]
+        equal = [f"equal on {len(decision.equal)}"] * bool(decision.equal)
+        favours = DSL_NAMES["cute" if decision.mean > 1 else "cutile"]
+        mean = f"{max(decision.mean, 1 / decision.mean):.2f}{TIMES} for {favours}"
+        return f"{figure}, {total}: {', '.join(sides + equal)}. Mean {mean}, {_range(decision)}."
+    mine, other = decision.cute_wins, decision.cutile_wins
+    if decision.winner == "cutile":
+        mine, other = other, mine
+    behind = f", slower on {len(other)}" * bool(other) + f", equal on {len(decision.equal)}" * bool(decision.equal)
+    return f"{figure}: faster on {len(mine)} of {total}{behind}; {_range(decision)}."
+
+
+def _range(decision: Decision) -> str:
+    """Return the range and the interval of the speedup, from the winner's side."""
+    flip = decision.winner == "cutile" or (decision.winner == "depends" and decision.mean < 1)
+
+    def turned(low: float, high: float) -> str:
+        ends = (1 / high, 1 / low) if flip else (low, high)
+        return f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+    if decision.workloads == 1:
+        return f"{decision.mean:.2f}{TIMES} on one workload"
+    interval = ""
+    if decision.low is not None and decision.high is not None:
+        interval = f", 95 % interval {turned(decision.low, decision.high)}"
+    return f"range {turned(decision.least, decision.most)}{interval}"
+
+
+def _against(rival: Rival) -> str:
+    name = f"{rival.kernel} ({DSL_NAMES.get(rival.dsl, rival.dsl)})"
+    wins = f"{name} faster on {len(rival.faster)} of {rival.workloads}"
+    return f"Better DSL vs {name}: {rival.mean:.2f}{TIMES} ({rival.figure}; {wins})."
+
+
+def _slower_warm(verdict: TargetVerdict) -> str:
+    most, *_ = verdict.warm_slower
+    why = {"power limit": "the power limit lowers the clock", "clock": "the clock falls"}.get(
+        most.cause, "no record says why"
+    )
+    return (
+        f"Warm is slower than cold in {plural(len(verdict.warm_slower), 'time')}, by up to {most.percent:.0f} %: {why}."
+    )
+
+
+def _foremost(verdict: TargetVerdict) -> list[Explained]:
+    """Return the first explained pair per kernels and causes."""
+    pairs: dict[tuple[str, ...], Explained] = {}
+    for one in verdict.explained:
+        if one.causes:
+            pairs.setdefault((one.contest, one.faster, one.slower, *(cause.rule for cause in one.causes)), one)
+    return list(pairs.values())[:MOST_EXPLAINED]
+
+
+def flag_texts(flags: Iterable[Flag]) -> list[str]:
+    """Return flags in a few words each; kernels with the same fact share a text."""
+    untuned: dict[str, list[str]] = {}
+    texts: dict[str, None] = {}
+    for flag in flags:
+        if flag.id == "untuned":
+            untuned.setdefault("{timed} of {offered} variants has a time".format(**flag.values), []).append(
+                str(flag.kernel)
+            )
+        elif flag.id != "different_authors":  # a line of its own
+            texts[_flag(flag)] = None
+    return [*texts, *(f"{text}: {', '.join(dict.fromkeys(kernels))}" for text, kernels in untuned.items())]
+
+
+def _flag(flag: Flag) -> str:
+    values = {**flag.values}
+    if "workloads" in values:
+        values["workloads"] = plural(int(values["workloads"]), "workload")
+    return {
+        "few_workloads": "{workloads} only",
+        "one_workload_decides": "{workload} alone decides the mean",
+        "spills": "{kernel} spills {least} to {most} B/thread",
+        "different_hosts": "{workloads} timed on different hosts",
+        "power_limit": "power limit in {records} of {timed} warm times",
+        "not_on_this_gpu": "no prediction for this GPU was ever compared with one",
+    }[flag.id].format(kernel=flag.kernel, **values)
+
+
+def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
+    """Say who wrote the kernels that were compared."""
+    named: dict[tuple[str, str], list[str]] = {}
+    for one in costs:
+        if one.kernel in used:
+            versions = f" ({one.author.versions} versions)" if one.author.versions else ""
+            kernels = named.setdefault((one.author.name, one.author.work), [])
+            kernels += [text for text in [f"{one.kernel}{versions}"] if text not in kernels]
+    texts = [f"{', '.join(kernels)}: {name}, {work}" for (name, work), kernels in named.items()]
+    return f"Authors. {'; '.join(texts)}." if texts else ""
+
+
+def _why(decided: list[TargetVerdict]) -> list[View]:
+    """Return per DSL the causes where it is faster, one of each kind."""
+    names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
+    causes: dict[str, dict[str, View]] = {side: {} for side in SIDES}
+    for verdict in decided:
+        for one in verdict.explained:
+            if one.contest != "dsls":
+                continue
+            side = names.get(one.faster, "cutile")
+            for cause in one.causes:
+                where = f"({verdict.gpu}, {one.workload}: {one.ratio:.2f}{TIMES} {one.figure})"
+                causes[side].setdefault(cause.rule, {"sentence": cause.sentence, "where": where})
+    return [
+        {
+            "name": DSL_NAMES[side],
+            "class": side[0] if side == "cute" else "t",
+            "causes": list(kinds.values())[:MOST_CAUSES],
+        }
+        for side, kinds in causes.items()
+        if kinds
+    ]
+
+
+def _explained(verdict: TargetVerdict, one: Explained) -> View:
+    title = f"{verdict.gpu}, {one.workload}, {one.figure}: {one.faster} {one.ratio:.2f}{TIMES} as fast as {one.slower}"
+    return {"title": title, "causes": one.causes}
+
+
+Value = Callable[[KernelCost], float | None]
+
+
+def _spilled(cost: KernelCost) -> float | None:
+    return cost.spill_bytes[1] if cost.spill_bytes else None
+
+
+COLUMNS: tuple[tuple[str, str, str, Value], ...] = (  # heading, unit, key of a missing value's reason, value
+    ("Lines, device", "", "lines", lambda c: c.lines.device if c.lines else None),
+    ("Lines, host", "", "lines", lambda c: c.lines.host if c.lines else None),
+    ("Compile", "s", "compile_seconds", lambda c: c.compile_seconds),
+    ("Registers", "per thread", "registers_per_thread", lambda c: c.registers_per_thread),
+    ("SMEM", "KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
+    ("Occupancy, theoretical", "%", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
+    ("achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
+    ("Spills, most", "B", "spill_bytes", _spilled),
+    ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
+    ("Variants", "offered", "variants_offered", lambda c: c.variants_offered),
+)
+
+
+def _cost(operator: str, cost: KernelCost) -> View:
+    cells = []
+    for _, _, key, value in COLUMNS:
+        known = value(cost)
+        text = NONE if known is None else number(known)
+        cells.append({"text": text, "value": known, "why": None if known is not None else cost.missing.get(key)})
+    return {
+        "kernel": cost.kernel,
+        "target": cost.target,
+        "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
+        "panel": slug("kernel", operator, cost.kernel),
+        "cells": cells,
+        "author": cost.author.name,
+        "work": sentences.author(cost.author),
+    }
