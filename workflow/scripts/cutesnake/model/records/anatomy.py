@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cutesnake.model.records.common import Built, Dsl, Part, Positive, Provenance, Record, Status, Variant, doc
 
-Task = Literal["load", "multiply", "softmax", "correct", "convert", "epilogue", "store", "schedule"]
+Task = Literal["load", "multiply", "softmax", "correct", "accumulate", "convert", "epilogue", "store", "schedule"]
 
 
 class Watched(Part):
@@ -67,6 +67,7 @@ class Buffer(Part):
     offset: int
     bytes: int
     stages: Annotated[int | None, doc("of the pipeline whose copies go there")]
+    stage_bytes: Annotated[int | None, doc("what a stage brings there")] = None
     tensors: list[str]
     named_by_source: bool
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ptxsim.ptx import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec, unguarded
@@ -50,7 +50,7 @@ def what(ins: Instruction) -> str | None:
         return _barrier(parts)
     if base in ("ld", "st", "red", "atom") and parts[1:2] != ("async",):
         return _access(base, parts)
-    if base == "max":
+    if base == "max" or (base == "redux" and "max" in parts):
         return "maximum" if any(p.startswith(("f", "bf")) and p != "ftz" for p in parts[1:]) else None
     return _BY_SECOND.get((base, *parts[1:2])) or _BY_FIRST.get(base)
 
@@ -99,14 +99,15 @@ class Loop:
     spins: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Depends:
-    """What a value comes from: special registers, parameters, and whether loads of memory have a part in it."""
+    """Sources of a value: special registers, parameters, memory, and `counter`, an atomic in global memory."""
 
-    specials: frozenset[str]
-    params: bool
-    global_memory: bool
-    shared_memory: bool
+    specials: set[str] = field(default_factory=set)
+    params: bool = False
+    global_memory: bool = False
+    shared_memory: bool = False
+    counter: bool = False
 
 
 class Code:
@@ -252,27 +253,46 @@ class Code:
                     found.setdefault((reg.width, reg.slot), []).append(at)
         return found
 
-    def depends(self, at: int) -> Depends:
-        """What the guard of a branch comes from, through all definitions of the registers on the way."""
-        guard = self.instructions[at].guard
-        queue = [(guard.width, guard.slot)] if guard is not None else []
-        seen, specials = set(queue), set()
-        params = memory = shared = False
+    def depends(self, at: int, loop: Loop | None = None, feeds: Mapping[int, Iterable[int]] | None = None) -> Depends:
+        """Trace the guard of a branch back through all definitions of its registers.
+
+        loop: within it, also follow the branches that decide which definition counts.
+        feeds: load from shared memory -> the stores whose values it reads.
+        """
+        ends = set(self.exits(loop)) if loop else set()
+        found = Depends()
+        queue: list[Reg] = []
+        seen: set[tuple[int, int]] = set()
+
+        def follow(registers: Iterable[Reg]) -> None:
+            fresh = [reg for reg in registers if (reg.width, reg.slot) not in seen]
+            seen.update((reg.width, reg.slot) for reg in fresh)
+            queue.extend(fresh)
+
+        follow(self._guard(at))
         while queue:
-            for place in self._definitions.get(queue.pop(), []):
-                ins = self.instructions[place]
+            reg = queue.pop()
+            for place in self._definitions.get((reg.width, reg.slot), []):
+                ins, kind = self.instructions[place], self.kinds[place]
                 if ins.base in ("ld", "atom"):
-                    kind = self.kinds[place]
-                    params |= kind is None
-                    memory |= kind is not None and kind.startswith("global")
-                    shared |= kind is not None and not kind.startswith("global")
+                    found.params |= kind is None
+                    found.global_memory |= kind is not None and kind.startswith("global")
+                    found.shared_memory |= kind is not None and not kind.startswith("global")
+                    found.counter |= kind == "global_atomic"
                 for operand in ins.operands[1:]:
-                    specials |= {leaf.name.split(".")[0] for leaf in _leaves(operand) if isinstance(leaf, Special)}
-                    for reg in _registers(operand):
-                        if (key := (reg.width, reg.slot)) not in seen:
-                            seen.add(key)
-                            queue.append(key)
-        return Depends(frozenset(specials), params, memory, shared)
+                    found.specials |= {x.name.split(".")[0] for x in _leaves(operand) if isinstance(x, Special)}
+                    follow(_registers(operand))
+                for store in (feeds or {}).get(place, ()):
+                    follow(_registers(self.instructions[store].operands[1]))
+                if loop and self.block_of[place] in loop.blocks:
+                    follow(self._guard(place))
+                    inside = self.controls[self.block_of[place]] & loop.blocks
+                    follow(r for n in inside if (last := self.blocks[n][-1]) not in ends for r in self._guard(last))
+        return found
+
+    def _guard(self, at: int) -> list[Reg]:
+        guard = self.instructions[at].guard
+        return [] if guard is None else [guard]
 
     def deciding(self, at: int) -> list[int]:
         """The branches that decide whether an instruction runs, those too that decide about these."""

@@ -66,20 +66,37 @@ def shared_memory(
 
 def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline]) -> dict[str, Any]:
     """A buffer with what copies bring into it or take out of it, and the pipeline whose stages it holds."""
-    inside = range(buffer.offset, buffer.end)
-    tensors, barriers = set(), set()
-    copies = [(seen.launch, copy) for table in (seen.loads, seen.stores) for copy in table.values()] if seen else []
-    for launch, copy in copies:
-        if any(offset in inside for offset in copy.offsets):
-            tensors.add(host.tensor_name(launch, copy.tensor, copy.touched) or "bytes")
-            barriers |= copy.barriers
-    stages = next((p.stages for p in found if barriers & set(p.full.offsets)), None)
+    tensors, landed = _landed(buffer, seen) if seen else (set(), {})
+    pipeline = next((p for p in found if landed.keys() & set(p.full.offsets)), None)
+    stage_bytes = stages = None
+    if pipeline:
+        tile = max(sum(sizes.values()) for sizes in landed.values())
+        stage_bytes = tile * len(pipeline.full.offsets) // pipeline.stages
+        filled = len(landed.keys() & set(pipeline.full.offsets)) * pipeline.stages // len(pipeline.full.offsets)
+        stages = pipeline.stages if stage_bytes * pipeline.stages == buffer.bytes else filled
     name = buffer.name if buffer.field else f"tiles of {', '.join(sorted(tensors))}" if tensors else buffer.name
     return {
         "name": name,
         "offset": buffer.offset,
         "bytes": buffer.bytes,
         "stages": stages,
+        "stage_bytes": stage_bytes,
         "tensors": sorted(tensors),
         "named_by_source": buffer.field,
     }
+
+
+def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict[int, int]]]:
+    """Tensors of a buffer's copies, and mbarrier -> shared offset -> bytes that arrive there."""
+    inside = range(buffer.offset, buffer.end)
+    tensors: set[str] = set()
+    landed: dict[int, dict[int, int]] = {}
+    for copy in (*seen.loads.values(), *seen.stores.values()):
+        if any(offset in inside for offset in copy.offsets):
+            tensors.add(host.tensor_name(seen.launch, copy.tensor, copy.touched) or "bytes")
+        size = copy.tensor.box_bytes if copy.tensor else copy.size
+        for barrier, offsets in copy.barriers.items():
+            here = {offset: size for offset in offsets if offset in inside}
+            if here:
+                landed.setdefault(barrier, {}).update(here)
+    return tensors, landed

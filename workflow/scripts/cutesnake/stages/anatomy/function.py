@@ -122,10 +122,20 @@ def _per_thread(cubin: Path, _changed: int) -> dict[str, int]:
     return {kernel.symbol: kernel.registers_per_thread for kernel in reversed(read_cubin(cubin).kernels)}
 
 
+_KINDS = {  # task -> the instructions whose lines a role's record names
+    "load": ("tma_load", "bulk_load", "cp_async", "global_load"),
+    "multiply": ("product",),
+    "softmax": ("exponential",),
+    "correct": ("tmem_store",),
+    "accumulate": ("tmem_load",),
+    "convert": ("shared_store", "tmem_store"),
+    "epilogue": ("shared_store",),
+    "store": roles.STORES,
+    "schedule": ("launch_control", "shared_store"),
+}
+
+
 def _role(code: Code, role: Role) -> dict[str, Any]:
-    kinds = {"load": ("tma_load", "bulk_load", "cp_async", "global_load"), "multiply": ("product",)}
-    kinds |= {"softmax": ("exponential",), "correct": ("tmem_store",), "schedule": ("launch_control",)}
-    kinds |= {"epilogue": ("shared_store",), "store": roles.STORES, "convert": ("shared_load",)}
     return {
         "name": role.name,
         "warps": list(role.warps),
@@ -135,7 +145,7 @@ def _role(code: Code, role: Role) -> dict[str, Any]:
         "ranks": None if role.ranks is None else list(role.ranks),
         "instructions": len(role.ran),
         "ran": _ran(code, role),
-        "lines": {task: code.sources(role.does(code, *kinds[task]))[:8] for task in role.tasks},
+        "lines": {task: code.sources(role.does(code, *_KINDS[task]))[:8] for task in role.tasks},
     }
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator, make_workload
 from cutesnake.stages.load import cute as cute_load
 from cutesnake.stages.load.build import LoadedBuild
-from cutesnake.stages.measure import checker
 from ptxsim import Launch, Module, Pointer, PtxError, Tensor, capture, tile_launch
 from ptxsim.descriptors import TensorMap, decode
 
@@ -49,7 +50,7 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
     workload = make_workload(asked.operator, asked.parameters)
     inputs = operator.make_inputs(workload, 0, "cpu", operator.DISTRIBUTIONS[0])
     outputs = operator.make_outputs(workload, "cpu")
-    names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
+    names = Names([*_tensors("", inputs), *_tensors("", outputs)])
     caught = _Caught(asked.processors, modules, names)
     with ExitStack() as stack:
         stack.enter_context(cute_load.opened_by(caught.open_object, asked.processors))
@@ -57,18 +58,78 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
             from cutesnake.stages.load import cutile as cutile_load  # which needs cuda-bindings
 
             stack.enter_context(cutile_load.opened_by(caught.open_cubin, asked.processors))
-        runner = load_kernel(asked.operator, asked.kernel).bind(LoadedBuild(asked.folder), workload, inputs, outputs)
+        bind = load_kernel(asked.operator, asked.kernel).bind
+        with names.watched():
+            runner = bind(LoadedBuild(asked.folder), workload, inputs, outputs)
     runner(0)
     if not caught.launches:
         raise PtxError("the host function launched nothing")
     caught.launches[0].attributes["kept"] = (inputs, outputs, runner)  # the tensors' memory has to outlive the launches
+    for launch in caught.launches:
+        launch.attributes["outputs"] = {name for name, _ in _tensors("", outputs)}
     return caught.launches
 
 
-class _Caught:
-    """Stands in for a build's functions: their calls are kept as launches, with `names` of the tensors by address."""
+class Names:
+    """Names of tensors by address: the operator's first, then those of variables in the kernel's `bind`."""
 
-    def __init__(self, processors: int, modules: Mapping[str, Module], names: Mapping[int, str]) -> None:
+    def __init__(self, tensors: Iterable[tuple[str, Any]]) -> None:
+        self._ranges = [_range(name, tensor) for name, tensor in tensors]
+
+    def of(self, tensor: Any) -> str:
+        """Return the name of a tensor, by its first address; "workspace" for one that has none."""
+        at = tensor.data_ptr()
+        exact = next((name for start, _, name, _ in self._ranges if start == at), None)
+        return exact or next((name for start, end, name, _ in self._ranges if start <= at < end), "workspace")
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Add variables of the kernel's own functions that return meanwhile: those of `bind` before others."""
+        found: list[tuple[bool, bool, str, Any]] = []
+
+        def note(frame: FrameType, event: str, _: Any) -> None:
+            if event == "return" and frame.f_globals.get("__name__", "").startswith("kernels."):
+                nested = frame.f_code.co_name != "bind"
+                for name, value in frame.f_locals.items():
+                    inside = not hasattr(value, "data_ptr")
+                    found.extend((nested, inside, *one) for one in _tensors(name, value))
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+            ordered = sorted(found, key=lambda one: one[:2])
+            self._ranges += [_range(name, tensor) for _, _, name, tensor in ordered]
+
+
+def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]:
+    """Name and value of the tensors in a value: itself, items of a list or dict, fields of a dataclass."""
+    if hasattr(value, "data_ptr"):
+        yield name, value
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(name, item, depth - 1)
+    elif depth and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tensors(str(key), item, depth - 1)
+    elif depth and is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _tensors(field.name, getattr(value, field.name), depth - 1)
+
+
+def _range(name: str, tensor: Any) -> tuple[int, int, str, Any]:
+    """First and last address plus one of a tensor, which is kept: nothing else may get its memory."""
+    start = tensor.data_ptr()
+    span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + span * tensor.element_size(), name, tensor
+
+
+class _Caught:
+    """Replace a build's functions: keep their calls as launches, with the `names` of tensors."""
+
+    def __init__(self, processors: int, modules: Mapping[str, Module], names: Names) -> None:
         self.processors, self.modules, self.names = processors, modules, names
         self.launches: list[Launch] = []
 
@@ -96,11 +157,11 @@ class _Caught:
         return call
 
 
-def _named(argument: Any, names: Mapping[int, str]) -> Any:
+def _named(argument: Any, names: Names) -> Any:
     """A tensor with the operator's name for it; anything else as it is."""
     if not hasattr(argument, "data_ptr"):
         return argument
-    return Tensor(argument, name=names.get(argument.data_ptr(), "workspace"))
+    return Tensor(argument, name=names.of(argument))
 
 
 def attributes_of(launch: Launch) -> dict[str, Any]:
@@ -146,6 +207,7 @@ def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> d
 
 
 def tensor_name(launch: Launch, tensor: TensorMap | None, touched: int | None = None) -> str | None:
-    """The operator's name of the tensor that a descriptor points into, by an address that a copy `touched` if any."""
-    allocation = launch.memory.find(tensor.address if touched is None else touched) if tensor else None
+    """Return the name of the tensor that a copy `touched` in global memory, else of what a descriptor points into."""
+    address = touched if touched is not None else tensor.address if tensor else None
+    allocation = None if address is None else launch.memory.find(address)
     return allocation.name if allocation else None

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from cutesnake.stages.anatomy.code import INDEX, Code, Loop, number
+from cutesnake.stages.anatomy.host import tensor_name
 from cutesnake.stages.anatomy.numbers import of_warps
 from cutesnake.stages.anatomy.pipelines import Group, Pipeline
 from cutesnake.stages.anatomy.roles import STORES, Role
@@ -41,6 +43,17 @@ class Function:
     pipelines: Sequence[Pipeline] | None
     swizzles: Sequence[str]  # of shared-memory layouts in the DSL's IR and of descriptors
     static_stages: Sequence[int] | None  # pipelines as the PTX alone shows them
+
+    @cached_property
+    def feeds(self) -> dict[int, list[int]]:
+        """Load from shared memory -> the stores that wrote where it read in the watched run."""
+        accesses = self.seen.shared.values() if self.seen else ()
+        writers = [one for one in accesses if self.code.instructions[one.at].base == "st"]
+        return {
+            one.at: [writer.at for writer in writers if writer.offsets & one.offsets]
+            for one in accesses
+            if self.code.instructions[one.at].base == "ld"
+        }
 
     @property
     def stores(self) -> list[int]:
@@ -108,22 +121,46 @@ def _persistent(f: Function) -> Pattern:
     code, stores = f.code, f.stores
     if not stores:
         return Pattern(None, "no store to global memory was recognised")
-    loops = [_work_loop(code, at) for at in stores]
-    if not all(loops):
-        outside = code.sources(at for at, loop in zip(stores, loops, strict=True) if loop is None)
-        return Pattern(False, "results are stored outside of any loop over tiles", outside)
-    distinct = {loop.header: loop for loop in loops if loop is not None}
-    exits = [at for loop in distinct.values() for at in code.exits(loop)]
+    results = _results(f)
+    found: list[Loop] = []
+    for name, places in results.items():
+        loops = [loop for at in places if (loop := _work_loop(f, at))]
+        if not loops:
+            what = f"{name} is stored" if name else "results are stored"
+            return Pattern(False, f"{what} outside of any loop over tiles", code.sources(places))
+        found += loops
+    exits = [at for loop in {loop.header: loop for loop in found}.values() for at in code.exits(loop)]
     how = "cluster launch control" if code.places("launch_control") else "the CTA's index or a schedule in memory"
-    return Pattern(True, f"every store lies in a loop that ends by {how}", code.sources(exits))
+    return Pattern(True, f"all results are stored in a loop that ends by {how}", code.sources(exits))
 
 
-def _work_loop(code: Code, at: int) -> Loop | None:
-    """The outermost loop around a store whose end depends on which CTA it is, or on work that it is handed."""
+def _results(f: Function) -> dict[str, list[int]]:
+    """Tensor -> the stores that wrote it in the watched run; those of the operator alone, if one was written.
+
+    Workspace is no result where an output is: descriptors are written there, for instance. Code that did not run has
+    no tensor: without a run all stores are of one.
+    """
+    found: dict[str, list[int]] = {}
+    if f.seen is not None:
+        for (at, tensor), copy in f.seen.stores.items():
+            name = tensor_name(f.seen.launch, tensor, copy.touched)
+            if name and at not in found.get(name, []):
+                found.setdefault(name, []).append(at)
+        for at in f.code.places("global_store", "global_atomic"):
+            for name in f.seen.touched.get(at, ()):
+                found.setdefault(name, []).append(at)
+    outputs = f.seen.launch.attributes.get("outputs", ()) if f.seen else ()
+    return {name: places for name, places in found.items() if name in outputs} or found or {"": f.stores}
+
+
+def _work_loop(f: Function, at: int) -> Loop | None:
+    """The outermost loop around a store whose end depends on the CTA's index or on a work tile that it is given."""
+    code = f.code
     for loop in code.loops_around(at):
         for leaving in code.exits(loop):
-            depends = code.depends(leaving)
-            if depends.specials & INDEX or (depends.shared_memory and code.places("launch_control")):
+            depends = code.depends(leaving, loop, f.feeds)
+            given = depends.shared_memory and code.places("launch_control")
+            if depends.specials & INDEX or depends.counter or given:
                 return loop
     return None
 

@@ -41,10 +41,7 @@ class Pipeline:
     name: str
     full: Group
     empty: Group
-
-    @property
-    def stages(self) -> int:
-        return len(self.full.offsets)
+    stages: int  # a stage can have several full or empty barriers
 
 
 def find_groups(
@@ -56,35 +53,38 @@ def find_groups(
     singles = [
         _single(seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at)) for at in sorted(seen.bars)
     ]
-    halves = _halves(singles, buffers)
+    parts = _parts(singles, buffers)
     for one in singles:
         place = one.offsets[0]
-        if place in halves:
-            if halves[place] == place:
+        if place in parts:
+            if parts[place] == place:
                 groups.append(one)
             else:
                 _join(groups[-1], one)
-        elif groups and groups[-1].offsets[0] not in halves and _continues(code, groups[-1], one):
+        elif groups and groups[-1].offsets[0] not in parts and _continues(code, groups[-1], one):
             _join(groups[-1], one)
         else:
             groups.append(one)
     return groups
 
 
-def _halves(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int]:
-    """Offset -> where its half begins, of fields that hold barriers of one pipeline: full ones, then as many empty.
+def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int]:
+    """Offset -> first offset of its group, in buffers that hold the barriers of one pipeline and nothing else.
 
-    That is how CuTe DSL's pipeline classes lay them out; a field whose halves do not agree in themselves is left out.
+    CuTe DSL's pipeline classes take one array, the full barriers and then as many empty ones. Kernels that name two
+    fields have all full barriers in one and all empty ones in the other. A buffer of neither form is left out.
     """
     found: dict[int, int] = {}
     for buffer in buffers:
         inside = [one for one in singles if buffer.offset <= one.offsets[0] < buffer.end]
-        if not buffer.field or len(inside) % 2 or len(inside) * SIZE != buffer.bytes:
+        if not inside or len(inside) * SIZE != buffer.bytes:
             continue
         middle = len(inside) // 2
-        parts = inside[:middle], inside[middle:]
-        if all(_agree(a, b) for part in parts for a in part for b in part):
-            found |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
+        halves = [] if len(inside) % 2 else [inside[:middle], inside[middle:]]
+        for parts in ([inside], halves):
+            if parts and all(_agree(a, b) for part in parts for a in part for b in part):
+                found |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
+                break
     return found
 
 
@@ -149,24 +149,59 @@ def _join(group: Group, one: Group) -> None:
 def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
     """Groups paired into full and empty: what one's arrivers wait for, the other's waiters arrive at."""
     found: list[Pipeline] = []
-    free = [group for group in groups if group.arrivals and group.waits]
+    free = [group for group in groups if group.arrivals]
     while free:
         full = free.pop(0)
         partners = [g for g in free if _pairs(full, g)]
         if not partners:
             continue
-        empty = min(partners, key=lambda g: (g.name != full.name, abs(g.offsets[0] - full.offsets[-1])))
+        empty = min(partners, key=lambda g: (not _siblings(full, g), abs(g.offsets[0] - full.offsets[-1])))
         free.remove(empty)
         if _copies(empty) and not _copies(full):
             full, empty = empty, full
-        found.append(Pipeline(_pipeline_name(full), full, empty))
-    return found
+        found.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
+    paired = {id(group) for one in found for group in (one.full, one.empty)}
+    found += _tiled_rings([group for group in groups if id(group) not in paired])
+    return sorted(found, key=lambda one: one.full.offsets[0])
 
 
 def _pairs(a: Group, b: Group) -> bool:
     if len(a.offsets) != len(b.offsets) or (_copies(a) and _copies(b)):
         return False
-    return bool(a.arrivers & set(b.waits)) and bool(b.arrivers & set(a.waits))
+    there, back = bool(a.arrivers & set(b.waits)), bool(b.arrivers & set(a.waits))
+    return (there and back) or ((there or back) and _siblings(a, b))
+
+
+def _siblings(a: Group, b: Group) -> bool:
+    """Whether two groups are the halves of one array, or fields that differ in the word full or empty alone."""
+    if not a.name or not b.name:
+        return False
+    same = a.name.replace("full", "empty") == b.name.replace("full", "empty")
+    return same and b.offsets[0] == a.offsets[-1] + SIZE
+
+
+def _tiled_rings(groups: Sequence[Group]) -> list[Pipeline]:
+    """Rings with several barriers a stage: a full one for each tile, an empty one for each consumer."""
+    found: list[Pipeline] = []
+    fulls = [group for group in groups if _copies(group) and group.waits]
+    for producers in dict.fromkeys(frozenset(group.arrivers) for group in fulls):
+        full = _merged([group for group in fulls if group.arrivers == producers])
+        given = [g for g in groups if not _copies(g) and set(g.waits) == producers and g.arrivers <= set(full.waits)]
+        if not given:
+            continue
+        empty = _merged(given)
+        stages, left = divmod(len(empty.offsets), len({frozenset(group.arrivers) for group in given}))
+        if empty.arrivers == set(full.waits) and stages and not left and len(full.offsets) % stages == 0:
+            found.append(Pipeline(_pipeline_name(full), full, empty, stages))
+    return found
+
+
+def _merged(groups: Sequence[Group]) -> Group:
+    """Groups as one, at the first one's place."""
+    whole = Group(groups[0].name, [], groups[0].count)
+    for group in groups:
+        _join(whole, group)
+    return whole
 
 
 def _copies(group: Group) -> bool:

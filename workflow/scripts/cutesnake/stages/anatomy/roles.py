@@ -1,17 +1,22 @@
-"""Roles of warps: who loads, multiplies, computes the softmax, stores. Drawn from the code that each warp ran."""
+"""Roles of warps, from the code that each warp ran: load, multiply, softmax, store and others.
+
+correct: rescales accumulators of an online softmax. accumulate: adds products up outside the tensor core.
+convert: writes operands of a product from loaded tiles or from another product.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cutesnake.stages.anatomy.code import Code, number
 from cutesnake.stages.anatomy.watch import Seen
 
 # What a role does, in the order in which a name lists it.
-TASKS = ("load", "multiply", "softmax", "correct", "convert", "epilogue", "store", "schedule")
+TASKS = ("load", "multiply", "softmax", "correct", "accumulate", "convert", "epilogue", "store", "schedule")
 IDLE = "idle"
 ALIKE = 0.6  # share of the code that neighbouring warps must have in common to be one role
+SOFTMAX = ("exponential", "maximum")
 STORES = ("tma_store", "tma_reduce", "bulk_store", "global_store", "global_atomic")
 _ASYNC_LOADS = ("tma_load", "bulk_load", "cp_async")
 
@@ -36,7 +41,10 @@ class Role:
 def find_roles(code: Code, seen: Seen) -> list[Role]:
     """The roles of a launch, by their first warp."""
     ran = _instructions_by_warp(seen)
-    facts = {warp: (_tasks(code, places), _registers(code, places)) for warp, places in ran.items()}
+    waiting = [warp for warp in _busy(seen) if not _tasks(code, seen, warp, ran[warp])]
+    for warp in waiting:  # branches that this problem did not take
+        ran[warp] = ran[warp] | _not_taken(code, ran, waiting, warp)
+    facts = {warp: (_tasks(code, seen, warp, places), _registers(code, places)) for warp, places in ran.items()}
     groups: list[list[int]] = []
     own = {warp: tasks for warp, (tasks, _) in facts.items()}
     if not code.places("product"):  # warps that differ in a few lines only share a role
@@ -97,43 +105,97 @@ def _instructions_by_warp(seen: Seen) -> dict[int, set[int]]:
     return found
 
 
-def _tasks(code: Code, ran: set[int]) -> tuple[str, ...]:
+def _busy(seen: Seen) -> set[int]:
+    """Warps that arrive at mbarriers or wait for them."""
+    arriving = {warp for bar in seen.bars.values() for _, _, (_, warp), _ in bar.arrivals}
+    return arriving | {warp for bar in seen.bars.values() for _, (_, warp) in bar.waits}
+
+
+def _not_taken(code: Code, ran: Mapping[int, set[int]], waiting: Sequence[int], warp: int) -> set[int]:
+    """Instructions of blocks that no warp ran, and that follow blocks of `waiting` warps alone, `warp` among them."""
+    blocks = {other: {code.block_of[at] for at in places} for other, places in ran.items()}
+    known = set().union(*blocks.values())
+    queue = list(blocks[warp] - set().union(*(mine for other, mine in blocks.items() if other not in waiting)))
+    found: set[int] = set()
+    while queue:
+        for n in code.successors[queue.pop()]:
+            if n not in known and n not in found:
+                found.add(n)
+                queue.append(n)
+    return {at for n in found for at in code.blocks[n]}
+
+
+def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
     kinds = {code.kinds[at] for at in ran}
     asynchronous = bool(code.places(*_ASYNC_LOADS))
-    products = bool(code.places("product"))
     tasks = set()
     if kinds & set(_ASYNC_LOADS) or (not asynchronous and "global_load" in kinds):
         tasks.add("load")
     if "product" in kinds:
         tasks.add("multiply")
-    if "launch_control" in kinds and _asks(code, ran):
-        tasks.add("schedule")
-    if in_one_loop(code, ran, "exponential", "maximum"):
+    if in_one_loop(code, ran, *SOFTMAX):
         tasks.add("softmax")
+    elif _converts(code, seen, ran):
+        tasks.add("convert")
     elif in_one_loop(code, ran, "tmem_load", "tmem_store"):
-        tasks.add("correct")
+        attention = in_one_loop(code, range(len(code.instructions)), *SOFTMAX)
+        tasks.add("correct" if attention else "accumulate")
     if code.places("tma_store", "bulk_store", "tma_reduce") and _stages_output(code, ran, kinds):
         tasks.add("epilogue")
-    if not tasks and products and _converts(code, ran):
-        tasks.add("convert")
     if kinds & set(STORES):
         tasks.add("store")
+    if ("launch_control" in kinds and _asks(code, ran)) or (not tasks & {"load", "multiply"} and _directs(seen, warp)):
+        tasks.add("schedule")
     return tuple(task for task in TASKS if task in tasks)
 
 
 def _stages_output(code: Code, ran: set[int], kinds: set[str | None]) -> bool:
     """Whether accumulators, in tensor memory or registers, are put into shared memory for a copy to take them."""
     accumulators = "tmem_load" in kinds or any(code.instructions[at].base in ("wgmma", "mma") for at in ran)
-    return accumulators and "shared_store" in kinds and not in_one_loop(code, ran, "exponential", "maximum")
+    return accumulators and "shared_store" in kinds and not in_one_loop(code, ran, *SOFTMAX)
 
 
 def _asks(code: Code, ran: set[int]) -> bool:
     return any("try_cancel" in code.instructions[at].parts for at in ran if code.kinds[at] == "launch_control")
 
 
-def _converts(code: Code, ran: set[int]) -> bool:
-    """Whether operands are read from shared memory and put back in another form, in a loop that waits for them."""
-    return any(in_one_loop(code, ran, "shared_load", back, "wait") for back in ("shared_store", "tmem_store"))
+def _directs(seen: Seen, warp: int) -> bool:
+    """Whether the warps that load and those that multiply both wait for an mbarrier that only this warp arrives at."""
+    loading = {other for copy in seen.loads.values() for _, other in copy.warps}
+    multiplying = {other for product in seen.products.values() for _, other in product.warps}
+    for bar in seen.bars.values():
+        waiting = {other for _, (_, other) in bar.waits}
+        if {other for _, _, (_, other), _ in bar.arrivals} == {warp} and waiting & loading and waiting & multiplying:
+            return True
+    return False
+
+
+def _converts(code: Code, seen: Seen, ran: set[int]) -> bool:
+    """Whether a loop reads tiles or products, waits, and writes operands of products."""
+    written = [at for at in ran if _writes_operand(seen, at)]
+    return any(
+        in_one_loop(code, ran, read, "wait") and _share_loop(code, written, [at for at in ran if code.kinds[at] == read])
+        for read in ("shared_load", "tmem_load")
+    )
+
+
+def _writes_operand(seen: Seen, at: int) -> bool:
+    """Whether an instruction stores where a product reads an operand, and no copy to global memory reads."""
+    products = seen.products.values()
+    columns = seen.columns.get(at)
+    if columns:
+        return any(min(columns) <= column <= max(columns) for one in products for column in one.operand_columns)
+    access = seen.shared.get((at, False))
+    if access is None or seen.code[at].base not in ("st", "stmatrix"):
+        return False
+    covered = range(min(access.offsets), max(access.offsets) + access.size)
+    copied = any(offset in covered for copy in seen.stores.values() for offset in copy.offsets)
+    return not copied and any(offset in covered for one in products for offset in one.operands)
+
+
+def _share_loop(code: Code, some: Iterable[int], others: Iterable[int]) -> bool:
+    around = {loop for at in some for loop in code.loops_around(at)}
+    return any(loop in around for at in others for loop in code.loops_around(at))
 
 
 def in_one_loop(code: Code, ran: Iterable[int], *kinds: str) -> bool:
