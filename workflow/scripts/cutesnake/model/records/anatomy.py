@@ -206,6 +206,7 @@ class AnatomyFunction(Part):
     products: list[Product] | None
     counts: Annotated[dict[str, int], doc("instructions of the code by what they do")]
     patterns: Annotated[dict[str, Pattern], doc("by name")]
+    contradictions: Annotated[list[str], doc("self-checks that failed")] = []
 
 
 class Anatomy(Record, tag="anatomy"):

@@ -185,7 +185,7 @@ class Code:
 
     def _dominates(self, above: int, below: int) -> bool:
         n = below
-        while n > above and self.dominators[n] not in (-1, n):
+        while n != above and self.dominators[n] not in (-1, n):  # code can lie before the block that dominates it
             n = self.dominators[n]
         return n == above
 

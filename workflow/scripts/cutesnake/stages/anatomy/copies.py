@@ -74,9 +74,8 @@ def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline])
         stage_bytes = tile * len(pipeline.full.offsets) // pipeline.stages
         filled = len(landed.keys() & set(pipeline.full.offsets)) * pipeline.stages // len(pipeline.full.offsets)
         stages = pipeline.stages if stage_bytes * pipeline.stages == buffer.bytes else filled
-    name = buffer.name if buffer.field else f"tiles of {', '.join(sorted(tensors))}" if tensors else buffer.name
     return {
-        "name": name,
+        "name": buffer.name if buffer.field else _use_of(buffer, seen, tensors, found) or buffer.name,
         "offset": buffer.offset,
         "bytes": buffer.bytes,
         "stages": stages,
@@ -84,6 +83,22 @@ def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline])
         "tensors": sorted(tensors),
         "named_by_source": buffer.field,
     }
+
+
+def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: Sequence[Pipeline]) -> str | None:
+    """What a buffer that the source does not name is for, as far as the run shows."""
+    inside = range(buffer.offset, buffer.end)
+    if seen is None or tensors:
+        return f"tiles of {', '.join(sorted(tensors))}" if tensors else None
+    if any(offset in inside for offset in seen.bars):
+        names = [p.name for p in found if any(offset in inside for offset in p.full.offsets)]
+        return f"mbarriers of {'; '.join(names)}" if names else "mbarriers"
+    if any(offset in inside for product in seen.products.values() for offset in product.operands):
+        return "operands that warps write"
+    for access in seen.shared.values():
+        if any(offset in inside for offset in access.offsets):
+            return "address of tensor memory" if buffer.bytes == 4 else "values that warps exchange"
+    return None
 
 
 def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict[int, int]]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.stages.anatomy import copies, host, pipelines, roles, shared
+from cutesnake.stages.anatomy.checks import contradictions
 from cutesnake.stages.anatomy.code import Code, number
 from cutesnake.stages.anatomy.numbers import spans
 from cutesnake.stages.anatomy.patterns import Function, find_patterns
@@ -47,7 +48,7 @@ def function_of(
     cluster = math.prod(size) if size else None
     stages = entry.pipeline_stages if entry else None
     facts = Function(code, cluster, seen, found_roles, groups, found, _swizzles(descriptors, ir), stages)
-    return {
+    body = {
         "symbol": kernel.name,
         "host": _host(launch, seen),
         "descriptors": descriptors,
@@ -65,6 +66,7 @@ def function_of(
             for name, p in find_patterns(facts).items()
         },
     }
+    return {**body, "contradictions": contradictions(body)}
 
 
 def _tensors_by_barrier(seen: Seen) -> dict[int, set[str]]:

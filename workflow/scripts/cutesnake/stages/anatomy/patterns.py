@@ -50,7 +50,7 @@ class Function:
         accesses = self.seen.shared.values() if self.seen else ()
         writers = [one for one in accesses if self.code.instructions[one.at].base == "st"]
         return {
-            one.at: [writer.at for writer in writers if writer.offsets & one.offsets]
+            one.at: [writer.at for writer in writers if writer.words & one.words]
             for one in accesses
             if self.code.instructions[one.at].base == "ld"
         }
@@ -123,8 +123,8 @@ def _persistent(f: Function) -> Pattern:
         return Pattern(None, "no store to global memory was recognised")
     results = _results(f)
     found: list[Loop] = []
-    for name, places in results.items():
-        loops = [loop for at in places if (loop := _work_loop(f, at))]
+    for name, places in sorted(results.items()):
+        loops = [loop for at in sorted(places) if (loop := _work_loop(f, at))]
         if not loops:
             what = f"{name} is stored" if name else "results are stored"
             return Pattern(False, f"{what} outside of any loop over tiles", code.sources(places))
@@ -134,23 +134,25 @@ def _persistent(f: Function) -> Pattern:
     return Pattern(True, f"all results are stored in a loop that ends by {how}", code.sources(exits))
 
 
-def _results(f: Function) -> dict[str, list[int]]:
-    """Tensor -> the stores that wrote it in the watched run; those of the operator alone, if one was written.
+def _results(f: Function) -> dict[str, set[int]]:
+    """Tensor -> the stores that wrote it in the watched run; only the operator's outputs, if one was written.
 
-    Workspace is no result where an output is: descriptors are written there, for instance. Code that did not run has
-    no tensor: without a run all stores are of one.
+    Workspace is no result where an output is: descriptors are written there, for instance. A store that did not run
+    can be of any tensor that its kind of store wrote. Without a run all stores are of one tensor.
     """
-    found: dict[str, list[int]] = {}
-    if f.seen is not None:
-        for (at, tensor), copy in f.seen.stores.items():
-            name = tensor_name(f.seen.launch, tensor, copy.touched)
-            if name and at not in found.get(name, []):
-                found.setdefault(name, []).append(at)
-        for at in f.code.places("global_store", "global_atomic"):
-            for name in f.seen.touched.get(at, ()):
-                found.setdefault(name, []).append(at)
-    outputs = f.seen.launch.attributes.get("outputs", ()) if f.seen else ()
-    return {name: places for name, places in found.items() if name in outputs} or found or {"": f.stores}
+    if f.seen is None:
+        return {"": set(f.stores)}
+    wrote: dict[int, set[str]] = {at: set(f.seen.touched.get(at, ())) for at in f.stores}
+    for (at, tensor), copy in f.seen.stores.items():
+        wrote[at].add(tensor_name(f.seen.launch, tensor, copy.touched) or "")
+    outputs = f.seen.launch.attributes.get("outputs", set())
+    names = set().union(*wrote.values())
+    found: dict[str, set[int]] = {}
+    for name in names & outputs or names:
+        places = {at for at in wrote if name in wrote[at]}
+        kinds = {f.code.kinds[at] for at in places}
+        found[name] = places | {at for at in wrote if not wrote[at] and f.code.kinds[at] in kinds}
+    return found or {"": set(f.stores)}
 
 
 def _work_loop(f: Function, at: int) -> Loop | None:

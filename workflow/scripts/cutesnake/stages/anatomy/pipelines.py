@@ -28,6 +28,7 @@ class Group:
     from_other_cta: bool = False
     completed: int = 0
     unused: int = 0
+    half_of: int | None = None  # offset of a buffer that holds one pipeline, full barriers and then empty ones
 
     @property
     def arrivers(self) -> set[str]:
@@ -84,6 +85,8 @@ def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int
         for parts in ([inside], halves):
             if parts and all(_agree(a, b) for part in parts for a in part for b in part):
                 found |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
+                for part in parts:
+                    part[0].half_of = buffer.offset if len(parts) == 2 else None
                 break
     return found
 
@@ -110,7 +113,7 @@ def _single(bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str]
 
 def _field(buffers: Sequence[Buffer], offset: int) -> str:
     """The field of the kernel's own structure of shared memory that holds an offset."""
-    return next((b.name for b in buffers if b.offset <= offset < b.offset + b.bytes), "")
+    return next((b.name for b in buffers if b.field and b.offset <= offset < b.end), "")
 
 
 def _continues(code: Code, group: Group, one: Group) -> bool:
@@ -149,7 +152,7 @@ def _join(group: Group, one: Group) -> None:
 def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
     """Groups paired into full and empty: what one's arrivers wait for, the other's waiters arrive at."""
     found: list[Pipeline] = []
-    free = [group for group in groups if group.arrivals]
+    free = [group for group in groups if group.arrivals and (group.waits or group.half_of is not None)]
     while free:
         full = free.pop(0)
         partners = [g for g in free if _pairs(full, g)]
@@ -174,10 +177,9 @@ def _pairs(a: Group, b: Group) -> bool:
 
 def _siblings(a: Group, b: Group) -> bool:
     """Whether two groups are the halves of one array, or fields that differ in the word full or empty alone."""
-    if not a.name or not b.name:
-        return False
-    same = a.name.replace("full", "empty") == b.name.replace("full", "empty")
-    return same and b.offsets[0] == a.offsets[-1] + SIZE
+    if a.half_of is not None:
+        return a.half_of == b.half_of
+    return a.name != b.name and a.name.replace("full", "empty") == b.name.replace("full", "empty")
 
 
 def _tiled_rings(groups: Sequence[Group]) -> list[Pipeline]:

@@ -160,14 +160,17 @@ def _asks(code: Code, ran: set[int]) -> bool:
 
 
 def _directs(seen: Seen, warp: int) -> bool:
-    """Whether the warps that load and those that multiply both wait for an mbarrier that only this warp arrives at."""
+    """Whether a warp writes words to shared memory that loading and multiplying warps read."""
     loading = {other for copy in seen.loads.values() for _, other in copy.warps}
     multiplying = {other for product in seen.products.values() for _, other in product.warps}
-    for bar in seen.bars.values():
-        waiting = {other for _, (_, other) in bar.waits}
-        if {other for _, _, (_, other), _ in bar.arrivals} == {warp} and waiting & loading and waiting & multiplying:
-            return True
-    return False
+    written = _words(seen, {warp}, "st")
+    return bool(written & _words(seen, loading - {warp}, "ld") & _words(seen, multiplying - {warp}, "ld"))
+
+
+def _words(seen: Seen, warps: set[int], base: str) -> set[int]:
+    """Shared offsets of the words that ordinary accesses of warps cover."""
+    mine = (a for a in seen.shared.values() if seen.code[a.at].base == base and any(w in warps for _, w in a.warps))
+    return {word for access in mine for word in access.words}
 
 
 def _converts(code: Code, seen: Seen, ran: set[int]) -> bool:

@@ -59,6 +59,11 @@ class Copy:
     touched: int | None = None  # an address in global memory that the first copy reads or writes
     size: int = 0
 
+    @property
+    def words(self) -> set[int]:
+        """Shared offsets of the four-byte words that an ordinary access covers."""
+        return {at & -4 for offset in self.offsets for at in range(offset, offset + max(self.size, 1), 4)}
+
 
 @dataclass
 class Multiply:
