@@ -70,10 +70,13 @@ def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline])
     pipeline = next((p for p in found if landed.keys() & set(p.full.offsets)), None)
     stage_bytes = stages = None
     if pipeline:
-        tile = max(sum(sizes.values()) for sizes in landed.values())
-        stage_bytes = tile * len(pipeline.full.offsets) // pipeline.stages
-        filled = len(landed.keys() & set(pipeline.full.offsets)) * pipeline.stages // len(pipeline.full.offsets)
-        stages = pipeline.stages if stage_bytes * pipeline.stages == buffer.bytes else filled
+        full = set(pipeline.full.offsets)
+        tiles = {_covered(sizes) for barrier, sizes in landed.items() if barrier in full}
+        stages = pipeline.stages
+        if len(tiles) == 1:  # else stages are not alike
+            stage_bytes = tiles.pop() * len(full) // stages
+            if stage_bytes * stages > buffer.bytes:  # not every stage of the pipeline brings a part here
+                stages = len(landed.keys() & full) * stages // len(full)
     return {
         "name": buffer.name if buffer.field else _use_of(buffer, seen, tensors, found) or buffer.name,
         "offset": buffer.offset,
@@ -83,6 +86,15 @@ def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline])
         "tensors": sorted(tensors),
         "named_by_source": buffer.field,
     }
+
+
+def _covered(sizes: Mapping[int, int]) -> int:
+    """Bytes that pieces cover, offset -> size; some lie on others."""
+    total = end = 0
+    for offset, size in sorted(sizes.items()):
+        total += max(0, offset + size - max(offset, end))
+        end = max(end, offset + size)
+    return total
 
 
 def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: Sequence[Pipeline]) -> str | None:
@@ -111,7 +123,7 @@ def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict
             tensors.add(host.tensor_name(seen.launch, copy.tensor, copy.touched) or "bytes")
         size = copy.tensor.box_bytes if copy.tensor else copy.size
         for barrier, offsets in copy.barriers.items():
-            here = {offset: size for offset in offsets if offset in inside}
-            if here:
-                landed.setdefault(barrier, {}).update(here)
+            for offset in filter(inside.__contains__, offsets):
+                pieces = landed.setdefault(barrier, {})
+                pieces[offset] = max(size, pieces.get(offset, 0))
     return tensors, landed

@@ -191,9 +191,20 @@ def _writes_operand(seen: Seen, at: int) -> bool:
     access = seen.shared.get((at, False))
     if access is None or seen.code[at].base not in ("st", "stmatrix"):
         return False
-    covered = range(min(access.offsets), max(access.offsets) + access.size)
-    copied = any(offset in covered for copy in seen.stores.values() for offset in copy.offsets)
-    return not copied and any(offset in covered for one in products for offset in one.operands)
+    if any(offset in access.span for copy in seen.stores.values() for offset in copy.offsets):
+        return False
+    if any(offset in access.span for one in products for offset in one.operands):
+        return True
+    taking = {who for one in products if one.form["a_in"] == "registers" for who in one.warps}
+    return any(
+        one.warps.keys() <= taking - access.warps.keys() and _overlap(one.span, access.span)
+        for one in seen.shared.values()
+        if seen.code[one.at].base in ("ld", "ldmatrix")
+    )
+
+
+def _overlap(a: range, b: range) -> bool:
+    return a.start < b.stop and b.start < a.stop
 
 
 def _share_loop(code: Code, some: Iterable[int], others: Iterable[int]) -> bool:

@@ -60,6 +60,11 @@ class Copy:
     size: int = 0
 
     @property
+    def span(self) -> range:
+        """Shared offsets from the first to the last byte of an ordinary access."""
+        return range(min(self.offsets), max(self.offsets) + max(self.size, 1))
+
+    @property
     def words(self) -> set[int]:
         """Shared offsets of the four-byte words that an ordinary access covers."""
         return {at & -4 for offset in self.offsets for at in range(offset, offset + max(self.size, 1), 4)}
