@@ -218,12 +218,15 @@ def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str
         yield f"registers of {name}", [registers], roles[name]["registers"] if name in roles else None
     for task, warps in answer.get("some", {}).items():
         yield f"who does {task}", warps, spans(f["roles"][0]["some"].get(task, []))
-    pipelines = {p["name"]: p["stages"] for p in f["pipelines"]}
     for name, stages in answer.get("pipelines", {}).items():
-        shown = name if name in pipelines else next((p for p in pipelines if p.startswith(f"{name}: ")), None)
-        yield f"pipeline {name}", stages, pipelines.get(shown)
+        mine = [p["stages"] for p in f["pipelines"] if p["name"] == name or p["name"].startswith(f"{name}: ")]
+        yield f"pipeline {name}", stages if isinstance(stages, list) else [stages], sorted(mine)
     for name, count in answer.get("counts", {}).items():
         yield f"count of {name}", True, count in [b["count"] for b in f["barriers"] if b["name"] == name]
+    for name, kinds in answer.get("arrivals", {}).items():
+        arrivals = [a for b in f["barriers"] if b["name"] == name for a in b["arrivals"]]
+        for kind, count in kinds.items():
+            yield f"{kind} arrivals at {name}", [count], [a["per_phase"] for a in arrivals if a["kind"] == kind]
     used = {(use["way"], d["tensor"]): use for d in f["descriptors"] for use in d["uses"]}
     yield "loads", sorted(answer["loads"]), sorted({tensor for way, tensor in used if way == "load"})
     if "stores" in answer:

@@ -67,7 +67,7 @@ class Buffer(Part):
     offset: int
     bytes: int
     stages: Annotated[int | None, doc("of the pipeline whose copies go there")]
-    stage_bytes: Annotated[int | None, doc("what a stage brings there")] = None
+    stage_bytes: Annotated[int | None, doc("what a stage brings there; null where stages differ")]
     tensors: list[str]
     named_by_source: bool
 
@@ -206,7 +206,7 @@ class AnatomyFunction(Part):
     products: list[Product] | None
     counts: Annotated[dict[str, int], doc("instructions of the code by what they do")]
     patterns: Annotated[dict[str, Pattern], doc("by name")]
-    contradictions: Annotated[list[str], doc("self-checks that failed")] = []
+    contradictions: Annotated[list[str], doc("self-checks that failed")]
 
 
 class Anatomy(Record, tag="anatomy"):

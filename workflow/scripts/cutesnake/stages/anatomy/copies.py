@@ -67,13 +67,15 @@ def shared_memory(
 def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline]) -> dict[str, Any]:
     """A buffer with what copies bring into it or take out of it, and the pipeline whose stages it holds."""
     tensors, landed = _landed(buffer, seen) if seen else (set(), {})
+    inside = range(buffer.offset, buffer.end)
+    sent = seen is not None and any(offset in inside for offset in seen.sent)
     pipeline = next((p for p in found if landed.keys() & set(p.full.offsets)), None)
     stage_bytes = stages = None
     if pipeline:
         full = set(pipeline.full.offsets)
         tiles = {_covered(sizes) for barrier, sizes in landed.items() if barrier in full}
         stages = pipeline.stages
-        if len(tiles) == 1:  # else stages are not alike
+        if len(tiles) == 1 and not sent:  # else stages are not alike, or other CTAs write there as well
             stage_bytes = tiles.pop() * len(full) // stages
             if stage_bytes * stages > buffer.bytes:  # not every stage of the pipeline brings a part here
                 stages = len(landed.keys() & full) * stages // len(full)

@@ -48,7 +48,7 @@ def function_of(
     cluster = math.prod(size) if size else None
     stages = entry.pipeline_stages if entry else None
     facts = Function(code, cluster, seen, found_roles, groups, found, _swizzles(descriptors, ir), stages)
-    body = {
+    body: dict[str, Any] = {
         "symbol": kernel.name,
         "host": _host(launch, seen),
         "descriptors": descriptors,

@@ -125,7 +125,7 @@ def _persistent(f: Function) -> Pattern:
     found: list[Loop] = []
     for name, places in sorted(results.items()):
         loops = [loop for at in sorted(places) if (loop := _work_loop(f, at))]
-        if not loops:
+        if not loops or (f.seen is None and len(loops) < len(places)):
             what = f"{name} is stored" if name else "results are stored"
             return Pattern(False, f"{what} outside of any loop over tiles", code.sources(places))
         found += loops

@@ -140,7 +140,7 @@ def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
     elif in_one_loop(code, ran, "tmem_load", "tmem_store"):
         attention = in_one_loop(code, range(len(code.instructions)), *SOFTMAX)
         tasks.add("correct" if attention else "accumulate")
-    if code.places("tma_store", "bulk_store", "tma_reduce") and _stages_output(code, ran, kinds):
+    if code.places("tma_store", "bulk_store", "tma_reduce") and _stages_output(code, seen, ran, kinds):
         tasks.add("epilogue")
     if kinds & set(STORES):
         tasks.add("store")
@@ -149,10 +149,17 @@ def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
     return tuple(task for task in TASKS if task in tasks)
 
 
-def _stages_output(code: Code, ran: set[int], kinds: set[str | None]) -> bool:
+def _stages_output(code: Code, seen: Seen, ran: set[int], kinds: set[str | None]) -> bool:
     """Whether accumulators, in tensor memory or registers, are put into shared memory for a copy to take them."""
     accumulators = "tmem_load" in kinds or any(code.instructions[at].base in ("wgmma", "mma") for at in ran)
-    return accumulators and "shared_store" in kinds and not in_one_loop(code, ran, *SOFTMAX)
+    if not accumulators or in_one_loop(code, ran, *SOFTMAX):
+        return False
+    written = [one.span for (at, remote), one in seen.shared.items() if at in ran and not remote and _stores(seen, at)]
+    return any(_overlap(span, taken) for span in written for copy in seen.stores.values() for taken in copy.pieces)
+
+
+def _stores(seen: Seen, at: int) -> bool:
+    return seen.code[at].base in ("st", "stmatrix")
 
 
 def _asks(code: Code, ran: set[int]) -> bool:
@@ -177,7 +184,8 @@ def _converts(code: Code, seen: Seen, ran: set[int]) -> bool:
     """Whether a loop reads tiles or products, waits, and writes operands of products."""
     written = [at for at in ran if _writes_operand(seen, at)]
     return any(
-        in_one_loop(code, ran, read, "wait") and _share_loop(code, written, [at for at in ran if code.kinds[at] == read])
+        in_one_loop(code, ran, read, "wait")
+        and _share_loop(code, written, [at for at in ran if code.kinds[at] == read])
         for read in ("shared_load", "tmem_load")
     )
 
@@ -189,9 +197,9 @@ def _writes_operand(seen: Seen, at: int) -> bool:
     if columns:
         return any(min(columns) <= column <= max(columns) for one in products for column in one.operand_columns)
     access = seen.shared.get((at, False))
-    if access is None or seen.code[at].base not in ("st", "stmatrix"):
+    if access is None or not _stores(seen, at):
         return False
-    if any(offset in access.span for copy in seen.stores.values() for offset in copy.offsets):
+    if any(_overlap(taken, access.span) for copy in seen.stores.values() for taken in copy.pieces):
         return False
     if any(offset in access.span for one in products for offset in one.operands):
         return True

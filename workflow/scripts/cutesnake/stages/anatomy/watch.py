@@ -60,6 +60,12 @@ class Copy:
     size: int = 0
 
     @property
+    def pieces(self) -> list[range]:
+        """Shared offsets that each copy reads or writes."""
+        size = self.tensor.box_bytes if self.tensor else self.size
+        return [range(offset, offset + size) for offset in self.offsets]
+
+    @property
     def span(self) -> range:
         """Shared offsets from the first to the last byte of an ordinary access."""
         return range(min(self.offsets), max(self.offsets) + max(self.size, 1))
@@ -108,6 +114,7 @@ class Seen:
     named: dict[int, dict[str, Counter[Any]]] = field(default_factory=dict)
     shared: dict[tuple[int, bool], Copy] = field(default_factory=dict)  # (at, of another CTA) -> ordinary accesses
     drains: dict[Warp, Counter[tuple[int, int]]] = field(default_factory=dict)  # after the last load: (offset, at)
+    sent: set[int] = field(default_factory=set)  # shared offsets that st.async wrote, the ends of each
     touched: dict[int, set[str]] = field(default_factory=dict)  # ordinary global access -> names of its tensors
     columns: dict[int, set[int]] = field(default_factory=dict)  # tcgen05.st -> first columns of tensor memory
     clusters: int = 0
@@ -190,6 +197,9 @@ class Watcher(Observer):
             note.warps[f.cta.rank, warp] += 1
         if len(note.offsets) < MOST_OFFSETS:
             note.offsets |= {int(offsets.min()), int(offsets.max())}
+
+    def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
+        self.seen.sent |= {4 * int(words.min()), 4 * int(words.max())}
 
     def _here(self, f: Fragment, *parts: str) -> set[int]:
         """Instructions of the fragment's block whose opcode begins so."""
