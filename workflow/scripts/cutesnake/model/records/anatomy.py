@@ -147,8 +147,8 @@ class Pipeline(Part):
 
     name: str
     stages: int
-    full_offset: int
-    empty_offset: int
+    full_offsets: Annotated[list[int], doc("in shared memory; a stage can have several barriers")]
+    empty_offsets: list[int]
     producers: list[str]
     consumers: list[str]
 

@@ -188,8 +188,8 @@ def _pipeline(one: Pipeline) -> dict[str, Any]:
     return {
         "name": one.name,
         "stages": one.stages,
-        "full_offset": one.full.offsets[0],
-        "empty_offset": one.empty.offsets[0],
+        "full_offsets": one.full.offsets,
+        "empty_offsets": one.empty.offsets,
         "producers": sorted(one.full.arrivers),
         "consumers": sorted(one.full.waits),
     }

@@ -28,8 +28,8 @@ def draw(function: Mapping[str, Any]) -> str | None:
     width = LEFT + COLUMN * len(roles)
     height = HEAD + ROW * (len(groups) + len(named)) + 16
     parts = [_head(role, place[role["name"]], colour[role["name"]], height) for role in roles]
-    full = {p["full_offset"] for p in function["pipelines"] or []}
-    empty = {p["empty_offset"] for p in function["pipelines"] or []}
+    full = {offset for p in function["pipelines"] or [] for offset in p["full_offsets"]}
+    empty = {offset for p in function["pipelines"] or [] for offset in p["empty_offsets"]}
     for row, group in enumerate(groups):
         state = "full" if group["offset"] in full else "empty" if group["offset"] in empty else "signal"
         parts.append(_group_row(group, state, HEAD + ROW * row + 24, place, colour))
