@@ -239,7 +239,8 @@ def _cluster(f: Function) -> Pattern:
 
 
 def _epilogue(f: Function) -> Pattern:
-    code, stores = f.code, f.stores
+    code = f.code
+    stores = [at for at in f.stores if not _writes_descriptor(f, at)]
     if not stores:
         return Pattern(None, "no store to global memory was recognised")
     kinds = {code.kinds[at] for at in stores}
@@ -253,6 +254,15 @@ def _epilogue(f: Function) -> Pattern:
     if "global_atomic" in kinds:
         forms.append("by atomics on global memory")
     return Pattern(True, "; ".join(forms), code.sources(stores)[:8])
+
+
+def _writes_descriptor(f: Function, at: int) -> bool:
+    """Whether a plain store prepares a TMA descriptor: in workspace, of a kernel that changes descriptors."""
+    if f.seen is None or f.code.kinds[at] != "global_store" or not f.seen.touched.get(at):
+        return False
+    outputs = f.seen.launch.attributes.get("outputs", set())
+    changes = any("tensormap" in ins.text for ins in f.code.instructions if ins.base in ("tensormap", "fence"))
+    return changes and not f.seen.touched[at] & outputs
 
 
 def _boundary(f: Function) -> Pattern:

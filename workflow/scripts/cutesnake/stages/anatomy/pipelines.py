@@ -152,7 +152,7 @@ def _join(group: Group, one: Group) -> None:
 def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
     """Groups paired into full and empty: what one's arrivers wait for, the other's waiters arrive at."""
     found: list[Pipeline] = []
-    free = [group for group in groups if group.arrivals and (group.waits or group.half_of is not None)]
+    free = [group for group in groups if (group.arrivals and group.waits) or group.half_of is not None]
     while free:
         full = free.pop(0)
         partners = [g for g in free if _pairs(full, g)]

@@ -140,6 +140,8 @@ def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
     elif in_one_loop(code, ran, "tmem_load", "tmem_store"):
         attention = in_one_loop(code, range(len(code.instructions)), *SOFTMAX)
         tasks.add("correct" if attention else "accumulate")
+    elif _adds_up(code, ran):
+        tasks.add("accumulate")
     if code.places("tma_store", "bulk_store", "tma_reduce") and _stages_output(code, seen, ran, kinds):
         tasks.add("epilogue")
     if kinds & set(STORES):
@@ -152,7 +154,7 @@ def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
 def _stages_output(code: Code, seen: Seen, ran: set[int], kinds: set[str | None]) -> bool:
     """Whether accumulators, in tensor memory or registers, are put into shared memory for a copy to take them."""
     accumulators = "tmem_load" in kinds or any(code.instructions[at].base in ("wgmma", "mma") for at in ran)
-    if not accumulators or in_one_loop(code, ran, *SOFTMAX):
+    if not accumulators:
         return False
     written = [one.span for (at, remote), one in seen.shared.items() if at in ran and not remote and _stores(seen, at)]
     return any(_overlap(span, taken) for span in written for copy in seen.stores.values() for taken in copy.pieces)
@@ -160,6 +162,14 @@ def _stages_output(code: Code, seen: Seen, ran: set[int], kinds: set[str | None]
 
 def _stores(seen: Seen, at: int) -> bool:
     return seen.code[at].base in ("st", "stmatrix")
+
+
+def _adds_up(code: Code, ran: set[int]) -> bool:
+    """Whether a loop waits for accumulators, reads them and stores nothing: sums stay in registers meanwhile."""
+    for loop in {loop for at in ran if code.kinds[at] == "tmem_load" for loop in code.loops_around(at)}:
+        if code.within(loop, "wait") and not code.within(loop, *STORES, "shared_store", "tmem_store", "exponential"):
+            return True
+    return False
 
 
 def _asks(code: Code, ran: set[int]) -> bool:
