@@ -50,10 +50,15 @@ def find_groups(
 ) -> list[Group]:
     """The barriers of a launch in order of address. `tensors` are those that copies bring, by their mbarrier."""
     of_warp = {warp: role.name for role in roles for warp in role.warps}
-    groups: list[Group] = []
     singles = [
         _single(seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at)) for at in sorted(seen.bars)
     ]
+    return joined(code, singles, buffers)
+
+
+def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> list[Group]:
+    """Single mbarriers, in order of address, as groups of stages."""
+    groups: list[Group] = []
     parts = _parts(singles, buffers)
     for one in singles:
         place = one.offsets[0]
