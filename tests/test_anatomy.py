@@ -197,6 +197,7 @@ def function(**changes: Any) -> dict[str, Any]:
     plain = {
         "roles": roles,
         "pipelines": [pipeline],
+        "barriers": [],
         "descriptors": [],
         "products": [],
         "shared": {"buffers": [buffer]},
@@ -210,6 +211,8 @@ def test_a_record_that_contradicts_itself_is_told() -> None:
     assert contradictions(function(shared={"buffers": [halved]})) == ["3 stages of 16 B do not fill the 96 B of ring"]
     taking = {"name": "a: load → idle", "producers": ["load"], "consumers": ["idle"]}
     assert contradictions(function(pipelines=[taking])) == ["role idle takes part in the pipeline a: load → idle"]
+    using = {"offset": 8, "arrivals": [{"role": "idle"}], "waits": []}
+    assert contradictions(function(barriers=[using])) == ["role idle uses the mbarrier at 8"]
     assert contradictions(function(roles=[{"name": "idle 1"}, {"name": "idle 2"}], pipelines=[]))
 
 

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 from cutesnake.model.records.common import Built, Dsl, Part, Positive, Provenance, Record, Status, Variant, doc
 
-Task = Literal["load", "multiply", "softmax", "correct", "accumulate", "convert", "epilogue", "store", "schedule"]
+Task = Literal[
+    "load", "multiply", "softmax", "correct", "accumulate", "convert", "compute", "epilogue", "store", "schedule"
+]
 
 
 class Watched(Part):

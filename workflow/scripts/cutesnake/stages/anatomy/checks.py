@@ -14,11 +14,14 @@ def contradictions(function: Mapping[str, Any]) -> list[str]:
 
 
 def _idle_roles(function: Mapping[str, Any]) -> Iterator[str]:
-    """An idle role takes part in no pipeline and issues no copy or product."""
+    """An idle role takes part in no pipeline or barrier, and issues no copy or product."""
     taking_part: dict[str, str] = {}
     for pipeline in function["pipelines"] or ():
         for name in (*pipeline["producers"], *pipeline["consumers"]):
             taking_part.setdefault(name, f"takes part in the pipeline {pipeline['name']}")
+    for barrier in function["barriers"] or ():
+        for use in (*barrier["arrivals"], *barrier["waits"]):
+            taking_part.setdefault(use["role"], f"uses the mbarrier at {barrier['offset']}")
     for descriptor in function["descriptors"] or ():
         for use in descriptor["uses"]:
             for name in use["role"].split(" and "):

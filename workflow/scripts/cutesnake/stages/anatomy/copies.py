@@ -112,7 +112,7 @@ def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: 
     for access in seen.shared.values():
         if any(offset in inside for offset in access.offsets):
             return "address of tensor memory" if buffer.bytes == 4 else "values that warps exchange"
-    return None
+    return "not used in this run"
 
 
 def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict[int, int]]]:

@@ -130,6 +130,7 @@ _KINDS = {  # task -> the instructions whose lines a role's record names
     "softmax": ("exponential",),
     "correct": ("tmem_store",),
     "accumulate": ("tmem_load",),
+    "compute": ("shared_load", "shared_store"),
     "convert": ("shared_store", "tmem_store"),
     "epilogue": ("shared_store",),
     "store": roles.STORES,

@@ -88,8 +88,9 @@ class Names:
         found: list[tuple[bool, bool, str, Any]] = []
 
         def note(frame: FrameType, event: str, _: Any) -> None:
-            if event == "return" and frame.f_globals.get("__name__", "").startswith("kernels."):
-                nested = frame.f_code.co_name != "bind"
+            function = frame.f_code.co_name
+            if event == "return" and function[0] != "<" and frame.f_globals.get("__name__", "").startswith("kernels."):
+                nested = function != "bind"
                 for name, value in frame.f_locals.items():
                     inside = not hasattr(value, "data_ptr")
                     found.extend((nested, inside, *one) for one in _tensors(name, value))

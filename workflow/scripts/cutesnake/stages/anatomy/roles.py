@@ -1,7 +1,8 @@
 """Roles of warps, from the code that each warp ran: load, multiply, softmax, store and others.
 
 correct: rescales accumulators of an online softmax. accumulate: adds products up outside the tensor core.
-convert: writes operands of a product from loaded tiles or from another product.
+convert: writes operands of a product from loaded tiles or from another product. compute: none of the others, but
+takes part in barriers and uses shared memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from cutesnake.stages.anatomy.code import Code, number
 from cutesnake.stages.anatomy.watch import Seen
 
 # What a role does, in the order in which a name lists it.
-TASKS = ("load", "multiply", "softmax", "correct", "accumulate", "convert", "epilogue", "store", "schedule")
+TASKS = ("load", "multiply", "softmax", "correct", "accumulate", "convert", "compute", "epilogue", "store", "schedule")
 IDLE = "idle"
 ALIKE = 0.6  # share of the code that neighbouring warps must have in common to be one role
 SOFTMAX = ("exponential", "maximum")
@@ -41,7 +42,7 @@ class Role:
 def find_roles(code: Code, seen: Seen) -> list[Role]:
     """The roles of a launch, by their first warp."""
     ran = _instructions_by_warp(seen)
-    waiting = [warp for warp in _busy(seen) if not _tasks(code, seen, warp, ran[warp])]
+    waiting = [warp for warp in _busy(seen) if set(_tasks(code, seen, warp, ran[warp])) <= {"compute"}]
     for warp in waiting:  # branches that this problem did not take
         ran[warp] = ran[warp] | _not_taken(code, ran, waiting, warp)
     facts = {warp: (_tasks(code, seen, warp, places), _registers(code, places)) for warp, places in ran.items()}
@@ -148,6 +149,8 @@ def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
         tasks.add("store")
     if ("launch_control" in kinds and _asks(code, ran)) or (not tasks & {"load", "multiply"} and _directs(seen, warp)):
         tasks.add("schedule")
+    if not tasks and warp in _busy(seen) and kinds & {"shared_load", "shared_store"}:
+        tasks.add("compute")
     return tuple(task for task in TASKS if task in tasks)
 
 
