@@ -1,4 +1,4 @@
-"""Self-checks of an anatomy: contradictions in a record that show a wrong reading of the kernel."""
+"""Check a record against itself: contradictions show that a kernel was read wrongly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cutesnake.stages.anatomy.roles import IDLE
 
 
 def contradictions(function: Mapping[str, Any]) -> list[str]:
-    """List what contradicts itself in an entry of a record's `functions`, in words."""
+    """Return the contradictions in an entry of a record's `functions`, in words."""
     return [*_idle_roles(function), *_stage_sizes(function)]
 
 
 def _idle_roles(function: Mapping[str, Any]) -> Iterator[str]:
-    """An idle role takes part in no pipeline or barrier, and issues no copy or product."""
+    """Find idle roles that use barriers, copy or multiply."""
     taking_part: dict[str, str] = {}
     for pipeline in function["pipelines"] or ():
         for name in (*pipeline["producers"], *pipeline["consumers"]):
@@ -38,7 +38,7 @@ def _idle_roles(function: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stage_sizes(function: Mapping[str, Any]) -> Iterator[str]:
-    """The stages of a buffer fill it."""
+    """Find buffers that their stages do not fill."""
     for buffer in function["shared"]["buffers"] or ():
         stages, each = buffer["stages"], buffer["stage_bytes"]
         if stages and each and stages * each != buffer["bytes"]:

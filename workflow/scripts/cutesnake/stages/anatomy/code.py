@@ -1,4 +1,4 @@
-"""The code of one PTX entry: what its instructions do, its loops, and what a branch depends on. Nothing is run."""
+"""Analyze the code of one PTX entry: kinds of instructions, loops, dependences of branches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INDEX = frozenset({"%ctaid", "%nctaid", "%clusterid", "%nclusterid"})  # special
 
 
 def what(ins: Instruction) -> str | None:
-    """What an instruction does, in the words of this module; None for arithmetic and control flow."""
+    """Return the kind of an instruction; None for arithmetic and control flow."""
     parts, base = ins.parts, ins.parts[0]
     if base == "cp":
         return _copy(parts)
@@ -122,7 +122,7 @@ class Code:
         self.successors = [self._successors(n) for n in range(len(self.blocks))]
 
     def places(self, *kinds: str) -> list[int]:
-        """Instructions of these kinds."""
+        """Return the instructions of these kinds."""
         return sorted(at for kind in set(kinds) for at in self._of_kind.get(kind, ()))
 
     @cached_property
@@ -133,11 +133,11 @@ class Code:
         return found
 
     def source(self, at: int) -> str | None:
-        """File and line of the source, as the line table has it."""
+        """Return file and line of the source, from the line table."""
         return self.instructions[at].source
 
     def sources(self, places: Iterable[int]) -> list[str]:
-        """The distinct source lines of instructions, in order of file and line."""
+        """Return the distinct source lines of instructions, in order."""
         found = {source for at in places if (source := self.source(at)) is not None}
         return sorted(found, key=lambda text: (text.rpartition(":")[0], int(text.rpartition(":")[2])))
 
@@ -169,12 +169,12 @@ class Code:
 
     @cached_property
     def dominators(self) -> list[int]:
-        """The immediate dominator of each block (Cooper, Harvey, Kennedy 2001); -1 where none is reachable."""
+        """Return the immediate dominator of each block (Cooper, Harvey, Kennedy 2001); -1 if unreachable."""
         return _dominators(self.successors, self.predecessors, [0])
 
     @cached_property
     def loops(self) -> list[Loop]:
-        """Natural loops, those with one header as one, the largest first."""
+        """Return natural loops, the largest first; loops with one header are merged."""
         bodies: dict[int, set[int]] = {}
         for n, following in enumerate(self.successors):
             for header in following:
@@ -199,22 +199,22 @@ class Code:
         return found
 
     def _spins(self, body: Iterable[int]) -> bool:
-        """Whether a loop does nothing but test a barrier, or ask for something again."""
+        """Return whether a loop only polls a barrier or a memory location."""
         inside = [at for n in body for at in self.blocks[n]]
         return len(inside) <= 24 and not any(
             self.kinds[at] not in (None, "wait", "fence", "global_load", "shared_load") for at in inside
         )
 
     def loops_around(self, at: int) -> list[Loop]:
-        """The loops that do something around an instruction, outermost first."""
+        """Return the loops around an instruction, outermost first, without polling loops."""
         return [loop for loop in self.loops if self.block_of[at] in loop.blocks and not loop.spins]
 
     def within(self, loop: Loop, *kinds: str) -> list[int]:
-        """Instructions of these kinds in a loop."""
+        """Return the instructions of these kinds in a loop."""
         return [at for at in self.places(*kinds) if self.block_of[at] in loop.blocks]
 
     def exits(self, loop: Loop) -> list[int]:
-        """The branches by which a loop is left."""
+        """Return the branches that leave a loop."""
         return [
             self.blocks[n][-1]
             for n in sorted(loop.blocks)
@@ -223,7 +223,7 @@ class Code:
 
     @cached_property
     def controls(self) -> list[set[int]]:
-        """For each block the blocks whose branch decides whether it runs (Ferrante, Ottenstein, Warren 1987)."""
+        """Return control dependences: block -> deciding blocks (Ferrante, Ottenstein, Warren 1987)."""
         leaving = [n for n, following in enumerate(self.successors) if not following]
         end = len(self.blocks)  # one block behind all that leave
         forward = [[*following, *([end] if n in leaving else [])] for n, following in enumerate(self.successors)]
@@ -245,7 +245,7 @@ class Code:
 
     @cached_property
     def _definitions(self) -> dict[tuple[int, int], list[int]]:
-        """(width, slot) of a register -> the instructions that write it."""
+        """Return (width, slot) of a register -> the instructions that write it."""
         found: dict[tuple[int, int], list[int]] = {}
         for at, ins in enumerate(self.instructions):
             if ins.operands and ins.base not in ("st", "bra", "bar", "fence"):
@@ -295,7 +295,7 @@ class Code:
         return [] if guard is None else [guard]
 
     def deciding(self, at: int) -> list[int]:
-        """The branches that decide whether an instruction runs, those too that decide about these."""
+        """Return the branches that decide whether an instruction runs, directly or indirectly."""
         found: set[int] = set()
         queue = [self.block_of[at]]
         while queue:
@@ -368,5 +368,5 @@ def _registers(operand: Operand) -> list[Reg]:
 
 
 def number(operand: Operand) -> int | None:
-    """An immediate integer operand."""
+    """Return the value of an immediate integer operand."""
     return operand.value if isinstance(operand, Imm) and isinstance(operand.value, int) else None

@@ -1,4 +1,4 @@
-"""What copies move: a function's TMA descriptors and its buffers in shared memory, with the copies that use them."""
+"""Describe TMA descriptors and shared-memory buffers, with the copies that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cutesnake.stages.anatomy.watch import Copy, Seen
 
 
 def descriptors(code: Code, seen: Seen, found_roles: Sequence[Role]) -> list[dict[str, Any]]:
-    """Descriptors with their uses, by tensor; one that no copy used has none."""
+    """Return descriptors with their uses; a descriptor without copies has none."""
     known = host.descriptors_of(seen.launch)
     for (_, tensor), copy in (*seen.loads.items(), *seen.stores.items()):
         if tensor is not None and tensor not in known:  # made or changed while the kernel ran, or begins before memory
@@ -65,7 +65,7 @@ def shared_memory(
 
 
 def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline]) -> dict[str, Any]:
-    """A buffer with what copies bring into it or take out of it, and the pipeline whose stages it holds."""
+    """Return a buffer with the tensors of its copies and the stages of its pipeline."""
     tensors, landed = _landed(buffer, seen) if seen else (set(), {})
     inside = range(buffer.offset, buffer.end)
     sent = seen is not None and any(offset in inside for offset in seen.sent)
@@ -91,7 +91,7 @@ def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline])
 
 
 def _covered(sizes: Mapping[int, int]) -> int:
-    """Bytes that pieces cover, offset -> size; some lie on others."""
+    """Return how many bytes overlapping pieces (offset -> size) cover."""
     total = end = 0
     for offset, size in sorted(sizes.items()):
         total += max(0, offset + size - max(offset, end))
@@ -100,7 +100,7 @@ def _covered(sizes: Mapping[int, int]) -> int:
 
 
 def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: Sequence[Pipeline]) -> str | None:
-    """What a buffer that the source does not name is for, as far as the run shows."""
+    """Return the use of a buffer that the source does not name."""
     inside = range(buffer.offset, buffer.end)
     if seen is None or tensors:
         return f"tiles of {', '.join(sorted(tensors))}" if tensors else None
@@ -116,7 +116,7 @@ def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: 
 
 
 def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict[int, int]]]:
-    """Tensors of a buffer's copies, and mbarrier -> shared offset -> bytes that arrive there."""
+    """Return tensors of a buffer's copies, and mbarrier -> shared offset -> bytes."""
     inside = range(buffer.offset, buffer.end)
     tensors: set[str] = set()
     landed: dict[int, dict[int, int]] = {}

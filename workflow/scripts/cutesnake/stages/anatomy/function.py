@@ -1,4 +1,4 @@
-"""What the anatomy record says of one device function: from its code, its build's artifacts and the watched run."""
+"""Describe one device function from its code, its build and the watched run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def function_of(
     buffers: list[shared.Buffer],
     ir: str,
 ) -> dict[str, Any]:
-    """An entry of a record's `functions`; what only a run shows is None where there was none (`seen` is None).
+    """Return an entry of a record's `functions`; without a run (`seen` is None), unknown fields are None.
 
     launch: what build.json says that is fixed at compile time. buffers: its shared memory, read off the IR `ir`.
     """
@@ -120,7 +120,7 @@ def _registers(folder: Path, code: Code) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=32)
 def _per_thread(cubin: Path, _changed: int) -> dict[str, int]:
-    """Symbol -> registers per thread, of the functions of a cubin, which each of its functions asks for."""
+    """Return symbol -> registers per thread for the functions of a cubin."""
     return {kernel.symbol: kernel.registers_per_thread for kernel in reversed(read_cubin(cubin).kernels)}
 
 
@@ -153,7 +153,7 @@ def _role(code: Code, role: Role) -> dict[str, Any]:
 
 
 def _ran(code: Code, role: Role) -> dict[str, str]:
-    """File -> the source lines whose code the role ran, as «3-5, 9»."""
+    """Return file -> the source lines whose code the role ran, as "3-5, 9"."""
     files: dict[str, set[int]] = {}
     for place in code.sources(role.ran):
         file, _, line = place.rpartition(":")
@@ -162,7 +162,7 @@ def _ran(code: Code, role: Role) -> dict[str, str]:
 
 
 def group_as_data(code: Code, group: Group) -> dict[str, Any]:
-    """An entry of a record's `barriers`; who arrives and waits stands in alphabetical order of kinds and roles."""
+    """Return an entry of a record's `barriers`, in alphabetical order of kinds and roles."""
     phases = max(group.completed, 1)
     return {
         "name": group.name,
@@ -211,6 +211,6 @@ def _named(code: Code, seen: Seen | None, found_roles: Sequence[Role] | None) ->
 
 
 def _counts(code: Code) -> dict[str, int]:
-    """Instructions of the code by what they do, each once however often it runs."""
+    """Count instructions of the code by kind; loops count once."""
     kinds = [kind for kind in code.kinds if kind]
     return {kind: kinds.count(kind) for kind in sorted(set(kinds))}

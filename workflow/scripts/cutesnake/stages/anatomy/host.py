@@ -1,4 +1,4 @@
-"""What the host sets up: captured launches, their attributes, and the TMA descriptors among their parameters."""
+"""Capture launches of a build: attributes, TMA descriptors and names of tensors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DESCRIPTOR_BYTES = 128
 
 @dataclass(frozen=True)
 class Asked:
-    """A build and a workload to launch it on; `processors` is how many multiprocessors the host is told of."""
+    """A build and its workload; `processors` is the number of multiprocessors that the host sees."""
 
     folder: Path
     operator: str
@@ -38,7 +38,7 @@ class Asked:
 
 
 def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
-    """The launches that the build's own host code makes; nothing is launched.
+    """Return the launches of the build's own host code; nothing is launched.
 
     modules: the PTX of the build by the stem of its file. Raises whatever `bind` raises, ValueError where the build
     does not take the workload, and CaptureError.
@@ -77,14 +77,14 @@ class Names:
         self._ranges = [_range(name, tensor) for name, tensor in tensors]
 
     def of(self, tensor: Any) -> str:
-        """Return the name of a tensor, by its first address; "workspace" for one that has none."""
+        """Return the name of a tensor by its address, else "workspace"."""
         at = tensor.data_ptr()
         exact = next((name for start, _, name, _ in self._ranges if start == at), None)
         return exact or next((name for start, end, name, _ in self._ranges if start <= at < end), "workspace")
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Add variables of the kernel's own functions that return meanwhile: those of `bind` before others."""
+        """Add the local variables of the kernel's functions that return meanwhile, `bind` first."""
         found: list[tuple[bool, bool, str, Any]] = []
 
         def note(frame: FrameType, event: str, _: Any) -> None:
@@ -106,7 +106,7 @@ class Names:
 
 
 def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]:
-    """Name and value of the tensors in a value: itself, items of a list or dict, fields of a dataclass."""
+    """Yield (name, tensor) for a tensor, list, dict or dataclass."""
     if hasattr(value, "data_ptr"):
         yield name, value
     elif depth and isinstance(value, (list, tuple)):
@@ -121,7 +121,7 @@ def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]
 
 
 def _range(name: str, tensor: Any) -> tuple[int, int, str, Any]:
-    """First and last address plus one of a tensor, which is kept: nothing else may get its memory."""
+    """Return the address range of a tensor, and the tensor, so that its memory stays its own."""
     start = tensor.data_ptr()
     span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return start, start + span * tensor.element_size(), name, tensor
@@ -135,7 +135,7 @@ class _Caught:
         self.launches: list[Launch] = []
 
     def open_object(self, folder: Path, function: str) -> Callable[..., None]:
-        """The exported function of a CuTe object; its last argument is the stream."""
+        """Return a stand-in for the exported function of a CuTe object; its last argument is the stream."""
         import torch
 
         def call(*arguments: Any) -> None:
@@ -146,7 +146,7 @@ class _Caught:
         return call
 
     def open_cubin(self, path: Path) -> Callable[..., None]:
-        """A device function of cuTile, whose launches the project's own loader makes."""
+        """Return a stand-in for a cuTile device function, whose launches this project's loader makes."""
         from cutesnake.stages.load import cutile as cutile_load
 
         def call(symbol: str, grid: tuple[int, int, int], values: Sequence[Any], early: bool) -> None:
@@ -159,14 +159,14 @@ class _Caught:
 
 
 def _named(argument: Any, names: Names) -> Any:
-    """A tensor with the operator's name for it; anything else as it is."""
+    """Return a tensor with its name; anything else unchanged."""
     if not hasattr(argument, "data_ptr"):
         return argument
     return Tensor(argument, name=names.of(argument))
 
 
 def attributes_of(launch: Launch) -> dict[str, Any]:
-    """Launch attributes by name, as the host set them."""
+    """Return launch attributes by name."""
     found: dict[str, Any] = {}
     for key, value in launch.attributes.items():
         if not key.startswith("attribute_"):
@@ -178,7 +178,7 @@ def attributes_of(launch: Launch) -> dict[str, Any]:
 
 
 def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
-    """Descriptor -> what it says, of those that are passed as parameters."""
+    """Return descriptor -> fields, for descriptors passed as parameters."""
     found = {}
     for parameter in launch.kernel.params:
         if parameter.size != DESCRIPTOR_BYTES or parameter.offset % 64:
@@ -194,7 +194,7 @@ def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
 
 
 def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> dict[str, Any]:
-    """A descriptor in words and numbers; sizes, strides and box are innermost first. `touched`: see tensor_name."""
+    """Describe a descriptor, innermost dimension first; `touched`: see tensor_name."""
     return {
         "tensor": tensor_name(launch, tensor, touched),
         "element": ELEMENTS.get(tensor.dtype, f"type {tensor.dtype}"),
@@ -208,7 +208,7 @@ def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> d
 
 
 def tensor_name(launch: Launch, tensor: TensorMap | None, touched: int | None = None) -> str | None:
-    """Return the name of the tensor that a copy `touched` in global memory, else of what a descriptor points into."""
+    """Return the name of the tensor at address `touched`, else at the descriptor's address."""
     address = touched if touched is not None else tensor.address if tensor else None
     allocation = None if address is None else launch.memory.find(address)
     return allocation.name if allocation else None

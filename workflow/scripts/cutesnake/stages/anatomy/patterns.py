@@ -1,4 +1,4 @@
-"""The ten patterns of a reader's checklist, each found or not with its evidence; null is for what cannot be told.
+"""Find ten design patterns in a function, each with evidence; null if unknown.
 
 Every rule goes by code that is there and, where the build was run in the simulator, by what its warps did.
 """
@@ -33,7 +33,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Function:
-    """What is known of one function of a build. `seen` and what follows from it are None where nothing was run."""
+    """Known facts of one function; `seen` and its consequences are None without a run."""
 
     code: Code
     cluster: int | None
@@ -46,7 +46,7 @@ class Function:
 
     @cached_property
     def feeds(self) -> dict[int, list[int]]:
-        """Load from shared memory -> the stores that wrote where it read in the watched run."""
+        """Return load from shared memory -> stores to its addresses in the watched run."""
         accesses = self.seen.shared.values() if self.seen else ()
         writers = [one for one in accesses if self.code.instructions[one.at].base == "st"]
         return {
@@ -57,12 +57,12 @@ class Function:
 
     @property
     def stores(self) -> list[int]:
-        """The instructions that put results into global memory."""
+        """Return the instructions that write global memory."""
         return self.code.places(*STORES)
 
 
 def find_patterns(f: Function) -> dict[str, Pattern]:
-    """The checklist, in its order."""
+    """Return all patterns, in order."""
     return {name: rule(f) for name, rule in RULES.items()}
 
 
@@ -135,7 +135,7 @@ def _persistent(f: Function) -> Pattern:
 
 
 def _results(f: Function) -> dict[str, set[int]]:
-    """Tensor -> the stores that wrote it in the watched run; only the operator's outputs, if one was written.
+    """Return tensor -> its stores in the watched run; outputs only, if any were written.
 
     Workspace is no result where an output is: descriptors are written there, for instance. A store that did not run
     can be of any tensor that its kind of store wrote. Without a run all stores are of one tensor.
@@ -156,7 +156,7 @@ def _results(f: Function) -> dict[str, set[int]]:
 
 
 def _work_loop(f: Function, at: int) -> Loop | None:
-    """The outermost loop around a store whose end depends on the CTA's index or on a work tile that it is given."""
+    """Return the outermost loop around a store that iterates over work tiles."""
     code = f.code
     for loop in code.loops_around(at):
         for leaving in code.exits(loop):
@@ -257,7 +257,7 @@ def _epilogue(f: Function) -> Pattern:
 
 
 def _writes_descriptor(f: Function, at: int) -> bool:
-    """Whether a plain store prepares a TMA descriptor: in workspace, of a kernel that changes descriptors."""
+    """Return whether a plain store writes a TMA descriptor to workspace."""
     if f.seen is None or f.code.kinds[at] != "global_store" or not f.seen.touched.get(at):
         return False
     outputs = f.seen.launch.attributes.get("outputs", set())
@@ -289,7 +289,7 @@ def _boundary(f: Function) -> Pattern:
 
 
 def _guarded(code: Code, at: int) -> bool:
-    """Whether a branch on thread or CTA index and a parameter decides about an instruction, and is no loop's end."""
+    """Return whether a bounds test, and no loop condition, guards an instruction."""
     for branch in code.deciding(at):  # at any depth
         if any(branch in code.exits(loop) for loop in code.loops_around(branch)):
             continue
@@ -333,7 +333,7 @@ def _drain(f: Function) -> Pattern:
 
 
 def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
-    """(role, its pipeline, instruction): producers that wait for empty barriers once they have nothing more to load."""
+    """Yield (role, pipeline, instruction) for producers that drain their pipeline."""
     for pipeline in f.pipelines or ():
         copies = any(kind in ("copy", "cp.async") for kind, _ in pipeline.full.arrivals)
         if pipeline.stages < 2 or f.seen is None or not copies:

@@ -1,4 +1,4 @@
-"""Pipelines: which mbarriers belong together, who arrives at them and who waits, and what is full or empty by them."""
+"""Group mbarriers into pipelines: who arrives, who waits, full and empty barriers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pipeline:
 def find_groups(
     code: Code, seen: Seen, roles: Sequence[Role], buffers: Sequence[Buffer], tensors: Mapping[int, set[str]]
 ) -> list[Group]:
-    """The barriers of a launch in order of address. `tensors` are those that copies bring, by their mbarrier."""
+    """Return the barriers of a launch in order of address; `tensors`: mbarrier -> tensors of its copies."""
     of_warp = {warp: role.name for role in roles for warp in role.warps}
     singles = [
         _single(seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at)) for at in sorted(seen.bars)
@@ -57,7 +57,7 @@ def find_groups(
 
 
 def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> list[Group]:
-    """Single mbarriers, in order of address, as groups of stages."""
+    """Join single mbarriers, in order of address, to groups of stages."""
     groups: list[Group] = []
     parts = _parts(singles, buffers)
     for one in singles:
@@ -75,7 +75,7 @@ def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> l
 
 
 def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int]:
-    """Offset -> first offset of its group, in buffers that hold the barriers of one pipeline and nothing else.
+    """Return offset -> first offset of its group, for buffers that hold only one pipeline.
 
     CuTe DSL's pipeline classes take one array, the full barriers and then as many empty ones. Kernels that name two
     fields have all full barriers in one and all empty ones in the other. A buffer of neither form is left out.
@@ -97,7 +97,7 @@ def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int
 
 
 def _agree(a: Group, b: Group) -> bool:
-    """Whether two barriers can be stages of one pipeline, as far as they were used."""
+    """Return whether two barriers can be stages of one pipeline."""
 
     def nested(mine: set[Any], yours: set[Any]) -> bool:
         return mine <= yours or yours <= mine
@@ -117,12 +117,12 @@ def _single(bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str]
 
 
 def _field(buffers: Sequence[Buffer], offset: int) -> str:
-    """The field of the kernel's own structure of shared memory that holds an offset."""
+    """Return the named field of shared memory that holds an offset."""
     return next((b.name for b in buffers if b.field and b.offset <= offset < b.end), "")
 
 
 def _continues(code: Code, group: Group, one: Group) -> bool:
-    """Whether a barrier is a further stage of the group: nothing about it contradicts that."""
+    """Return whether a barrier can be the next stage of the group."""
     if one.offsets[0] != group.offsets[-1] + SIZE or one.count != group.count or one.name != group.name:
         return False
     if one.unused:
@@ -155,7 +155,7 @@ def _join(group: Group, one: Group) -> None:
 
 
 def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
-    """Groups paired into full and empty: what one's arrivers wait for, the other's waiters arrive at."""
+    """Pair groups into full and empty: producers wait for empty, consumers arrive there."""
     found: list[Pipeline] = []
     free = [group for group in groups if (group.arrivals and group.waits) or group.half_of is not None]
     while free:
@@ -181,14 +181,14 @@ def _pairs(a: Group, b: Group) -> bool:
 
 
 def _siblings(a: Group, b: Group) -> bool:
-    """Whether two groups are the halves of one array, or fields that differ in the word full or empty alone."""
+    """Return whether two groups are halves of one array, or fields named full and empty."""
     if a.half_of is not None:
         return a.half_of == b.half_of
     return a.name != b.name and a.name.replace("full", "empty") == b.name.replace("full", "empty")
 
 
 def _tiled_rings(groups: Sequence[Group]) -> list[Pipeline]:
-    """Rings with several barriers a stage: a full one for each tile, an empty one for each consumer."""
+    """Find rings whose stages have a full barrier per tile and an empty one per consumer."""
     found: list[Pipeline] = []
     fulls = [group for group in groups if _copies(group) and group.waits]
     for producers in dict.fromkeys(frozenset(group.arrivers) for group in fulls):
@@ -204,7 +204,7 @@ def _tiled_rings(groups: Sequence[Group]) -> list[Pipeline]:
 
 
 def _merged(groups: Sequence[Group]) -> Group:
-    """Groups as one, at the first one's place."""
+    """Merge groups into one, at the first one's offset."""
     whole = Group(groups[0].name, [], groups[0].count)
     for group in groups:
         _join(whole, group)

@@ -24,7 +24,7 @@ _ASYNC_LOADS = ("tma_load", "bulk_load", "cp_async")
 
 @dataclass(frozen=True)
 class Role:
-    """Warps that run the same code, `ran` being the instructions; `some` has the tasks that only some of them do."""
+    """Warps that run the same instructions, `ran`; `some`: tasks that only some warps do."""
 
     name: str
     warps: tuple[int, ...]
@@ -35,12 +35,12 @@ class Role:
     some: Mapping[str, tuple[int, ...]]
 
     def does(self, code: Code, *kinds: str) -> list[int]:
-        """The instructions of these kinds that the role ran."""
+        """Return the instructions of these kinds that the role ran."""
         return [at for at in code.places(*kinds) if at in self.ran]
 
 
 def find_roles(code: Code, seen: Seen) -> list[Role]:
-    """The roles of a launch, by their first warp."""
+    """Return the roles of a launch, by their first warp."""
     ran = _instructions_by_warp(seen)
     waiting = [warp for warp in _busy(seen) if set(_tasks(code, seen, warp, ran[warp])) <= {"compute"}]
     for warp in waiting:  # branches that this problem did not take
@@ -76,7 +76,7 @@ Facts = dict[int, Fact]
 
 
 def _nested(a: Fact, b: Fact) -> bool:
-    """Whether one of two warps does all that the other does, with as many registers: one of them issues copies, say."""
+    """Return whether one warp's tasks include the other's, with equal register shares."""
     return a[1] == b[1] and (set(a[0]) <= set(b[0]) or set(b[0]) <= set(a[0])) and bool(a[0]) == bool(b[0])
 
 
@@ -86,7 +86,7 @@ def _joined(facts: list[Fact]) -> Fact:
 
 
 def _level(facts: Facts, ran: dict[int, set[int]]) -> tuple[Facts, dict[int, set[int]]]:
-    """Every warp that shares most of its code with the busiest one counts as doing all that this one does."""
+    """Give warps that share most of their code with the busiest warp its tasks."""
     busiest = max(ran, key=lambda warp: len(ran[warp]))
     like = [
         warp for warp in ran if _alike(ran[warp], ran[busiest]) >= ALIKE - 0.1 and facts[warp][1] == facts[busiest][1]
@@ -98,7 +98,7 @@ def _level(facts: Facts, ran: dict[int, set[int]]) -> tuple[Facts, dict[int, set
 
 
 def _instructions_by_warp(seen: Seen) -> dict[int, set[int]]:
-    """Warp of a CTA -> the instructions that it ran in any CTA."""
+    """Return warp of a CTA -> the instructions that it ran in any CTA."""
     found: dict[int, set[int]] = {warp: set() for warp in range(seen.launch.warps)}
     for _, warp, n in seen.visits:
         block = seen.blocks[n]
@@ -107,13 +107,13 @@ def _instructions_by_warp(seen: Seen) -> dict[int, set[int]]:
 
 
 def _busy(seen: Seen) -> set[int]:
-    """Warps that arrive at mbarriers or wait for them."""
+    """Return the warps that arrive at mbarriers or wait for them."""
     arriving = {warp for bar in seen.bars.values() for _, _, (_, warp), _ in bar.arrivals}
     return arriving | {warp for bar in seen.bars.values() for _, (_, warp) in bar.waits}
 
 
 def _not_taken(code: Code, ran: Mapping[int, set[int]], waiting: Sequence[int], warp: int) -> set[int]:
-    """Instructions of blocks that no warp ran, and that follow blocks of `waiting` warps alone, `warp` among them."""
+    """Return instructions that no warp ran, after blocks that only `waiting` warps ran."""
     blocks = {other: {code.block_of[at] for at in places} for other, places in ran.items()}
     known = set().union(*blocks.values())
     queue = list(blocks[warp] - set().union(*(mine for other, mine in blocks.items() if other not in waiting)))
@@ -155,7 +155,7 @@ def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
 
 
 def _stages_output(code: Code, seen: Seen, ran: set[int], kinds: set[str | None]) -> bool:
-    """Whether accumulators, in tensor memory or registers, are put into shared memory for a copy to take them."""
+    """Return whether accumulators go to shared memory for a bulk store."""
     accumulators = "tmem_load" in kinds or any(code.instructions[at].base in ("wgmma", "mma") for at in ran)
     if not accumulators:
         return False
@@ -168,7 +168,7 @@ def _stores(seen: Seen, at: int) -> bool:
 
 
 def _adds_up(code: Code, ran: set[int]) -> bool:
-    """Whether a loop waits for accumulators, reads them and stores nothing: sums stay in registers meanwhile."""
+    """Return whether a loop adds accumulators up in registers: it waits, reads and stores nothing."""
     for loop in {loop for at in ran if code.kinds[at] == "tmem_load" for loop in code.loops_around(at)}:
         if code.within(loop, "wait") and not code.within(loop, *STORES, "shared_store", "tmem_store", "exponential"):
             return True
@@ -180,7 +180,7 @@ def _asks(code: Code, ran: set[int]) -> bool:
 
 
 def _directs(seen: Seen, warp: int) -> bool:
-    """Whether a warp writes words to shared memory that loading and multiplying warps read."""
+    """Return whether loading and multiplying warps read shared words that this warp writes."""
     loading = {other for copy in seen.loads.values() for _, other in copy.warps}
     multiplying = {other for product in seen.products.values() for _, other in product.warps}
     written = _words(seen, {warp}, "st")
@@ -188,13 +188,13 @@ def _directs(seen: Seen, warp: int) -> bool:
 
 
 def _words(seen: Seen, warps: set[int], base: str) -> set[int]:
-    """Shared offsets of the words that ordinary accesses of warps cover."""
+    """Return shared offsets of the words that ordinary accesses of warps cover."""
     mine = (a for a in seen.shared.values() if seen.code[a.at].base == base and any(w in warps for _, w in a.warps))
     return {word for access in mine for word in access.words}
 
 
 def _converts(code: Code, seen: Seen, ran: set[int]) -> bool:
-    """Whether a loop reads tiles or products, waits, and writes operands of products."""
+    """Return whether a loop waits, reads tiles or products, and writes operands."""
     written = [at for at in ran if _writes_operand(seen, at)]
     return any(
         in_one_loop(code, ran, read, "wait")
@@ -204,7 +204,7 @@ def _converts(code: Code, seen: Seen, ran: set[int]) -> bool:
 
 
 def _writes_operand(seen: Seen, at: int) -> bool:
-    """Whether an instruction stores where a product reads an operand, and no copy to global memory reads."""
+    """Return whether an instruction writes an operand of a product."""
     products = seen.products.values()
     columns = seen.columns.get(at)
     if columns:
@@ -234,7 +234,7 @@ def _share_loop(code: Code, some: Iterable[int], others: Iterable[int]) -> bool:
 
 
 def in_one_loop(code: Code, ran: Iterable[int], *kinds: str) -> bool:
-    """Whether one loop around some of the instructions holds all these kinds among them."""
+    """Return whether one loop holds all these kinds among the instructions."""
     ran = set(ran)
     first = [at for at in code.places(kinds[0]) if at in ran]
     return any(
@@ -253,13 +253,13 @@ def _alike(a: set[int], b: set[int]) -> float:
 
 
 def _some(own: Mapping[int, tuple[str, ...]], group: list[int], tasks: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """Tasks of a role -> the warps that do them, where not all of its warps do."""
+    """Return task -> warps, for tasks that only some warps of a role do."""
     doing = {task: tuple(warp for warp in group if task in own[warp]) for task in tasks}
     return {task: warps for task, warps in doing.items() if warps and len(warps) < len(group)}
 
 
 def _ranks(code: Code, seen: Seen, group: list[int]) -> tuple[int, ...] | None:
-    """The ranks whose warps issue products or loads, where some of the cluster's do not."""
+    """Return the ranks that issue products or loads; None if all do."""
     working = {
         rank
         for rank, warp, n in seen.visits

@@ -48,7 +48,7 @@ Warp = tuple[int, int]  # (rank of the CTA in its cluster, number of the warp in
 
 @dataclass
 class Copy:
-    """TMA or bulk copies of one instruction: by whom, of which tensor, to or from which shared offsets."""
+    """Copies of one instruction: warps, tensor, shared offsets, mbarriers."""
 
     at: int
     tensor: TensorMap | None
@@ -61,24 +61,24 @@ class Copy:
 
     @property
     def pieces(self) -> list[range]:
-        """Shared offsets that each copy reads or writes."""
+        """Return the shared offsets that each copy reads or writes."""
         size = self.tensor.box_bytes if self.tensor else self.size
         return [range(offset, offset + size) for offset in self.offsets]
 
     @property
     def span(self) -> range:
-        """Shared offsets from the first to the last byte of an ordinary access."""
+        """Return shared offsets from the first to the last byte of an ordinary access."""
         return range(min(self.offsets), max(self.offsets) + max(self.size, 1))
 
     @property
     def words(self) -> set[int]:
-        """Shared offsets of the four-byte words that an ordinary access covers."""
+        """Return shared offsets of the four-byte words that an ordinary access covers."""
         return {at & -4 for offset in self.offsets for at in range(offset, offset + max(self.size, 1), 4)}
 
 
 @dataclass
 class Multiply:
-    """Matrix products of one instruction, as first seen; `form` in words that a record can hold."""
+    """Matrix products of one instruction; `form` as in a record."""
 
     at: int
     form: dict[str, Any]
@@ -90,7 +90,7 @@ class Multiply:
 
 @dataclass
 class Bar:
-    """What became of the mbarrier at one shared offset, over all watched CTAs."""
+    """Uses of the mbarrier at one shared offset, in all watched CTAs."""
 
     count: int
     completed: int = 0
@@ -101,7 +101,7 @@ class Bar:
 
 @dataclass
 class Seen:
-    """Everything that was noted of one launch. Instructions are indices into `code`."""
+    """Observations of one launch. Instructions are indices into `code`."""
 
     launch: Launch
     code: list[Instruction]
@@ -122,13 +122,13 @@ class Seen:
 
     @property
     def stored(self) -> bool:
-        """Whether anything was written to global memory."""
+        """Return whether anything was written to global memory."""
         plain = (self.code[at].base in ("st", "red", "atom") for at in self.touched)
         return bool(self.stores) or any(plain)
 
 
 class Watcher(Observer):
-    """Notes who arrives at, waits for and completes which barrier, and who reaches into which shared memory."""
+    """Records blocks, tasks, barriers and memory accesses of each warp."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
@@ -202,7 +202,7 @@ class Watcher(Observer):
         self.seen.sent |= {4 * int(words.min()), 4 * int(words.max())}
 
     def _here(self, f: Fragment, *parts: str) -> set[int]:
-        """Instructions of the fragment's block whose opcode begins so."""
+        """Return instructions of the fragment's block whose opcode begins with `parts`."""
         found = self._found.get((f.pc, parts))
         if found is None:
             block = self.seen.blocks[f.pc]
