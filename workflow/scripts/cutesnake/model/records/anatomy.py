@@ -149,6 +149,7 @@ class Pipeline(Part):
 
     name: str
     stages: int
+    fields: Annotated[list[str], doc("of shared memory that hold its barriers, where the source names them")]
     full_offsets: Annotated[list[int], doc("in shared memory; a stage can have several barriers")]
     empty_offsets: list[int]
     producers: list[str]

@@ -189,6 +189,7 @@ def _pipeline(one: Pipeline) -> dict[str, Any]:
     return {
         "name": one.name,
         "stages": one.stages,
+        "fields": list(dict.fromkeys(group.name for group in (one.full, one.empty) if group.name)),
         "full_offsets": one.full.offsets,
         "empty_offsets": one.empty.offsets,
         "producers": sorted(one.full.arrivers),
