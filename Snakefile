@@ -6,16 +6,10 @@ from snakemake.utils import min_version
 min_version("9.0")
 
 
-include: "workflow/rules/config.smk"
-
-
-# What --configfile and --config say is laid over this one: lists and single values replace, mappings are merged.
-configfile: f"{workflow.basedir}/config/config.yaml"
-
-
 report: "workflow/report/captions/workflow.rst"
 
 
+# Reads config/config.yaml. --configfile and --config override it: lists and single values replace, mappings merge.
 include: "workflow/rules/common.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
@@ -80,24 +74,24 @@ localrules:
 onstart:
     try:
         folder.claim(PLANNED_AFTER)
-        if moved := folder.bring_back_from_the_future(internals.files_of_jobs(workflow)):
+        if moved := folder.bring_back_from_the_future(snakemake_internals.files_of_jobs(workflow)):
             logger.warning(
                 f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
             )
         hand_on_plan()
         take_turns()
         serve_jobs()
-        if internals.is_local(workflow):
-            internals.look_when_jobs_end(workflow)
+        if snakemake_internals.is_local(workflow):
+            snakemake_internals.look_when_jobs_end(workflow)
     except AT_START as error:
         raise WorkflowError(str(error)) from None
-    if told := internals.untried_version():
+    if told := snakemake_internals.untried_version():
         logger.warning(told)
 
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if told := failures.verdict(COMPARISONS[0]):
+    if COMPARISONS[0] in files_of_run() and (told := failures.verdict(COMPARISONS[0])):
         logger.info(told, extra={"end": "verdict"})
     tell_failures()
 

@@ -17,4 +17,8 @@ done
     printf 'channels:\n  - conda-forge\ndependencies:\n  - python=3.11\n  - pip\n  - pip:\n'
     sed 's/^/      - /' requirements.txt
 } >environment.yaml
+# All that a machine without any package needs, torch's CUDA build and what builds this project included.
+uv pip compile --quiet --python-version 3.11 --no-annotate --no-header --generate-hashes \
+    --constraint requirements.txt --output-file requirements-hashed.txt requirements.in requirements-build.in
+
 echo "-e ." >>requirements.txt # the project's own packages: pip takes the path from where it is called

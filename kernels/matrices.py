@@ -33,7 +33,7 @@ def beyond_count(elements: int) -> str | None:
 
 
 def beyond_coordinates(matrix: Matrix) -> str | None:
-    """The same of a matrix whose tiles reach past the ends of rows and columns."""
+    """As above, for a matrix whose tiles reach past the ends of rows and columns."""
     return beyond_count((matrix.rows + TILE[0]) * (matrix.columns + WIDEST))
 
 

@@ -1,16 +1,22 @@
-"""ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU. See docs/ptxsim.md."""
+"""ptxsim: a functional simulator of PTX for sm_90a and sm_100a on a CPU.
 
+See docs/ptxsim/index.md.
+"""
+
+from . import hooks
 from .core.adversarial import orders as search_orders
 from .core.counts import Counts
+from .core.explore import explore
 from .core.finding import Finding
 from .core.launch import Launch
-from .core.result import Result
+from .core.result import FindingsError, Result
 from .core.run import DEFAULT_CHECKS, run
 from .core.schedule import DEFAULT as DEFAULT_SCHEDULES
 from .core.schedule import NAMES as SCHEDULES
 from .frontend.parser import Module
 from .frontend.syntax import Kernel, PtxError
 from .frontend.translations import Translations
+from .host import makers as _makers  # noqa: F401  (fills Launch.from_*)
 from .host.arguments import Pointer, Tensor
 from .host.capture import Parameter, capture, signature
 from .host.cutile import tile_launch
@@ -29,6 +35,7 @@ __all__ = [
     "DeviceError",
     "DeviceModel",
     "Finding",
+    "FindingsError",
     "Kernel",
     "Launch",
     "Memory",
@@ -41,6 +48,8 @@ __all__ = [
     "Tensor",
     "Translations",
     "capture",
+    "explore",
+    "hooks",
     "launch",
     "numbers_matter",
     "predict",

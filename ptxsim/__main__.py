@@ -1,4 +1,4 @@
-"""`python -m ptxsim FOLDER --arg ...` and the command `ptxsim`."""
+"""Entry point of `python -m ptxsim` and of the command `ptxsim`."""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""Which opcodes kernels use and whether they are simulated: `python -m ptxsim.census FILE.ptx...` prints a table."""
+"""Opcode census of PTX files: uses, targets and whether each opcode is simulated.
+
+`python -m ptxsim.census FILE.ptx...` prints it as a Markdown table.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from .frontend.syntax import Kernel, PtxError
 
 
 class _Probe(Code):
-    """A program whose blocks are single instructions, so that each can be tried by itself."""
+    """A program of single-instruction blocks, so that each instruction can be tested alone."""
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
@@ -25,8 +28,8 @@ class _Probe(Code):
         self.blocks = [Block(n, n + 1, n, n + 1) for n in range(len(kernel.instructions))]
         self.block_of = {n: n for n in range(len(kernel.instructions) + 1)}
 
-    def trouble(self, n: int) -> str:
-        """Why an instruction cannot be simulated, or ""."""
+    def problem(self, n: int) -> str:
+        """Return why an instruction cannot be simulated, or ""."""
         try:
             Generator(self, self.blocks[n], masked=True).source()
         except PtxError as error:
@@ -35,20 +38,20 @@ class _Probe(Code):
 
 
 class Use(NamedTuple):
-    """How often an opcode is used, in how many files and for which targets; why it cannot be simulated, or ""."""
+    """Uses of an opcode, its files and targets, and why it is not simulated."""
 
     uses: int
     files: int
     targets: str
-    trouble: str
+    problem: str
 
 
 def census(paths: list[Path]) -> dict[str, Use]:
-    """The opcodes of PTX files, in alphabetical order."""
+    """Return the opcodes of PTX files, in alphabetical order."""
     uses: Counter[str] = Counter()
     files: dict[str, set[Path]] = {}
     targets: dict[str, set[str]] = {}
-    trouble: dict[str, str] = {}
+    problem: dict[str, str] = {}
     for path in paths:
         module = Module.from_file(path)
         for kernel in module.kernels.values():
@@ -57,17 +60,17 @@ def census(paths: list[Path]) -> dict[str, Use]:
                 uses[ins.op] += 1
                 files.setdefault(ins.op, set()).add(path)
                 targets.setdefault(ins.op, set()).add(module.target)
-                if ins.op not in trouble and (why := probe.trouble(n)):
-                    trouble[ins.op] = why
+                if ins.op not in problem and (why := probe.problem(n)):
+                    problem[ins.op] = why
     return {
-        op: Use(uses[op], len(files[op]), " ".join(sorted(targets[op])), trouble.get(op, "")) for op in sorted(uses)
+        op: Use(uses[op], len(files[op]), " ".join(sorted(targets[op])), problem.get(op, "")) for op in sorted(uses)
     }
 
 
 def table(paths: list[Path]) -> str:
-    """The census as a Markdown table."""
+    """Return the census as a Markdown table."""
     rows = census(paths)
-    bad = sum(bool(use.trouble) for use in rows.values())
+    bad = sum(bool(use.problem) for use in rows.values())
     out = [
         f"{len(rows)} opcodes in {len(paths)} files; {len(rows) - bad} simulated, {bad} not.",
         "",
@@ -75,14 +78,14 @@ def table(paths: list[Path]) -> str:
         "|---|---|---|---|---|",
     ]
     out += [
-        f"| {op} | {use.uses} | {use.files} | {use.targets} | {'no: ' + use.trouble[:80] if use.trouble else 'yes'} |"
+        f"| {op} | {use.uses} | {use.files} | {use.targets} | {'no: ' + use.problem[:80] if use.problem else 'yes'} |"
         for op, use in rows.items()
     ]
     return "\n".join(out)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the census of the files that can be read, and a line on stderr for each of the others."""
+    """Print the census of readable files; report each unreadable file on stderr."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: python -m ptxsim.census FILE.ptx…", file=sys.stderr)
         return 0 if argv else 2
@@ -102,6 +105,6 @@ def main(argv: Sequence[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except BrokenPipeError:  # whoever read stdout has gone
+    except BrokenPipeError:  # the reader of stdout has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""Descriptors read back: TMA descriptors of tensors, and matrix descriptors of operands (public)."""
+"""Decoders for TMA descriptors and for matrix descriptors of operands (public)."""
 
 from .memory.matrix_operand import matrix
 from .memory.tensor_map import TensorMap, decode

@@ -1,4 +1,4 @@
-"""Watch a run from inside (public): hooks that are called while launches run.
+"""Hooks that are called while launches run (public).
 
     class Arrivals(hooks.Observer):
         def barrier_arrived(self, f, barrier, at):
@@ -6,7 +6,7 @@
 
     hooks.watch([launch], lambda launch, code: Arrivals())
 
-A hook gets the simulator's own objects, whose types are exported here. Read them, and change nothing.
+A hook gets the simulator's own objects, whose types are exported here. Read them; do not modify them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .core.work import Origin, Pipe, Task, Token
 from .frontend.code import Block, Code
 from .isa.bulk import BytesLoad, BytesStore
 from .isa.cp_async import CopiesArrive, ThreadCopies
-from .isa.hopper_product import roughly
+from .isa.hopper_product import approximate_sums
 from .isa.tcgen05 import Commit, TensorCopy
 from .isa.tensor_product import TensorProduct
 from .isa.tma import BoxLoad, BoxStore
@@ -69,7 +69,7 @@ __all__ = [
 
 
 class Observer(observer.Observer):
-    """What can be watched: override the hooks that matter, those of `core/observer.py` included.
+    """Override the hooks that matter, including those of `core/observer.py`.
 
     In all hooks `f` is a fragment (threads in step), `at` the index of an instruction in the kernel's code.
     """
@@ -77,22 +77,22 @@ class Observer(observer.Observer):
     _issued = 1
 
     def begins(self) -> None:
-        """A cluster of CTAs begins; all that follows belongs to it, until the next one begins."""
+        """Handle the start of a cluster; later hooks belong to it until the next start."""
 
     def ran(self, f: Fragment, block: Block) -> None:
-        """A fragment is about to run a basic block."""
+        """Handle a fragment that is about to run a basic block."""
 
     def asked(self, task: Task) -> None:
-        """Asynchronous work is asked for: a copy, store, product or commit."""
+        """Handle a request for asynchronous work: a copy, store, product or commit."""
 
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
-        """A warp asks for asynchronous work; the token numbers it."""
+        """Return a token that numbers the asynchronous work a warp issues."""
         self._issued += 1
         return Token(np.zeros(0, np.int64), np.zeros(0, np.int64), self._issued, {})
 
 
 class _Watched(Cluster):
-    """A cluster that reports every block a fragment runs and every task it queues."""
+    """A cluster that reports every block it runs and every task it queues."""
 
     watcher: Observer
 
@@ -114,29 +114,31 @@ def watch(
     clusters: int | None = None,
     exact: bool = True,
 ) -> list[list[Finding]]:
-    """Run launches in order under one schedule; the findings of each, up to the first that deadlocks.
+    """Run launches in order under one schedule; return each one's findings.
 
-    observer: makes the observer of a launch, given the launch and its code. clusters: how many of each launch run; the
-    others are left out, and their outputs with them. exact: False sums wgmma's products faster, and less exactly.
-    Nothing is checked but addresses, barriers and deadlocks.
+    It stops after the first launch that deadlocks.
+    observer: called with a launch and its code, returns the observer of the launch.
+    clusters: how many clusters of each launch run; outputs of the others stay unwritten.
+    exact: False sums wgmma's products faster, and less exactly.
+    Only addresses, barriers and deadlocks are checked.
     Raises PtxError for what cannot be simulated, ValueError for an unknown schedule.
     """
-    found: list[list[Finding]] = []
+    per_launch: list[list[Finding]] = []
     plan = Schedule(schedule, seed)
     for launch in launches:
         machine = Machine(launch, plan)
-        machine.trace = lambda line: None  # without one, clusters make no trace lines
+        machine.trace = lambda line: None  # without it, clusters make no trace lines
         x, y, z = launch.cluster
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(x * y * z)]
         watcher = observer(launch, machine.program)
-        sums = contextlib.nullcontext() if exact else roughly()
+        sums = contextlib.nullcontext() if exact else approximate_sums()
         with np.errstate(all="ignore"), one_thread(), sums, contextlib.suppress(Stuck):
             for indices in itertools.islice(machine.waiting, clusters):
                 watched = _Watched(machine, indices, pool)
                 watched.watcher = watched.observer = watcher
                 watcher.begins()
                 watched.run()
-        found.append(machine.findings)
+        per_launch.append(machine.findings)
         if any(finding.kind == "deadlock" for finding in machine.findings):
             break
-    return found
+    return per_launch

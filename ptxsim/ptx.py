@@ -1,4 +1,4 @@
-"""PTX as data: modules, kernels, instructions with their operands, and basic blocks (public)."""
+"""PTX as data: modules, kernels, instructions, operands, basic blocks (public)."""
 
 from .frontend.code import Block, Code, unguarded
 from .frontend.parser import Module

@@ -24,7 +24,7 @@ from cutesnake.model.dsls import DSLS
 from cutesnake.model.paths import ROOT
 from cutesnake.model.targets import TARGETS
 from cutesnake.planning import outputs
-from cutesnake.planning.staleness import code_of_build, digest_baked, digest_data, digest_files
+from cutesnake.planning.staleness import code_of_build, digest_data, digest_files
 from cutesnake.runtime import pool
 from cutesnake.stages.compile.compile import RECORD, STORE, compile_build
 from cutesnake.stages.compile.limited_process import kind_of
@@ -44,7 +44,7 @@ def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
     if there := _of_the_report(operator, kernel, target, variant):
         return there
     source = load_kernel(operator, kernel).SOURCE
-    made_from = [digest_baked(operator, kernel), digest_files([UPSTREAM]), dict(variant.params)]
+    made_from = [digest_data(code_of_build(operator, kernel)), digest_files([UPSTREAM]), dict(variant.params)]
     digest = digest_data([*made_from, *map(importlib.metadata.version, PACKAGES)])
     folder = FOLDER / digest / "compile" / operator / kernel / target / variant.id
     folder.parent.mkdir(parents=True, exist_ok=True)

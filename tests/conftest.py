@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Processes that tests start run this checkout's code, whichever is installed.
 BEFORE = filter(None, [os.environ.get("PYTHONPATH")])
 os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "workflow/scripts"), *BEFORE))
+if "CUTESNAKE_BUILDS" in os.environ:  # builds that were compiled elsewhere, for tests on a GPU
+    os.environ["CUTESNAKE_TRUST_BUILDS"] = "1"
 MACHINES = Path(__file__).parent / "machines"
 LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", "test_soak.py", "test_anatomy.py")
 

@@ -35,10 +35,10 @@ def typed(value: Any) -> Any:
         rows = [one if isinstance(one, Part) else msgspec.convert(one, RooflineRow) for one in value.roofline]
         return Evidence(**{name: typed(one) for name, one in fields.items()} | {"roofline": rows})
     if isinstance(value, Contents):
-        pictures = [one if isinstance(one, Part) else msgspec.convert(one, Picture) for one in value.pictures]
+        plots = [one if isinstance(one, Part) else msgspec.convert(one, Picture) for one in value.plots]
         names = ("arch", "evidence", "comparison", "changes")
         parts = {name: typed(getattr(value, name)) for name in names}
-        return dataclasses.replace(value, pictures=pictures, **parts)
+        return dataclasses.replace(value, plots=plots, **parts)
     if isinstance(value, dict) and value.get("stage") in record.TYPES and "status" in value:
         return record.convert(value["stage"], plain(value), "a test's record")
     if isinstance(value, dict):
@@ -82,8 +82,8 @@ standing = _loose(recorded_set.standing)
 slim = _loose(recorded_set.slim)
 read_set = _loose(recorded_set.read_set)
 read_recorded = _loose(recorded_set.read_recorded)
-found = _loose(findings.found)
-beyond = _loose(findings.beyond)
+front_findings = _loose(findings.findings)
+unsupported_inputs = _loose(findings.unsupported_inputs)
 view_matrix = _loose(matrix.matrix)
 view_tables = _loose(tables_of.tables)
 view_times = _loose(times.times)
@@ -93,7 +93,7 @@ sets = _loose(formatting.sets, list[Origin])
 where = _loose(formatting.where, Origin)
 state = _loose(formatting.state, Counts)
 untested = _loose(kernel_panels.untested)
-panels = _loose(kernel_panels.cards)
+panels = _loose(kernel_panels.panels)
 render = _loose(page.render)
 write_overview = _loose(overview.write_overview)
 draw_plots = _loose(plot.plot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from cutesnake.stages.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.stages.anatomy.pipelines import Group, find_pipelines, joined
 from cutesnake.stages.anatomy.record import anatomy_of
 from cutesnake.stages.anatomy.shared import Buffer, budgets
+from cutesnake.stages.load.cute import ForeignBuildError
 from ptxsim import Module
 from ptxsim.memory.global_memory import Memory
 from ptxsim.memory.tensor_map import TensorMap
@@ -414,3 +416,12 @@ def test_a_cutile_build_is_watched_too() -> None:
     assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148
     assert [role["tasks"] for role in part["functions"][0]["roles"]] == [["load", "store"]]
     assert "only the first 2 clusters of each launch were run" in page.render([part], Path("nowhere"))
+
+
+def test_a_build_that_was_compiled_elsewhere_gives_no_record(tmp_path, monkeypatch) -> None:
+    workload = make_workload("elementwise_add", {"rows": 37, "columns": 1024, "dtype": "fp32"})
+    variant = load_kernel("elementwise_add", "cute").variants(workload, "sm_90a")[0]
+    folder = builds.build("elementwise_add", "cute", "sm_90a", variant)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(ForeignBuildError):
+        anatomy_of(folder, [asdict(workload)], TARGETS["sm_90a"].simulated_processors)

@@ -6,10 +6,10 @@ from cutesnake.model.paths import ROOT
 FOLDER = ROOT / "benchmarks/mla_cute_sm100"
 
 
-def test_the_kernels_document_has_the_table_of_the_record() -> None:
+def test_the_benchmarks_document_has_the_table_of_the_record() -> None:
     told = beside_nvidia.table(beside_nvidia.read(FOLDER / "beside_nvidia.jsonl"))
     rows = [line for line in told.splitlines() if line.startswith("|")]
-    text = (ROOT / "kernels/mla_decode/README.md").read_text()
+    text = (FOLDER / "README.md").read_text()
     sizes = {(w.batch, w.kv_length, w.lengths) for w in beside_nvidia.workloads()}
     assert len(rows) == 2 + len(sizes) and "\n".join(rows) in text
 

@@ -13,9 +13,7 @@ import pytest
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.planning import gpus
 from cutesnake.planning import machine as machines
-from cutesnake.runtime import gpu_slots as cards
-from cutesnake.runtime import locks
-from cutesnake.runtime import machine_check as here
+from cutesnake.runtime import gpu_slots, locks, machine_check
 from cutesnake.runtime.gpu_slots import one_card
 from project import snakemake
 
@@ -49,12 +47,12 @@ def test_results_of_cards_alike_are_of_one_kind_and_those_of_others_are_not(four
     all_four = four()
     assert all_four.fingerprint == replace(all_four, selected=3).fingerprint
     one = replace(all_four, cards=(1,), selected=1)
-    here.check_card(all_four.fingerprint, one)  # what a job sees that has taken the second card
+    machine_check.check_card(all_four.fingerprint, one)  # what a job sees that has taken the second card
     stranger = replace(one, devices=tuple(replace(card, uuid_hash="another") for card in one.devices))
-    with pytest.raises(here.OtherMachineError, match="its number is another here"):
-        here.check_card(all_four.fingerprint, stranger)
-    with pytest.raises(here.OtherMachineError, match="the card is NVIDIA B200"):
-        here.check_card(all_four.fingerprint, machine("b200"))
+    with pytest.raises(machine_check.OtherMachineError, match="its number is another here"):
+        machine_check.check_card(all_four.fingerprint, stranger)
+    with pytest.raises(machine_check.OtherMachineError, match="the card is NVIDIA B200"):
+        machine_check.check_card(all_four.fingerprint, machine("b200"))
 
 
 TAKE = """
@@ -88,7 +86,7 @@ def test_every_job_has_a_card_of_its_own_and_a_killed_one_gives_it_back(four, mo
 def test_a_job_started_ahead_waits_and_who_has_a_card_does_not_wait_again(tmp_path) -> None:
     code = TAKE.replace('os.environ["CUDA_VISIBLE_DEVICES"]', 'os.environ.get("CUTESNAKE_CARDS")')
     nested = code.replace("    print", "    with one_card(probe()): print")
-    lone = {machines.PRETENDED: str(FOUR.with_name("h200.json")), cards.AT_ONCE: "2"}
+    lone = {machines.PRETENDED: str(FOUR.with_name("h200.json")), gpu_slots.AT_ONCE: "2"}
     two = [start(nested, tmp_path, **lone) for _ in range(2)]
     assert [job.stdout.readline() for job in two] == [b"None\n"] * 2, "what they start would wait for their own turn"
     ahead = start(code, tmp_path, **lone)
@@ -105,7 +103,7 @@ def test_a_job_started_ahead_waits_and_who_has_a_card_does_not_wait_again(tmp_pa
 
 def test_jobs_are_started_ahead_where_a_processor_is_left_for_others() -> None:
     counts = {(1, 1): 0, (1, 2): 0, (1, 3): 1, (1, 64): 1, (2, 4): 1, (2, 32): 2, (4, 4): 0, (64, 2): 0}
-    assert {case: cards.started_ahead(*case) for case in counts} == counts
+    assert {case: gpu_slots.started_ahead(*case) for case in counts} == counts
 
 
 def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:

@@ -134,7 +134,7 @@ def test_more_spills_fail_where_that_is_asked_for(now) -> None:
     found = found_in(now, before)
     assert unchanged([found], "slower")[0]
     fine, said = unchanged([found], "worse")
-    assert not fine and "1 device functions spill more, the first in blend, cutile for sm_" in said
+    assert not fine and "1 device function with more spills, the first in blend, cutile for sm_" in said
 
 
 def test_one_measurement_on_both_sides_says_nothing(now) -> None:
@@ -143,7 +143,7 @@ def test_one_measurement_on_both_sides_says_nothing(now) -> None:
     found = found_in(kept, dict(kept.recorded), KEPT)
     assert found["totals"]["cold"] == {"slower": 0, "faster": 0, "equal": 0, "cannot_tell": 0, "same": 32}
     assert all(row["same"] and row["cold"] is None for row in found["cases"])
-    assert found["builds"]["reason"].startswith("a recorded set keeps measurements only")
+    assert found["builds"]["reason"].startswith("a recorded set holds measurements only")
 
 
 def test_where_nothing_was_compared_the_check_fails_rather_than_pass(now) -> None:
@@ -153,7 +153,7 @@ def test_where_nothing_was_compared_the_check_fails_rather_than_pass(now) -> Non
         fine, said = unchanged([found], fails)
         assert not fine and said.startswith("nothing was compared with recorded/nvidia_h200")
     fine, said = unchanged([found], "none")
-    assert fine and said.endswith("every time is the very measurement that the baseline has")
+    assert fine and said.endswith("all times are identical to the baseline's measurements")
     builds = {path: entry for path, entry in earlier(now).items() if entry["stage"] == "inspect"}
     assert unchanged([found_in(now, builds)], "worse")[0] and not unchanged([found_in(now, builds)], "slower")[0]
 
@@ -165,7 +165,7 @@ def test_another_card_is_not_compared_with(now) -> None:
             entry["device"]["name"] = "NVIDIA B200"
     found = found_in(now, before)
     assert found["cases"] == []
-    assert found["no_cases"] == "the baseline was timed on NVIDIA B200, this side on NVIDIA H200"
+    assert found["no_cases"] == "the baseline was timed on NVIDIA B200, this run on NVIDIA H200"
     assert found["unpaired"] == {"only_before": 32, "only_now": 32}
 
 
@@ -226,7 +226,7 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
     assert (place.kind, place.label) == ("recorded", "recorded/nvidia_h200")
     found = baseline.read(place, "blend")
     assert len(found) == 32
-    with pytest.raises(BaselineError, match="git knows no commit 'HEAD'"):
+    with pytest.raises(BaselineError, match="unknown git commit 'HEAD'"):
         locate("HEAD:recorded/nvidia_h200")
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     for command in (("init", "-q"), ("add", "recorded"), (*who, "commit", "-q", "-m", "set")):
@@ -236,18 +236,18 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
     committed = locate("HEAD:recorded/nvidia_h200")
     assert committed.kind == "commit" and committed.label.endswith(":recorded/nvidia_h200")
     assert baseline.read(committed, "blend") == found and baseline.read(place, "blend") == {}
-    with pytest.raises(BaselineError, match=r"no such recorded set; sets here: recorded/nvidia_h200"):
+    with pytest.raises(BaselineError, match=r"no such recorded set; available sets: recorded/nvidia_h200"):
         locate("HEAD:recorded/nvidia_b200")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("recorded/nvidia_b200", "there is no such folder; allowed: recorded/<device>"),
-        ("recorded", "neither a recorded set .* sets here: .*recorded/nvidia_h200"),
-        ("nowhere:recorded/nvidia_h200", "git knows no commit 'nowhere'"),
-        ("{}/run", "holds a results folder; name that one"),
-        ("{}/run/results", "this run's own folder"),
+        ("recorded/nvidia_b200", "no such folder; allowed: recorded/<device>"),
+        ("recorded", "neither a recorded set .* available sets: .*recorded/nvidia_h200"),
+        ("nowhere:recorded/nvidia_h200", "unknown git commit 'nowhere'"),
+        ("{}/run", "contains a results folder; name that folder"),
+        ("{}/run/results", "the run's own folder"),
         ("{}/empty", "neither a recorded set"),
     ],
 )
@@ -276,10 +276,10 @@ def test_the_page_has_findings_before_the_tables(tmp_path, now, front) -> None:
     next(e for p, e in before.items() if "inspect" in p and "/cutile/" in p)["functions"][0]["spill_bytes"] = 0
     text = render(contents(now, tmp_path, front=front, changes=[found_in(now, before)]))
     section = Page(text[text.index('<section id="changed">') : text.index('<section id="ran">')])
-    assert "Lone calls, cold L2: of 32 cases 1 slower, 0 faster, 31 equal, 0 cannot tell." in section.text
-    assert "Most slower, lone calls, cold L2: blend, cutile on b32_s1024_bf16" in section.text
-    assert "1 differ in some static figure" in section.text and "0 → 48" in section.text
-    assert section.text.index("Most slower") < section.text.index("Workload")
+    assert "Cold L2: 32 cases, 1 slower, 0 faster, 31 equal, 0 cannot tell." in section.text
+    assert "Largest change (slower, cold L2): blend, cutile on b32_s1024_bf16" in section.text
+    assert " differ in static values" in section.text and "0 → 48" in section.text
+    assert section.text.index("Largest change") < section.text.index("Workload")
     assert "../compare" not in text or front is False
     Page(text)
 
@@ -292,6 +292,6 @@ def test_the_page_says_why_nothing_is_compared(tmp_path) -> None:
     nothing = sample.evidence()
     found = found_in(nothing, {}, KEPT)
     page = Page(render(contents(nothing, tmp_path, changes=[found])))
-    assert "No case of blend is compared: the baseline has no times of these kernels and workloads." in page.text
-    assert "a recorded set keeps measurements only" in page.text
+    assert "No case of blend was compared: the baseline has no times of these kernels and workloads." in page.text
+    assert "a recorded set holds measurements only" in page.text
     json.dumps(found)

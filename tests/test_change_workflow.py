@@ -40,8 +40,8 @@ def test_a_missing_baseline_is_one_clear_line(fresh) -> None:
     done = snakemake(fresh, "--dry-run", "--config", "baseline=recorded/nvidia_h20")
     text = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in text
-    assert "baseline recorded/nvidia_h20: there is no such folder" in text and re.search(
-        "sets here: .*recorded/nvidia_h200", text
+    assert "baseline recorded/nvidia_h20: no such folder" in text and re.search(
+        "available sets: .*recorded/nvidia_h200", text
     )
 
 
@@ -63,7 +63,7 @@ def test_a_changed_kernel_shows_in_its_static_figures_without_a_gpu(project) -> 
     changes = {c["figure"]: (c["before"], c["now"]) for c in found["builds"]["changed"][0]["changes"]}
     assert changes["instructions"][0] < changes["instructions"][1]
     page = (project / "results/mla_report.html").read_text()
-    assert "of 2 builds 1 differ in some static figure" in page
+    assert "1 of 2 builds differ in static values" in page
     assert jobs(project, *chosen) == {}
     path = next((project / "before/inspect/elementwise_add/cutile").rglob("*.json"))
     path.touch()

@@ -80,7 +80,7 @@ def test_a_build_that_is_not_made_has_the_static_figures_of_the_one_that_stands_
     found = compare(replace(none, plan=plan, builds=builds))
     cells = row(found, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")["cutile"]["cells"]
     assert cells["registers_per_thread"]["source"] == "results/inspect/blend/cutile/sm_90a/fp16.json"
-    assert "read off the build fp16" in cells["registers_per_thread"]["reason"]
+    assert "the build fp16" in cells["registers_per_thread"]["reason"]
     assert cells["duration_us"]["kind"] == "static"  # it could be built, so that it has a bound
     covered = next(c for c in found["coverage"] if (c["kernel"], c["target"]) == ("cutile", "sm_90a"))
     assert (covered["stood_for"], covered["build"]["expected"], covered["build"]["reason"]) == (1, 1, None)
@@ -101,9 +101,7 @@ def test_measured_values_come_from_their_records(gpu):
 
 def test_a_workload_that_is_not_profiled_says_so(gpu):
     found = row(compare(gpu), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
-    assert found["cutile"]["cells"]["dram_percent"]["reason"] == (
-        "not among the workloads that the configuration profiles"
-    )
+    assert found["cutile"]["cells"]["dram_percent"]["reason"] == ("the configuration does not profile this workload")
 
 
 def test_a_target_without_a_fitting_kernel_keeps_its_rows_with_the_reason(none):
@@ -141,7 +139,7 @@ def test_the_schedule_step_has_a_column_where_a_kernel_has_one(gpu):
     assert found["cute"]["cells"]["plan_cold_us"]["value"] == 4.5
     assert found["baselines"][0]["plan_us"]["value"] == 6.0
     without = found["cutile"]["cells"]["plan_us"]
-    assert without["kind"] == "missing" and "makes its schedule anew" in without["reason"]
+    assert without["kind"] == "missing" and "no separate scheduling step" in without["reason"]
 
 
 def test_recorded_rows_stand_beside_live_ones_with_date_and_commit():

@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from builds import served
-from cutesnake.model import catalog, record
+from cutesnake.model import catalog, own_builds, record
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compile import LaunchShape
 from cutesnake.runtime import pool
 from cutesnake.runtime.errors import describe
+from cutesnake.runtime.machine_faults import machine_fault
 from cutesnake.stages.compile import cute as cute_build
 from cutesnake.stages.compile.compile import RUNTIME, CompileError, _install_runtime, compile_build
 from cutesnake.stages.load import cute as cute_load
@@ -147,6 +148,7 @@ def test_failure_is_recorded_in_the_compilers_words(toy) -> None:
     assert "compiling into /" in toy.log.read_text()
 
 
+@pytest.mark.fault("Kernels", "the compiler crashes", "failed build that says where")
 def test_crash_of_the_compiler_is_recorded(toy) -> None:
     assert "SIGABRT" in toy("crashes").reason
 
@@ -157,6 +159,7 @@ def test_damaged_cubin_is_recorded(toy) -> None:
     assert entry.reason.startswith("nvdisasm could not read kernel.cubin: ")
 
 
+@pytest.mark.fault("Kernels", "`compile` raises, ends the process, or returns nothing", "failed build that says where")
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -184,6 +187,7 @@ def test_a_build_without_artifacts_is_a_failed_one(toy, monkeypatch: pytest.Monk
     assert entry.status == "failed" and "left no .cubin in the folder" in entry.reason
 
 
+@pytest.mark.fault("Kernels", "`compile` hangs", "ended after `compile.max_seconds`, with its process group")
 def test_a_build_that_hangs_is_ended_with_what_it_started(toy) -> None:
     entry = toy("hangs", limit_s=2.0)
     assert entry.status == "failed" and "ended by the time limit of 2 s" in entry.reason
@@ -202,12 +206,18 @@ def ended(stat: Path) -> bool:
         return True
 
 
+@pytest.mark.fault("Kernels", "`compile` leaves processes behind", "its process group is ended")
 @pytest.mark.parametrize("how", ["leaves a process behind", "leaves a thread behind"])
 def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
     assert toy(how, limit_s=60.0).status == "ok"
     assert toy("works").seconds < 30
 
 
+@pytest.mark.fault(
+    "Machine",
+    "a compiler is killed, short of memory, or fills the disk",
+    "the job fails, nothing is recorded, the next run retries",
+)
 @pytest.mark.parametrize(
     "how, words",
     [("fills the disk", "No space left"), ("is short of memory", "killed"), ("has its compiler killed", "9")],
@@ -426,8 +436,53 @@ def test_loading_a_damaged_build_says_how_to_mend_it(add: Path, tmp_path: Path, 
         cute_load.open_function(folder)
 
 
-def test_loading_with_a_damaged_runtime_names_it(add: Path, tmp_path: Path) -> None:
+def opened(folder: Path) -> object:
+    """Open a build with a stand-in for the GPU."""
+    with cute_load.opened_by(lambda folder, name: name):
+        return cute_load.open_function(folder)
+
+
+@pytest.mark.fault(
+    "Users",
+    "results from elsewhere, with matching checksums of their own",
+    "libraries are not loaded without `CUTESNAKE_TRUST_BUILDS=1`",
+)
+def test_a_build_that_this_user_did_not_compile_is_not_loaded(add: Path, tmp_path: Path, monkeypatch) -> None:
+    """Its record has matching sums, which say nothing of who made it."""
+    folder = tmp_path / "copied"
+    shutil.copytree(add, folder)
+    assert opened(folder) is not None  # a copy of one's own build is one's own
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "nobody's"))
+    with pytest.raises(cute_load.ForeignBuildError, match=r"kernel\.o was not compiled by this user") as caught:
+        opened(folder)
+    assert machine_fault(caught.value)  # nothing is recorded of the kernel
+    monkeypatch.setenv(own_builds.TRUST, "1")
+    assert opened(folder) is not None
+
+
+def test_a_foreign_runtime_library_is_not_loaded(add: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "compile" / "operator" / "kernel" / "target" / "variant"
+    shutil.copytree(add, folder)
+    runtime = tmp_path / "compile" / "runtime" / cute_load.RUNTIME
+    runtime.parent.mkdir()
+    runtime.write_bytes(b"\x7fELF of somebody else")
+    with pytest.raises(cute_load.ForeignBuildError, match=re.escape(str(runtime))):
+        cute_load.find_runtime(folder)
+
+
+def test_sums_that_others_can_write_are_not_believed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for _ in range(2):
+        own_builds.note(["a" * 64])
+    assert own_builds.notes().read_text().count("\n") == 1
+    assert own_builds.is_own("a" * 64) and not own_builds.is_own("b" * 64) and not own_builds.is_own("a")
+    own_builds.notes().chmod(0o622)
+    assert not own_builds.is_own("a" * 64)
+
+
+def test_loading_with_a_damaged_runtime_names_it(add: Path, tmp_path: Path, monkeypatch) -> None:
     """As when copying the results folder to the GPU machine broke off."""
+    monkeypatch.setenv(own_builds.TRUST, "1")
     folder = tmp_path / "compile" / "operator" / "kernel" / "target" / "variant"
     shutil.copytree(add, folder)
     runtime = tmp_path / "compile" / "runtime" / cute_load.RUNTIME

@@ -13,7 +13,7 @@ from cutesnake.model.catalog import load_operator, make_workload
 from cutesnake.model.paths import ROOT, SCHEMAS
 from cutesnake.model.targets import HERE, TARGETS
 from cutesnake.planning import strict_yaml
-from cutesnake.planning.config import ConfigError, check, read_again
+from cutesnake.planning.config import ConfigError, check, lay_over_file, read_again
 from cutesnake.planning.sweep import is_named
 
 DEFAULT = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
@@ -101,6 +101,7 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
     assert all(dtype in row for dtype in operator.DTYPES)
 
 
+@pytest.mark.fault("Configuration", "a value of the wrong type or out of range", "one line")
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
@@ -130,6 +131,11 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
         (f"{ADD}/workloads/0/rows", [], ["workloads.0.rows is []; it must be a list with at least 1 entry"]),
         (f"{ADD}/workloads/0/rows", [16, 1.5], ["workloads.0.rows.1 is 1.5; it must be a whole number or a text"]),
         (f"{ADD}/workloads/0/rows", 10**12, ["workloads[0]: m1000000000000_n8_fp32", "TiB; no card holds that"]),
+        (
+            f"{ADD}/workloads/0",
+            {"rows": [*range(10**5)], "columns": [*range(10**5)]},
+            ["10,000,000,000", "most"],
+        ),
         (f"{ADD}/dtypes", [], ["dtypes is []; it must be a list with at least 1 entry"]),
         (f"{ADD}/dtypes", ["fp32", "fp32"], ["dtypes is ['fp32', 'fp32']; it must be a list that has every entry"]),
         (f"{ADD}/dtypes", "fp32", ["dtypes is 'fp32'; it must be a list or a mapping of keys to values"]),
@@ -230,6 +236,7 @@ def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, v
         make_workload("mla_decode", {**entry, "dtype": "bf16"})
 
 
+@pytest.mark.fault("Configuration", "a duplicate key, tabs, an unknown alias, no YAML", "one line with file and line")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -275,6 +282,7 @@ def test_merge_keys_are_no_duplicates(tmp_path) -> None:
     assert strict_yaml.read(path)["b"] == {"x": 3, "y": 2}
 
 
+@pytest.mark.fault("Configuration", "any value in `--config`, nested too", "read with its YAML type")
 def test_every_value_can_be_set_from_the_command_line() -> None:
     config = copy.deepcopy(DEFAULT)
     config["timing"]["max_seconds"] = "5"  # how Snakemake understands what is inside of a mapping
@@ -290,4 +298,26 @@ def test_every_value_can_be_set_from_the_command_line() -> None:
 def test_a_wrong_value_on_the_command_line_is_one_line() -> None:
     with pytest.raises(ConfigError, match="--config timing:1: ") as caught:
         read_again(copy.deepcopy(DEFAULT), [], ["timing={max_seconds: 5"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mapping_in_place_of_a_list_is_refused() -> None:
+    """Snakemake's own merge leaves the list as it was, without a word."""
+    config: dict = {"stages": {}}
+    lay_over_file(config, ROOT / "config/config.yaml")
+    with pytest.raises(ConfigError, match=r"stages is \{\}; it must be a list"):
+        check(config)
+
+
+def test_what_the_command_line_says_lies_over_the_file() -> None:
+    config: dict = {"operators": ["elementwise_add"], "timing": {"max_seconds": 7}}
+    lay_over_file(config, ROOT / "config/config.yaml")
+    assert config == {**DEFAULT, "operators": ["elementwise_add"], "timing": {**DEFAULT["timing"], "max_seconds": 7}}
+
+
+def test_the_id_of_a_workload_fits_in_a_file_name(monkeypatch) -> None:
+    make = catalog.load_operator("elementwise_add").Workload
+    monkeypatch.setattr(make, "id", property(lambda self: "x" * 250))
+    with pytest.raises(ConfigError, match=r"the id of a Workload is x{20}… with 250 characters; 150 at most") as caught:
+        check(changed(f"{ADD}/distributions", ["randn"]))
     assert "\n" not in str(caught.value)

@@ -21,7 +21,7 @@ from kernels.mla_decode import cute_sm90
 from kernels.mla_decode.cute_sm90 import l2, layout
 from kernels.mla_decode.cute_sm90.schedule import make_merging_schedule, make_schedule
 from kernels.mla_decode.operator import DISTRIBUTIONS, Workload
-from kernels.mla_decode.split_kv.plan import Prices, make_lane
+from kernels.mla_decode.split_kv.plan import Prices, assign_splits
 
 BUILDS = Path(os.environ.get("CUTESNAKE_BUILDS", ROOT / "results" / "compile"))
 # A workload that each kind of build is a variant of.
@@ -116,7 +116,7 @@ def test_the_load_is_balanced(lengths):
     """No worker has more than the mean load and one item's overhead, or than the plan without any split."""
     overhead = 3.0
     counts = [pages(length) for length in lengths if length]
-    lane = make_lane(counts, 66, Prices(overhead, 0.0, 0.0))
+    lane = assign_splits(counts, 66, Prices(overhead, 0.0, 0.0))
     loads = [sum(piece.end - piece.begin + overhead for piece in worker) for worker in lane]
     mean = sum(count + overhead for count in counts) / 66
     assert max(loads) <= max(1.1 * mean + overhead + 1, 1 + overhead)
@@ -130,7 +130,7 @@ def test_splitting_must_pay_for_the_merge():
 def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
     """133 alike for 66 workers: two each stay whole, and the last one is cut; the plan made on the card cuts many."""
     schedule = make_schedule([2000] * 133, 128, 132, 2)
-    assert len(schedule.merges) == 1 and max(len(pieces) for pieces in schedule.lane) == 3
+    assert len(schedule.merges) == 1 and max(len(pieces) for pieces in schedule.worker_group) == 3
     assert make_schedule([2000] * 133, 128, 132, 2, on_gpu=True).partials > 3 * schedule.partials
     assert make_schedule([2000] * 132, 128, 132, 2).merges == []
 
@@ -263,7 +263,7 @@ def test_q_is_dropped_first_where_the_l2_cannot_hold_it_beside_the_cache():
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():
     few, many = (
-        sum(piece.partial >= 0 for pieces in make_lane([30] * 40, 66, Prices(2.0, 0.0, price)) for piece in pieces)
+        sum(piece.partial >= 0 for pieces in assign_splits([30] * 40, 66, Prices(2.0, 0.0, price)) for piece in pieces)
         for price in (100.0, 0.0)
     )
     assert few < many

@@ -40,6 +40,7 @@ def clear_line(done: subprocess.CompletedProcess, *words: str) -> None:
     assert "Traceback" not in output
 
 
+@pytest.mark.fault("Machine", "a run is killed", "the next run continues")
 @pytest.mark.parametrize("seconds", [2.5, 6, 12])
 def test_killed_and_started_again(built, tmp_path, seconds) -> None:
     """SIGKILL to the whole process group at some moment; the second run ends with the same files as one in peace."""
@@ -61,6 +62,7 @@ def test_killed_and_started_again(built, tmp_path, seconds) -> None:
     assert "Nothing to be done" in snakemake(project).stderr
 
 
+@pytest.mark.fault("Machine", "two runs in one folder", "the second is refused")
 def test_two_runs_in_one_folder(project) -> None:
     (project / "results/mla_report.html").unlink()
     hold = subprocess.Popen(
@@ -103,6 +105,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
+@pytest.mark.fault("Machine", "the disk is full", "one line; finished results stay")
 def test_full_disk(project, small_disk) -> None:
     disk = small_disk("disk", f"size={size(project) + (1 << 20)}")
     for name in ("arch.json", "mla_report.html"):
@@ -123,6 +126,9 @@ def test_full_disk(project, small_disk) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.fault(
+    "Machine", "the disk is read-only, or a stale result is write-protected", "named before the first job"
+)
 def test_read_only_results(project, small_disk) -> None:
     disk = small_disk("disk", f"size={size(project) + (4 << 20)}")
     (project / "results/mla_report.html").unlink()

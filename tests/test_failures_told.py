@@ -59,3 +59,10 @@ def test_kernels_that_break_their_contract_are_counted_and_the_list_of_kernels_e
     line, *_ = failures.lines(records(CHECKS[0]), broken, SOURCES, "page.html")
     assert line.startswith("Failed: 7 kernels that cannot be loaded, 1 of 2 checks (add/mine_0, add/mine_1, ")
     assert "add/mine_3 and 4 more kernels)" in line
+
+
+def test_an_earlier_runs_failures_are_not_told(records) -> None:
+    made, batches = records(CHECKS[0]), {CHECKS[1][2]: "results/batch/simulated/add/cute/sm_90a.json"}
+    assert failures.of_run(made, batches, {BUILDS[0][2]}) == [BUILDS[0]]
+    assert failures.lines(failures.of_run(made, batches, {BUILDS[0][2]}), {}, SOURCES, "page.html") == []
+    assert failures.of_run(made, batches, {CHECKS[0][2], *batches.values()}) == CHECKS

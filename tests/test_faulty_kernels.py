@@ -115,6 +115,9 @@ def newcomer(tmp_path) -> Path:
     return folder.parent
 
 
+@pytest.mark.fault(
+    "Kernels", "syntax error, failing import, `sys.exit` or `os._exit` at import", "a row per target with file and line"
+)
 @pytest.mark.slow
 def test_each_is_a_row_with_its_reason_and_everything_else_goes_on(fresh, newcomer) -> None:
     kernels = ["right", "latin_at_the_end", "cute", *WRONG_CONTRACTS, *WRONG_BUILDS]

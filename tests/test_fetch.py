@@ -123,6 +123,7 @@ def test_wheel_from_a_named_folder(place: Workplace, tmp_path: Path, monkeypatch
     assert "tiny/kernel.py" in place.files()
 
 
+@pytest.mark.fault("Users", "a wheel with another checksum", "not unpacked")
 def test_wrong_sha256_unpacks_nothing(place: Workplace) -> None:
     place.pin("0" * 64)
     with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}, expected {'0' * 64}\. Nothing"):
@@ -159,6 +160,7 @@ def test_missing_member(place: Workplace) -> None:
     assert not place.folder.exists()
 
 
+@pytest.mark.fault("Users", "a wheel with paths that leave its folder", "not unpacked")
 @pytest.mark.parametrize("name", ["tiny/../../escaped.py", "/tmp/escaped.py", "tiny/..\\escaped.py"])
 def test_path_that_leaves_the_folder(place: Workplace, name: str) -> None:
     place.pin(make_wheel(place.wheels, {"tiny/kernel.py": "", name: "bad"}), ["tiny/kernel.py", name])
@@ -168,6 +170,7 @@ def test_path_that_leaves_the_folder(place: Workplace, name: str) -> None:
     assert not list(place.folder.parent.rglob("escaped.py"))
 
 
+@pytest.mark.fault("Machine", "no network", "one line with what to put where, if something must be fetched")
 def test_no_network_says_which_file_to_put_where(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     sha256 = hashlib.sha256((place.wheels / WHEEL).read_bytes()).hexdigest()
     (place.wheels / WHEEL).unlink()
@@ -259,6 +262,7 @@ def test_a_wheel_of_too_many_files_is_refused(place: Workplace, monkeypatch: pyt
         place.fetch()
 
 
+@pytest.mark.fault("Users", "a wrong pin in `kernels/upstream.yaml`", "one line")
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
@@ -277,6 +281,7 @@ def test_pins_are_checked(place: Workplace, key: str, value: object, words: str)
         place.fetch()
 
 
+@pytest.mark.fault("Users", "a pin that is there twice", "one line")
 def test_a_pin_that_is_there_twice_is_refused(place: Workplace) -> None:
     place.upstream.write_text(place.upstream.read_text() * 2)
     with pytest.raises(FetchError, match="the key 'tiny' is there twice"):

@@ -14,14 +14,15 @@ import pytest
 import sample
 from cutesnake.model import record
 from cutesnake.report.formatting import Notes
-from loose import beyond, compare, found, plain, write_comparison, write_overview
+from loose import compare, front_findings, plain, unsupported_inputs, write_comparison, write_overview
 from loose import view_matrix as matrix
 
 H100 = "NVIDIA H100 80GB HBM3"
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def said(comparisons, gpu=False):
-    return {entry["question"]: entry["text"] for entry in found(sample.arch(gpu), comparisons)}
+    return {entry["question"]: entry["text"] for entry in front_findings(sample.arch(gpu), comparisons)}
 
 
 def with_another_card(evidence, change):
@@ -48,16 +49,16 @@ def scaled(entry, operator, factor):
 
 def test_five_sentences_answer_five_questions() -> None:
     for options in ({}, {"gpu": True}, {"recorded": True}):
-        entries = found(sample.arch(), [compare(sample.evidence(**options))])
-        assert [e["question"] for e in entries] == ["Faster", "How sure", "Not run", "Beside others", "Other cards"]
+        entries = front_findings(sample.arch(), [compare(sample.evidence(**options))])
+        assert [e["question"] for e in entries] == ["Speedup", "Confidence", "Not run", "Other kernels", "Other GPUs"]
         assert all(e["text"].endswith(".") for e in entries)
 
 
 def test_nothing_timed_is_said_to_be_so() -> None:
     sentences = said([compare(sample.evidence())])
-    assert sentences["Faster"].startswith("Which is faster is not known: no workload was timed in both DSLs")
-    assert sentences["Faster"].endswith("Neither has a measured time.")
-    assert sentences["Other cards"] == "No card timed anything."
+    assert sentences["Speedup"].startswith("Not known: no GPU timed a workload in both DSLs")
+    assert sentences["Speedup"].endswith("Neither DSL has a measured time.")
+    assert sentences["Other GPUs"] == "No GPU has times."
     assert "no GPU in use" in sentences["Not run"] and "2 builds did not compile" in sentences["Not run"]
 
 
@@ -66,7 +67,7 @@ def test_where_one_dsl_alone_was_timed_it_is_named() -> None:
     compared["speedups"] = []
     for table in compared["times"]:
         table["kernels"] = {name: dsl for name, dsl in table["kernels"].items() if dsl != "cute"}
-    assert said([compared])["Faster"].endswith("in both DSLs on one card. Only cuTile was timed, on H200.")
+    assert said([compared])["Speedup"].endswith("in both DSLs. Only cuTile was timed, on H200.")
 
 
 def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
@@ -86,10 +87,10 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
         assert (entry[name]["least"], entry[name]["most"]) == (min(ratios), max(ratios))
         assert entry[name]["faster"] + entry[name]["equal"] + entry[name]["slower"] == len(ratios)
     sentences = said([compare(evidence)], gpu=True)
-    assert sentences["Faster"].startswith("On an H200 the best CuTe DSL kernel of blend beside the best cuTile one: ")
-    assert f"warm {entry['warm']['mean']:.2f} times as fast" in sentences["Faster"]
-    assert f"cold {entry['cold']['mean']:.2f} times as fast" in sentences["Faster"]
-    assert "torch_sdpa (PyTorch)" in sentences["Beside others"]
+    assert sentences["Speedup"].startswith("H200, blend, best CuTe DSL vs best cuTile kernel: ")
+    assert f"warm {entry['warm']['mean']:.2f}{TIMES} (" in sentences["Speedup"]
+    assert f"cold {entry['cold']['mean']:.2f}{TIMES} (" in sentences["Speedup"]
+    assert "torch_sdpa (PyTorch)" in sentences["Other kernels"]
 
 
 def test_the_strongest_rival_of_each_operator_is_named_the_first_operator_first() -> None:
@@ -100,14 +101,14 @@ def test_the_strongest_rival_of_each_operator_is_named_the_first_operator_first(
     weak["operator"] = "weak"
     for other in weak["speedups"][0]["others"]:
         other["warm"]["mean"], other["cold"]["mean"] = 0.5, 0.6
-    text = said([one, scaled(one, "strong", 1.0), weak])["Beside others"]
-    first, rest = text.split(". Of ")
-    assert first.startswith(f"Against the strongest other kernel of blend, {rival['kernel']} (")
-    assert f"{rival['warm']['mean']:.2f} times as fast warm and {rival['cold']['mean']:.2f} cold" in first
-    leads = f"{rival['warm']['mean']:.2f} times {rival['kernel']} warm, {rival['cold']['mean']:.2f} cold"
+    text = said([one, scaled(one, "strong", 1.0), weak])["Other kernels"]
+    first, rest = text.split(" In ")
+    assert first.startswith(f"Strongest other kernel of blend: {rival['kernel']} (")
+    assert f"{rival['warm']['mean']:.2f}{TIMES} as fast warm and {rival['cold']['mean']:.2f}{TIMES} cold" in first
+    leads = f"{rival['warm']['mean']:.2f}{TIMES} {rival['kernel']} warm, {rival['cold']['mean']:.2f}{TIMES} cold"
     assert rest == (
-        f"2 other operators it leads in 1 (strong {leads}) and trails in 1 (weak 0.50 times {rival['kernel']} warm, "
-        "0.60 cold)."
+        f"2 other operators, it leads in 1 (strong {leads}) and trails in 1 (weak 0.50{TIMES} {rival['kernel']} warm, "
+        f"0.60{TIMES} cold)."
     )
 
 
@@ -124,10 +125,10 @@ def test_times_within_the_noise_are_equal() -> None:
 def test_several_operators_are_counted_by_who_leads() -> None:
     one = compare(sample.evidence(recorded=True))
     mean = one["speedups"][0]["warm"]["mean"]
-    text = said([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Faster"]
-    assert text.startswith("On an H200 all 3 operators were timed in both DSLs: CuTe DSL is the faster for 1 (blend ")
-    assert "cuTile is the faster for 1 (other 2.00 times warm" in text
-    assert "for 1 neither leads both cold and warm (third)" in text
+    text = said([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Speedup"]
+    assert text.startswith("On H200, all 3 operators were timed in both DSLs. CuTe DSL is faster for 1 (blend ")
+    assert f"cuTile is faster for 1 (other 2.00{TIMES} warm" in text
+    assert "For 1, neither leads both cold and warm (third)" in text
 
 
 def test_the_main_operator_is_named_before_those_with_a_clearer_lead() -> None:
@@ -135,18 +136,18 @@ def test_the_main_operator_is_named_before_those_with_a_clearer_lead() -> None:
     several = [one, *(scaled(one, name, 0.5) for name in ("second", "third", "fourth"))]
     for ordered in (several, several[1:] + several[:1]):
         main = ordered[0]["operator"]
-        assert f" is the faster for 4 ({main} " in said(ordered)["Faster"]
+        assert f" is faster for 4 ({main} " in said(ordered)["Speedup"]
 
 
 def test_a_mean_that_a_few_workloads_make_is_said_to_be_one() -> None:
     one = compare(sample.evidence(recorded=True))
     several = [one, scaled(one, "second", 1.0)]
-    assert "but behind" not in said(several)["Faster"]
+    assert "and slower on" not in said(several)["Speedup"]
     one["speedups"][0]["warm"] |= {"faster": 3, "equal": 0, "slower": 5}
-    assert said(several)["Faster"].count(" cold, but warm ahead on 3 and behind on 5 of 8 workloads") == 1
+    assert said(several)["Speedup"].count(" cold, but warm faster on 3 and slower on 5 of 8 workloads") == 1
     one["speedups"][0]["warm"] |= {"faster": 8, "slower": 0}
     one["speedups"][0]["cold"] |= {"faster": 1, "equal": 6, "slower": 1}
-    assert said(several)["Faster"].count(" cold, but cold ahead on 1 and behind on 1 of 8 workloads") == 1
+    assert said(several)["Speedup"].count(" cold, but cold faster on 1 and slower on 1 of 8 workloads") == 1
 
 
 def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_out_again() -> None:
@@ -155,21 +156,23 @@ def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_ou
     for entry in other["speedups"]:
         entry["device"]["device"] = H100
     several = [one, scaled(one, "second", 1.0), other, scaled(other, "second", 1.0)]
-    text = said(several)["Faster"]
-    assert text.count("timed in both DSLs") == 1 and "On an H100 80GB HBM3 each of them goes the same way (" in text
+    text = said(several)["Speedup"]
+    assert text.count("timed in both DSLs") == 1 and "On H100 80GB HBM3, the same DSL leads each operator (" in text
     mean = one["speedups"][0]["warm"]["mean"]
-    turned = said([*several[:3], scaled(other, "second", 2 * mean)])["Faster"]
+    turned = said([*several[:3], scaled(other, "second", 2 * mean)])["Speedup"]
     assert turned.count("timed in both DSLs") == 2
 
 
 def test_kernels_that_failed_their_check_are_named() -> None:
     compared = compare(sample.evidence(gpu=True))
-    assert "failed their check" not in said([compared])["How sure"]
+    assert "failed their check" not in said([compared])["Confidence"]
     row = compared["coverage"][0]
     row["correctness"]["failed"] = 2
-    for source, whose in (("ours", ""), ("tilegym", ", none of them of a kernel of ours")):
+    for source, whose in (("ours", ""), ("tilegym", ", all of third-party kernels")):
         row["source"] = source
-        assert said([compared])["How sure"].endswith(f". 2 failed their check here{whose} (blend/{row['kernel']} 2).")
+        assert said([compared])["Confidence"].endswith(
+            f". 2 cases failed their check on this machine{whose} (blend/{row['kernel']} 2)."
+        )
 
 
 def test_a_kernel_that_failed_its_check_was_checked() -> None:
@@ -177,17 +180,17 @@ def test_a_kernel_that_failed_its_check_was_checked() -> None:
     (row, *_) = (row for row in compared["coverage"] if row["build"]["ok"] and not row["correctness"]["simulated"])
     before = said([compared])["Not run"]
     row["correctness"]["failed"] = 1
-    counts = [int(re.search(r"(\d+) \w+ checked neither", s).group(1)) for s in (before, said([compared])["Not run"])]
+    counts = [int(re.search(r"(\d+) pairs? not checked", s).group(1)) for s in (before, said([compared])["Not run"])]
     assert counts[0] - counts[1] == 1
 
 
 def test_two_cards_that_agree_and_one_alone() -> None:
     evidence = sample.evidence(recorded=True)
-    assert said([compare(evidence)])["Other cards"].endswith("only an H200 timed anything.")
+    assert said([compare(evidence)])["Other GPUs"].endswith("only H200 has times.")
     both = compare(with_another_card(evidence, lambda *_: None))
-    assert said([both])["Other cards"] == (
-        "H100 80GB HBM3 and H200 agree about the fastest kernel on all 8 workloads of blend of which both timed "
-        "several kernels."
+    assert said([both])["Other GPUs"] == (
+        "H100 80GB HBM3 and H200 agree about the fastest kernel on all 8 workloads of blend (workloads with several "
+        "kernels timed on both)."
     )
     assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
 
@@ -197,13 +200,13 @@ def test_two_cards_that_timed_one_kernel_alone_do_not_agree_about_the_fastest() 
     alone = {p: e for p, e in both.recorded.items() if e["device"]["name"] != H100 or e["case"]["kernel"] == "cutile"}
     compared = compare(sample.replace(both, recorded=alone))
     assert compared["agreement"] == []
-    assert said([compared])["Other cards"].endswith("is not known: no two cards timed several kernels of one workload.")
+    assert said([compared])["Other GPUs"].endswith("Not known: no two GPUs timed several kernels of one workload.")
 
 
 def test_many_operators_about_which_two_cards_agree_are_counted() -> None:
     both = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
-    text = said([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other cards"]
-    assert text.endswith("on all 32 workloads of 4 operators of which both timed several kernels.")
+    text = said([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other GPUs"]
+    assert text.endswith("on all 32 workloads of 4 operators (workloads with several kernels timed on both).")
 
 
 def test_two_cards_that_disagree_beyond_the_noise() -> None:
@@ -218,10 +221,10 @@ def test_two_cards_that_disagree_beyond_the_noise() -> None:
     (entry,) = compared["agreement"]
     assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
     assert entry["warm"] == [{"workload": "b1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
-    assert said([compared])["Other cards"] == (
-        "H100 80GB HBM3 and H200 agree about the fastest kernel on 7 of 8 workloads of blend of which both timed "
-        "several kernels, but not on b1_s1024_bf16 of blend, warm "
-        "(cutile on the H100 80GB HBM3, cute_sm90 on the H200)."
+    assert said([compared])["Other GPUs"] == (
+        "H100 80GB HBM3 and H200 agree about the fastest kernel on 7 of 8 workloads of blend (workloads with several "
+        "kernels timed on both). They disagree on b1_s1024_bf16 of blend, warm (cutile on H100 80GB HBM3, cute_sm90 on "
+        "H200)."
     )
 
 
@@ -242,9 +245,9 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
     names["wide"]["metrics"]["hot_us"] /= 10
     (entry,) = compare(two)["agreement"]
     assert [(row["kernel"], row["winners"]) for row in entry["variants"]] == [("cutile", ["wide", "bf16"])]
-    assert said([compare(two)])["Other cards"].endswith(
-        " They disagree about the fastest variant in 1 case (such as cutile on b32_s8192_bf16 of blend: wide on the "
-        "H100 80GB HBM3, bf16 on the H200)."
+    assert said([compare(two)])["Other GPUs"].endswith(
+        " They disagree about the fastest variant in 1 case, such as cutile on b32_s8192_bf16 of blend (wide on H100 "
+        "80GB HBM3, bf16 on H200)."
     )
 
 
@@ -264,10 +267,10 @@ def test_what_a_kernel_does_not_promise_is_a_finding_and_no_failure() -> None:
     compared = compare(evidence)
     (entry,) = compared["beyond"]
     assert (entry["kernel"], entry["target"], entry["checks"], entry["failed"]) == ("tilegym", "sm_90a", 8, 8)
-    (finding,) = beyond([compared])
+    (finding,) = unsupported_inputs([compared])
     assert finding["failed"] and finding["text"] == (
-        "tilegym (cuTile, sm_90a) fails 8 of 8 checks with nan padding, which it does not promise to take (reads its "
-        "padding): NaN. Seen on H200."
+        "tilegym (cuTile, sm_90a) fails 8 of 8 checks with nan padding, an unsupported input (reads its padding): NaN. "
+        "Run on H200."
     )
     (row,) = [r for r in matrix(compared, Notes(), "")["rows"] if (r["kernel"], r["target"]) == ("tilegym", "sm_90a")]
     assert row["states"][1]["class"] == "good"
@@ -278,13 +281,17 @@ def test_the_matrix_says_on_which_card_and_what_was_simulated() -> None:
     view = matrix(compare(sample.evidence(gpu=True, recorded=True)), notes, "page.html")
     rows = {(row["kernel"], row["target"]): row for row in view["rows"]}
     built, checked, timed, _, ncu = (state["text"] for state in rows["cute_sm90", "sm_90a"]["states"])
-    assert (built, checked, timed) == ("2 of 2", "8 on H200 here, 8 on H200", "8 on H200 here, 8 on H200")
-    assert ncu == "4 on H200 here, 4 on H200"
+    assert (built, checked, timed) == (
+        "2 of 2",
+        "8 on H200 (this machine), 8 on H200",
+        "8 on H200 (this machine), 8 on H200",
+    )
+    assert ncu == "4 on H200 (this machine), 4 on H200"
     state = rows["cutlass_fp16", "sm_100a"]["states"][1]
-    assert (state["mark"], state["text"]) == ("◐", "1 by simulation")  # never a tick
+    assert (state["mark"], state["text"]) == ("◐", "1 in simulation")  # never a tick
     assert rows["tilegym", "sm_100a"]["states"][0]["class"] == "bad"
     assert rows["cute_sm90", "sm_90a"]["link"] == "page.html#kernel-blend-cute-sm90"
-    assert view["sums"][0] == "13 of 15 builds" and view["sums"][2].startswith("timed 32 on H200 here")
+    assert view["sums"][0] == "13 of 15 builds" and view["sums"][2].startswith("timed 32 on H200 (this machine)")
     used = {why["note"] for row in view["rows"] for why in row["why"]}
     assert used == set(range(1, len(notes.texts) + 1))
 
@@ -294,9 +301,11 @@ def test_the_matrix_says_what_was_not_done_here_and_that_a_failed_check_was_made
     (row,) = (r for r in compared["coverage"] if (r["kernel"], r["target"]) == ("cutlass_fp16", "sm_100a"))
     row["correctness"] |= {"failed": 2, "reason": "a race at PTX line 7"}
     rows = {(r["kernel"], r["target"]): r["why"] for r in matrix(compared, Notes(), "page.html")["rows"]}
-    assert rows["cute_sm90", "sm_90a"][0]["words"] == "not checked, timed or profiled here"  # but on a recorded card
-    assert "not timed or profiled" in {why["words"] for why in rows["cutlass_fp16", "sm_100a"]}
-    assert rows["cutlass_fp16", "sm_100a"][0]["words"] == "failed its check"
+    assert (
+        rows["cute_sm90", "sm_90a"][0]["text"] == "not checked, timed or profiled on this machine"
+    )  # but on a recorded card
+    assert "not timed or profiled" in {why["text"] for why in rows["cutlass_fp16", "sm_100a"]}
+    assert rows["cutlass_fp16", "sm_100a"][0]["text"] == "failed its check"
 
 
 def test_a_build_that_only_a_simulated_check_asks_for_is_counted() -> None:
@@ -381,7 +390,7 @@ def test_without_times_the_overview_says_why_there_is_none(tmp_path) -> None:
         assert picture["file"] is None and "timed in both" in picture["reason"]
 
 
-@pytest.mark.parametrize("question", ["How sure", "Not run"])
+@pytest.mark.parametrize("question", ["Confidence", "Not run"])
 def test_figures_of_the_sentences_follow_the_records(question) -> None:
     evidence = sample.evidence(gpu=True)
     before = said([compare(evidence)], gpu=True)[question]

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.runtime import gpu_slots as cards
-from cutesnake.runtime import locks, pool
+from cutesnake.runtime import gpu_slots, locks, pool
 from cutesnake.stages.measure import gpu_process
 
 HERE = Path(__file__).parent
@@ -49,6 +48,9 @@ def test_torch_is_imported_before_the_fork():
     assert ask("torch_is_there")["metrics"]["imported"]
 
 
+@pytest.mark.fault(
+    "Kernels", "a case crashes or corrupts its context", "failed record; the next case has a new process"
+)
 @pytest.mark.parametrize(
     "task, words",
     [
@@ -64,6 +66,7 @@ def test_a_failure_is_a_record_and_the_next_case_runs(task, words):
     assert ask("fine")["status"] == "ok"
 
 
+@pytest.mark.fault("Kernels", "a case hangs", "ended after its time limit")
 def test_a_hang_is_ended_by_the_limit():
     began = time.monotonic()
     failed = ask("hang", limit_s=0.5)
@@ -96,9 +99,9 @@ def test_the_time_limit_does_not_count_the_wait_for_the_card():
 def test_a_case_has_everything_imported_before_its_card_is_free(held, tmp_path, monkeypatch):
     """Whether it waits for the card or for one of the run's jobs to end, in the folder of the run that asks."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(cards.AT_ONCE, "1")
+    monkeypatch.setenv(gpu_slots.AT_ONCE, "1")
     ask("fine")
-    path = locks.gpu_lock_path("none") if held == "card" else tmp_path / cards.SLOTS / "0.lock"
+    path = locks.gpu_lock_path("none") if held == "card" else tmp_path / gpu_slots.SLOTS / "0.lock"
     with concurrent.futures.ThreadPoolExecutor(1) as pool, path.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = pool.submit(ask, "when_imported")
@@ -164,6 +167,7 @@ def is_listening(address):
         return connection.connect_ex(address) == 0
 
 
+@pytest.mark.fault("Machine", "`TMPDIR` with a long name", "nothing")
 def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path, monkeypatch):
     """The kernel allows 107 bytes for the path of a socket."""
     folder = tmp_path / ("x" * 120)

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime import held_driver, pool
 
@@ -46,6 +48,7 @@ def test_without_a_driver_it_ends_at_once_and_nobody_notices(tmp_path, monkeypat
         assert process.wait(20) == 0
 
 
+@pytest.mark.fault("Machine", "the GPU worker is killed", "the process that holds the driver ends")
 def test_it_ends_with_whoever_started_it_however_that_ends(driver):
     code = (
         "import time\nfrom cutesnake.runtime.held_driver import held_driver\n"

@@ -64,24 +64,24 @@ def test_plain_numbers_say_nothing():
     ("rule", "left", "right", "words"),
     [
         ("S2", {"spill_bytes": 48}, {}, "tile spills 48 bytes"),
-        ("S3", {"registers_per_thread": 255}, {}, "tile uses all 255 registers that a thread can have, and does so"),
+        ("S3", {"registers_per_thread": 255}, {}, "tile uses the maximum of 255 registers per thread, without"),
         (
             "S4",
             {"registers_per_thread": 160},
             {},
-            "hand needs 32 registers per thread fewer than tile (128 against 160)",
+            "hand needs 32 fewer registers per thread than tile (128 vs 160)",
         ),
         (
             "S5",
             {},
             {"setmaxnreg": [240, 24]},
-            "hand moves registers between its warpgroups while it runs (setmaxnreg 24, 240)",
+            "hand reallocates registers between warpgroups (setmaxnreg 24, 240)",
         ),
-        ("S6", {}, {"occupancy": ALONE}, "Shared memory lets one block onto an SM: hand (215 KB)"),
+        ("S6", {}, {"occupancy": ALONE}, "Shared memory limits an SM to one block: hand (215 KB)"),
         ("S7", {"instructions": MIX}, {"instructions": NOTHING}, "tile has 56 tensor-core instructions, hand has none"),
         ("S8", {}, {"tensor_memory_columns": 256}, "hand keeps accumulators in tensor memory (256 of 512"),
-        ("S9", {"instructions": NOTHING}, {"instructions": MIX}, "hand loads through the TMA unit (71 instructions"),
-        ("S10", {"instructions": NOTHING}, {"instructions": MIX}, "hand loads tiles once for several blocks"),
+        ("S9", {"instructions": NOTHING}, {"instructions": MIX}, "hand has 71 TMA load instructions, tile has none"),
+        ("S10", {"instructions": NOTHING}, {"instructions": MIX}, "hand shares loads between blocks of a cluster"),
         ("S11", {}, {"cluster_size": 2}, "hand runs in clusters of 2 blocks"),
     ],
 )
@@ -113,19 +113,21 @@ def test_sizes_baked_in_or_served():
     baked = side("cutile", {}, params={"length": 4096, "tile_n": 64}, served=1)
     text = said(baked, side("cute", {}, params={"tile_n": 64}, served=24))["S12"]
     assert text == (
-        "tile bakes in length: another value is another build. "
-        "One build of hand serves 24 workloads: their sizes are arguments."
+        "tile has compile-time constants length: another value needs another build. "
+        "One build of hand serves 24 workloads; sizes are runtime arguments."
     )
 
 
 def test_bound_names_the_side_of_the_ridge():
-    assert said(floor=FLOOR)["S1"] == ("100 FLOP/B lies below the 206 FLOP/B of H200: memory-bound, at least 10 µs.")
+    text = said(floor=FLOOR)["S1"]
+    assert "100 FLOP/B is below the ridge of H200 (206 FLOP/B)" in text
+    assert "memory-bound, at least 10 µs at nominal boost clock" in text
 
 
 def test_faster_and_share_of_the_peaks():
     found = said(side("cutile", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
-    assert found["M1"] == "hand is 2.00 times as fast as tile."
-    assert found["M2"] == "tile reaches 25 % and hand reaches 50 % of what the device's peaks allow."
+    assert found["M1"] == "hand is 2.00\N{MULTIPLICATION SIGN} as fast as tile."
+    assert found["M2"] == "tile reaches 25 % and hand reaches 50 % of the roofline at nominal boost clock."
 
 
 @pytest.mark.parametrize(("spread", "equal"), [(0.1, False), (4.0, True)])
@@ -155,9 +157,9 @@ def test_shares_occupancy_cache_and_flags():
         timing={"flags": ["two clocks differ by 7 %"]},
     )
     found = said(left, right)
-    assert found["M4"] == "hand keeps the tensor cores busier by 40 percentage points."
-    assert found["M5"] == "hand is faster with fewer resident warps (12.5 % against 50 %)."
-    assert found["M6"] == "tile is 2.00 times as fast when its inputs lie in the L2 cache."
+    assert found["M4"] == "hand has a tensor-core utilization 40 percentage points higher."
+    assert found["M5"] == "hand is faster with fewer resident warps (12.5 % vs 50 %)."
+    assert found["M6"] == "tile is 2.00\N{MULTIPLICATION SIGN} as fast with inputs in the L2 cache."
     assert found["M7"] == "hand: two clocks differ by 7 %."
 
 

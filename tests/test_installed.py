@@ -268,13 +268,13 @@ def test_a_missing_package_is_one_row_with_one_reason(shown) -> None:
     compared, notes = compare(shown), Notes()
     (row,) = [row for row in matrix_of(compared, notes, "")["rows"] if row["kernel"] == "flash_mla"]
     assert row["dsl"] == "CUDA C++"
-    ((words, note),) = [(why["words"], why["note"]) for why in row["why"]]
+    ((words, note),) = [(why["text"], why["note"]) for why in row["why"]]
     assert words == "not run"
     assert notes.texts[note - 1] == "flash_mla is not importable here: its kernel is timed elsewhere"
-    built = next(tile for tile in totals([compared]) if tile["words"] == "builds compiled")
+    built = next(tile for tile in totals([compared]) if tile["text"] == "builds compiled")
     assert built["expected"] == len([b for b in shown.builds.values()])
     (card,) = [card for card in panels(shown, {}, "results", notes) if card["kernel"] == "flash_mla"]
-    assert card["source"]["text"] == "a Python package of the machine that runs it"
+    assert card["source"]["text"] == "an installed Python package"
 
 
 def test_pictures_and_times_name_it_as_cuda(shown) -> None:
@@ -299,7 +299,7 @@ def test_the_summary_sets_every_kernel_against_it_and_its_reference_times_give_w
     speeds = {row["kernel"]: row["warm"]["peers"][0] for row in table["summary"]}
     assert speeds["flash_mla"] is None
     assert speeds["cute_sm90"]["mean"] == pytest.approx(1.0)  # its records are copies of cute_sm90's
-    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["figures"][0]["rows"])
+    assert speeds["tilegym"]["mean"] < 1 and speeds["tilegym"]["count"] == len(table["caches"][0]["rows"])
 
 
 def test_recorded_kernels_that_the_experiment_leaves_out_are_not_shown(shown) -> None:

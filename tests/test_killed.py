@@ -188,6 +188,7 @@ def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
         assert other.wait(5) == -signal.SIGKILL
 
 
+@pytest.mark.fault("Machine", "a run is killed while a GPU measures", "the GPU is free, and the next run continues")
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=lambda s: s.name)
 def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:

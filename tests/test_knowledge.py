@@ -14,7 +14,7 @@ from builds import FOLDER as FOLDER_OF_BUILDS
 from builds import simulate
 from cutesnake.analysis.knowledge.compiled import compile_program
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
-from cutesnake.analysis.knowledge.evidence import NoEvidenceError, at_path, figure, holds, meets
+from cutesnake.analysis.knowledge.evidence import NoEvidenceError, at_path, evidence_value, holds, meets
 from cutesnake.analysis.knowledge.verdicts import verdicts
 from cutesnake.model.catalog import kernel_files, load_kernel, load_operator
 from cutesnake.model.paths import ROOT
@@ -48,7 +48,7 @@ def test_the_index_is_made_from_the_entries() -> None:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] not in BUILT], ids=lambda x: str(x)[:50]
 )
 def test_a_record_still_says_what_an_entry_claims(name, claim) -> None:
-    assert holds(claim, found := figure(claim)), (name, claim["text"], found)
+    assert holds(claim, found := evidence_value(claim)), (name, claim["text"], found)
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def anatomy(build: str) -> dict[str, Any]:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "anatomy"], ids=lambda x: str(x)[:50]
 )
 def test_a_builds_anatomy_still_says_what_an_entry_claims(name, claim) -> None:
-    assert holds(claim, found := figure(claim, anatomy)), (name, claim["text"], found)
+    assert holds(claim, found := evidence_value(claim, anatomy)), (name, claim["text"], found)
 
 
 def findings(claim: Mapping[str, Any]) -> list[str]:
@@ -80,8 +80,8 @@ def findings(claim: Mapping[str, Any]) -> list[str]:
 )
 def test_a_simulated_check_still_finds_what_an_entry_claims(name, claim) -> None:
     found = findings(claim)
-    assert holds(claim, figure(claim, findings=lambda _: found)), (name, claim["text"], found)
-    assert not holds(claim, figure(claim, findings=lambda _: []))
+    assert holds(claim, evidence_value(claim, findings=lambda _: found)), (name, claim["text"], found)
+    assert not holds(claim, evidence_value(claim, findings=lambda _: []))
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def compiled(file: str, function: str, target: str) -> dict[str, Any]:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "compiled"], ids=lambda x: str(x)[:50]
 )
 def test_a_compiler_still_does_what_an_entry_claims(name, claim) -> None:
-    found = figure(claim, compiled=lambda c: compiled(c["file"], c["function"], c["target"]))
+    found = evidence_value(claim, compiled=lambda c: compiled(c["file"], c["function"], c["target"]))
     assert holds(claim, found), (name, claim["text"], found)
 
 
@@ -124,11 +124,11 @@ def test_a_claim_fails_when_its_record_says_otherwise(tmp_path) -> None:
             if one["case"]["kernel"] == claim["slow"]["kernel"]:
                 one["metrics"][claim["metric"]] /= 2
         (folder / path.name).write_text("\n".join(map(json.dumps, entries)))
-    assert holds(claim, figure(claim)) and not holds(claim, figure(claim, root=tmp_path))
+    assert holds(claim, evidence_value(claim)) and not holds(claim, evidence_value(claim, root=tmp_path))
     for path in folder.iterdir():
         path.write_text("")
-    with pytest.raises(NoEvidenceError, match="nothing of timing"):
-        figure(claim, root=tmp_path)
+    with pytest.raises(NoEvidenceError, match="no timing record of"):
+        evidence_value(claim, root=tmp_path)
 
 
 @pytest.mark.parametrize("place", ["passed", "distribution"])
@@ -140,10 +140,10 @@ def test_a_count_falls_when_a_record_says_otherwise(tmp_path, place) -> None:
         check[place] = {"passed": False, "distribution": "randn"}[place]
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text("\n".join(map(json.dumps, entries)))
-    assert holds(claim, figure(claim)) and not holds(claim, figure(claim, root=tmp_path))
+    assert holds(claim, evidence_value(claim)) and not holds(claim, evidence_value(claim, root=tmp_path))
     (tmp_path / file).write_text("")
-    with pytest.raises(NoEvidenceError, match="nothing of correctness"):
-        figure(claim, root=tmp_path)
+    with pytest.raises(NoEvidenceError, match="no correctness record of"):
+        evidence_value(claim, root=tmp_path)
 
 
 def entry(**rule: Any) -> Entry:

@@ -10,7 +10,7 @@ from cutesnake.report.layouts import Layout, Swizzle, draw, make_layout_tv, make
 from cutesnake.report.layouts.algebra import complement, composition
 from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
 from ptxsim.isa.accumulator import accumulator
-from ptxsim.memory.tensor_map import places
+from ptxsim.memory.tensor_map import swizzled_chunks
 
 
 def test_the_thread_value_layout_of_elementwise_add_is_the_dsls() -> None:
@@ -50,7 +50,7 @@ def test_a_swizzle_moves_chunks_as_tma_does(name, code) -> None:
     inner = 32 << (code - 1)
     swizzle, box = SWIZZLES[name], box_in_shared_memory(16, inner)
     assert swizzle is not None
-    there = places(0, 16 * inner, code, 0)
+    there = swizzled_chunks(0, 16 * inner, code, 0)
     assert there is not None
     for row in range(16):
         for chunk in range(inner // 16):
@@ -72,7 +72,7 @@ def test_a_picture_says_who_has_an_element() -> None:
     picture = draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
     cells = re.findall(r">(T\d+ V\d+)<", picture.svg)
     assert cells[:6] == ["T0 V0", "T0 V1", "T0 V2", "T0 V3", "T1 V0", "T1 V1"]
-    assert "of 16 x 128, the first part" in picture.caption
+    assert "first part of 16 x 128" in picture.caption
     assert picture.svg in picture._repr_html_()
 
 

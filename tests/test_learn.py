@@ -63,7 +63,7 @@ def test_checks_that_failed_are_a_list_of_their_own_and_name_their_workload_once
     goals = {"goals": [{"name": "One", "kernels": [kernel], "questions": ["shared"]}], "paths": {}}
     asked = Asked("learn", goals, {kernel: (key, [])}, {key: list(map(str, checks))}, [])
     page = render(asked, {kernel: record()}, "learn")
-    assert page.count(workload) == 3 and f"✓</span> {workload} right by simulation" in page
+    assert page.count(workload) == 3 and f"✓</span> {workload} within tolerance in simulation" in page
     assert "✕ 2 of 3 checks failed" in page
     assert f"<li>{reasons[0]}</li><li>{workload}: {reasons[1]}</li>" in page
 
@@ -94,7 +94,7 @@ def test_answers_follow_the_record() -> None:
     found = dict(answers(record(roles=roles), ["roles", "registers", "copies"]))
     assert found[QUESTIONS["roles"].text] == "load: warp 4; multiply + store: warps 0-1 (store by warp 0 only)."
     assert "setmaxnreg gives load 40" in found[QUESTIONS["registers"].text]
-    assert found[QUESTIONS["copies"].text] == "Its code has 2 TMA load instructions."
+    assert found[QUESTIONS["copies"].text] == "Instructions in the code: 2 TMA load."
 
 
 @pytest.mark.parametrize("found", [True, False])
@@ -110,7 +110,7 @@ def test_yes_and_no_answer_only_what_is_asked_so(found) -> None:
 def test_an_unknown_question_is_named_in_one_line(tmp_path) -> None:
     text = (ROOT / "config/learning.yaml").read_text()
     (tmp_path / "learning.yaml").write_text(text.replace("[grid, copies, boundary]", "[grid, copies, edges]"))
-    with pytest.raises(GoalError, match="no question 'edges'; there are descriptors"):
+    with pytest.raises(GoalError, match="unknown question 'edges'; known: descriptors"):
         read_goals(tmp_path / "learning.yaml")
 
 

@@ -13,6 +13,7 @@ from cutesnake.model import record
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime import folder as working
 from cutesnake.runtime import gpu_slots, locks
+from cutesnake.stages.compile import store
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -50,6 +51,7 @@ with locks.gpu_lock("one"):
 """
 
 
+@pytest.mark.fault("Users", "the first user of a GPU has `umask 077`", "the lock file is readable by all")
 @needs_root
 def test_another_user_takes_a_gpu_whose_lock_was_made_under_a_strict_umask(umask, shared, monkeypatch) -> None:
     monkeypatch.setattr(locks, "GPU_FOLDER", shared)
@@ -77,6 +79,9 @@ def test_two_processes_that_create_a_gpus_lock_at_once_have_one_file(tmp_path, m
     assert seen and len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.fault(
+    "Users", "a group shares a folder with `umask 002`", "records, locks and the store are group-writable"
+)
 @pytest.mark.parametrize(("mask", "expected"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
 def test_records_and_locks_of_a_shared_folder_follow_the_umask(mask, expected, umask, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -84,11 +89,14 @@ def test_records_and_locks_of_a_shared_folder_follow_the_umask(mask, expected, u
     monkeypatch.setenv(gpu_slots.AT_ONCE, "1")
     umask(mask)
     record.write_text("results/one.json", "{}")
+    monkeypatch.setenv(store.VARIABLE, "results/store")
+    store.reuse(Path("results/one.sass"), ["code"], lambda: Path("results/one.sass").touch())
+    (kept,) = Path("results/store").iterdir()
     working.claim("")
     os.close(working._held.pop())
     os.close(gpu_slots._open_slot(0))
-    files = [Path("results/one.json"), Path(working.LOCK), gpu_slots.SLOTS / "0.lock"]
-    assert [mode(path) for path in files] == [expected] * 3
+    files = [Path("results/one.json"), kept, Path(working.LOCK), gpu_slots.SLOTS / "0.lock"]
+    assert [mode(path) for path in files] == [expected] * 4
 
 
 def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch) -> None:

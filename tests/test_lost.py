@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.planning import serialized_plan as travel
+from cutesnake.planning import serialized_plan
 from project import append, jobs, snakemake
 
 CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
@@ -128,6 +128,7 @@ def busy(project):
     hold.wait()
 
 
+@pytest.mark.fault("Machine", "`-n`, `--summary`, `--dag`, `--lint` during a run", "no lock")
 @pytest.mark.slow
 def test_looking_at_the_graph_needs_no_lock(busy) -> None:
     gone(busy / "results/mla_report.html")
@@ -139,6 +140,7 @@ def test_looking_at_the_graph_needs_no_lock(busy) -> None:
     assert "Traceback" not in refused.stderr and not (busy / "results/mla_report.html").exists()
 
 
+@pytest.mark.fault("Machine", "`-n`", "no writes below `results/`")
 @pytest.mark.slow
 def test_a_dry_run_writes_no_results(fresh) -> None:
     assert jobs(fresh)["report"] == 1
@@ -150,7 +152,7 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
     """Jobs under Slurm read the workflow again on their node, while the run that sent them has the lock."""
     plan = busy / "results/plan/elementwise_add.json"
     gone(plan)
-    (handed_on,) = (busy / travel.FOLDER).glob("plan-*.json")
+    (handed_on,) = (busy / serialized_plan.FOLDER).glob("plan-*.json")
     options = [
         "--mode",
         "subprocess",
@@ -160,12 +162,13 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
         "--target-jobs",
         "plan:operator=elementwise_add",
         "--config",
-        f"{travel.KEY}={handed_on.stem}",
+        f"{serialized_plan.KEY}={handed_on.stem}",
     ]
     done = snakemake(busy, *options)
     assert done.returncode == 0 and plan.exists(), done.stderr
 
 
+@pytest.mark.fault("Machine", "the clock was set back", "files of the future get today's date, in one line")
 @pytest.mark.slow
 def test_a_clock_that_was_set_back_stops_no_run(project) -> None:
     """Snakemake would refuse what is older than what it is made from, and so every run until that day has come."""
@@ -190,6 +193,7 @@ def test_nothing_becomes_newer_than_another_file_when_it_is_dated_anew(folder) -
     assert now <= soon.stat().st_mtime == late.stat().st_mtime <= time.time()
 
 
+@pytest.mark.fault("Machine", "a run planned while another worked", "refused: start it again")
 def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatch) -> None:
     from cutesnake.runtime import folder as working
 

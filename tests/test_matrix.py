@@ -201,6 +201,7 @@ def test_one_id_must_not_stand_for_two_builds(plan, monkeypatch) -> None:
     assert not any("/baked/" in key for key in found.builds) and any("/dynamic/" in key for key in found.builds)
 
 
+@pytest.mark.fault("Configuration", "a target without dtypes", "a row that says so")
 def test_a_target_without_a_dtype_of_its_own_says_so(plan) -> None:
     found = plan("none", dtypes={"sm_90a": ["fp32"]})
     (decision,) = (d for d in found.decisions if (d.kernel, d.target) == ("dynamic", "sm_100a"))

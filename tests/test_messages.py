@@ -13,6 +13,7 @@ from cutesnake.planning import given, machine
 from project import ROOT, snakemake
 
 
+@pytest.mark.fault("Configuration", "`CUTESNAKE_MACHINE` that is no machine", "one line")
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -48,6 +49,7 @@ def test_a_device_of_a_pretended_machine_has_the_right_types(tmp_path, monkeypat
 BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
 
 
+@pytest.mark.fault("Configuration", "a path that is not planned", "one line with the nearest planned ones")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "words"),
@@ -66,6 +68,7 @@ def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, words
     assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.fault("Configuration", "`--cores 0`", "one line; Snakemake would wait forever")
 @pytest.mark.slow
 def test_no_processor_is_refused(fresh) -> None:
     """Snakemake would wait for ever."""
@@ -115,6 +118,9 @@ def make(path: Path, content: bytes | str | None) -> Path:
     return path
 
 
+@pytest.mark.fault(
+    "Configuration", "a `--configfile` that is missing, a folder, empty, a list, or not UTF-8", "one line"
+)
 @pytest.mark.parametrize(("content", "words"), CONFIGURATIONS)
 @pytest.mark.parametrize(
     "form", ["--configfile {}", "--configfiles {}", "--configfile={}", "-n --configfile {} -q all"]
@@ -127,6 +133,7 @@ def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content
     assert caught.value.code.startswith(f"--configfile {path}")
 
 
+@pytest.mark.fault("Configuration", "a target after `--configfile` or `--config`", "one line that says where to put it")
 def test_a_target_behind_the_files_is_told_from_a_file(tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     with pytest.raises(SystemExit, match=r"compiled: No such file or directory; .* name targets before it"):
@@ -135,6 +142,7 @@ def test_a_target_behind_the_files_is_told_from_a_file(tmp_path) -> None:
     given.check(["--configfile", str(path), "--cores", "1"])
 
 
+@pytest.mark.fault("Configuration", "`--configfile` or `--config` twice", "refused: Snakemake would ignore the first")
 @pytest.mark.parametrize("option", ["--configfile", "--config"])
 def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
@@ -202,6 +210,7 @@ def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, conte
     assert words.replace("run.yaml", "config/config.yaml") in said
 
 
+@pytest.mark.fault("Machine", "a folder without write access", "one line that names `--directory`")
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["--dry-run", "--summary", "--lint"])
 def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path, action) -> None:

@@ -57,7 +57,7 @@ def test_a_list_that_cannot_be_used_is_refused_in_one_line(tmp_path) -> None:
     path = tmp_path / "operations.yaml"
     for text, words in (
         ("g: [{name: x, ptx: 'a(', sass: null}]", "g: x: not a regular expression"),
-        ("g: [{name: x, ptx: a}]", "the keys are name, ptx; they must be"),
+        ("g: [{name: x, ptx: a}]", "the keys are name, ptx; expected"),
         ("g: [{name: x, ptx: '', sass: null}]", "ptx is empty"),
     ):
         path.write_text(text)
@@ -81,7 +81,7 @@ def test_rows_say_code_and_count_and_what_nobody_has_is_said_on_the_page(tmp_pat
     assert f'href="{where}.html#kernel-{where}-{kernel}"' in render(table, "front.html", "gemm_of_none")
     page = render(table, "front.html", where)
     assert f'href="../front.html#kernel-{where}-{kernel}"' in page
-    assert "have 1 of 2 operations" in page and "No kernel of this run has:</b> none" in page
+    assert "contains 1 of 2 operations" in page and "No kernel of this run has:</b> none" in page
 
 
 def test_a_shape_counts_only_where_a_launch_ran_it(tmp_path) -> None:

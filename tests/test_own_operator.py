@@ -201,7 +201,7 @@ def test_it_goes_through_every_stage_that_needs_no_gpu(fresh, own) -> None:
     assert set(checked[0]["metrics"]["checks"][0]["outputs"]) == {"y", "total"}
     page = (fresh / "results/mla_report.html").read_text()
     assert "double" in page and str(own) not in page
-    assert "a folder outside this repository (kernel_paths)" in page and "ours, this repository" not in page
+    assert "a folder outside this repository (kernel_paths)" in page and "<dd>this project</dd>" not in page
     assert jobs(fresh, *arguments(own)) == {}
 
 
@@ -225,6 +225,9 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
     assert catalog.users_own("double", "mine")
 
 
+@pytest.mark.fault(
+    "Kernels", "a wrong or missing name, function, DSL or target", "one line that names file and what is allowed"
+)
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -259,6 +262,7 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
         catalog.load_operator("double")
 
 
+@pytest.mark.fault("Kernels", "an operator's `Workload` is wrong", "one line")
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -285,6 +289,11 @@ def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old
     assert done.stderr.splitlines()[-1].startswith("kernels/double/") and words in done.stderr
 
 
+@pytest.mark.fault(
+    "Kernels",
+    "`supports` or `variants` raise, or return the wrong type or one id twice",
+    "a row of the plan; other kernels are built",
+)
 def test_a_broken_kernel_is_a_row_of_the_plan_and_the_others_are_built(fresh, own) -> None:
     (own / "double/mine/__init__.py").write_text("DSL = 'cute'\ndef (\n")
     planned = jobs(fresh, *arguments(own))

@@ -60,14 +60,14 @@ SCRIPT = """
   location.hash = reason.hash;
   window.dispatchEvent(new Event("hashchange"));
   out.reason = document.getElementById("reasons").open;
-  var link = table.querySelector("td.insight a.rule[href*=said]");
+  var link = table.querySelector("td.insight a.rule[href*=shared]");
   location.hash = link.hash;
   window.dispatchEvent(new Event("hashchange"));
   out.opened = document.getElementById(link.hash.slice(1)).closest("details.common").open;
   out.paper = getComputedStyle(document.body).backgroundColor;
-  var found = document.querySelector("#found dd").getBoundingClientRect();
+  var found = document.querySelector("#findings dd").getBoundingClientRect();
   out.answer = found.bottom + window.scrollY;
-  var asked = Array.from(document.querySelectorAll("#found dt"));
+  var asked = Array.from(document.querySelectorAll("#findings dt"));
   var left = asked.find(function (t) { return t.textContent === "Not run"; });
   out.notRun = left.nextElementSibling.getBoundingClientRect().bottom + window.scrollY;
   out.errors = window.seen;
@@ -92,9 +92,9 @@ PAGED = """
     Array.from(tools.querySelectorAll("button")).find(function (b) { return b.textContent === text; }).click();
   }
   out.first = rows(); out.said = tools.querySelector("output").textContent;
-  press("On"); out.second = rows();
-  press("On"); press("On"); out.last = rows();
-  press("Back"); out.back = rows();
+  press("Next"); out.second = rows();
+  press("Next"); press("Next"); out.last = rows();
+  press("Previous"); out.back = rows();
   holder.querySelectorAll("thead button")[1].click(); out.sorted = cells(1);
   var input = tools.querySelector("input");
   input.value = "b32 FP16"; input.dispatchEvent(new Event("input"));

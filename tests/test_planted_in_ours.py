@@ -90,7 +90,7 @@ MUTANTS = {
     "descriptor: every lane asks for the copy": Mutant(
         DESCRIPTOR,
         At(r"elect\.sync\s+\S+\|(%p\d+), -1;", r"setp.eq.u32 \1, 0, 0;"),
-        "32 lanes of warp 0 each ask for the same copy",
+        "32 lanes of warp 0 each request the same copy",
     ),
     "cp.async: the copies are not waited for": Mutant(L2, At(COPY_WAIT), UNWRITTEN),
     "pair: a product does not wait for its operands": Mutant(PAIR, At(WAIT, PASSED, nth=0), UNWRITTEN),
@@ -103,7 +103,7 @@ MUTANTS = {
     "pair: mbarriers are not fenced": Mutant(PAIR, At(INIT), MADE),
     "pair: the last products are not committed": Mutant(PAIR, At(COMMIT), "were never committed"),
     "pair: tensor memory is not given back": Mutant(
-        PAIR, At(DEALLOC), "ends with tensor memory allocated.*, by PTX.*; the kernel ends behind", 1
+        PAIR, At(DEALLOC), "ends with tensor memory allocated.*, by PTX.*; the kernel ends after", 1
     ),
     "pair: B is not loaded": Mutant(PAIR, At(LOAD, code="tma_b"), DEADLOCK),
     "single: the address is read before it is there": Mutant(SINGLE, At(BARRIER, nth=0), UNORDERED),
@@ -154,7 +154,7 @@ MUTANTS = {
         60,
     ),
     "MLA on Hopper: stages are not released": Mutant(
-        SM90, At(ARRIVE, code="# mutant: stage release"), "nobody has ever arrived there.*has to release it there", None
+        SM90, At(ARRIVE, code="# mutant: stage release"), "nobody has ever arrived there.*must release it", None
     ),
     "MLA on Hopper: sums are not announced": Mutant(SM90, At(ARRIVE, code="# mutant: sums"), DEADLOCK),
     "MLA on Hopper: no bytes are announced": Mutant(
@@ -163,7 +163,7 @@ MUTANTS = {
     "MLA on Blackwell: P is not fenced": Mutant(SM100, At(PROXY, code="fence_proxy"), UNFENCED),
     "MLA on Blackwell: products are not committed": Mutant(SM100, At(COMMIT), "were never committed", 60),
     "MLA on Blackwell: tensor memory is not given back": Mutant(
-        SM100, At(DEALLOC), "ends with tensor memory allocated.*, by PTX.*; the kernel ends behind", 1
+        SM100, At(DEALLOC), "ends with tensor memory allocated.*, by PTX.*; the kernel ends after", 1
     ),
     "MLA on Blackwell: no bytes are announced": Mutant(
         SM100, At(EXPECT), "no mbarrier.arrive.expect_tx has announced them"
@@ -183,7 +183,7 @@ MUTANTS = {
     ),
     "rmsnorm of a cluster: sums of others are not waited for": Mutant(RMSNORM_4, At(WAIT, PASSED), UNWRITTEN),
     "rmsnorm of a cluster: no bytes are announced": Mutant(RMSNORM_4, At(EXPECT), DEADLOCK),
-    "rmsnorm of a cluster: the CTAs do not meet before": Mutant(RMSNORM_4, At(CLUSTER, nth=0), "that is not there"),
+    "rmsnorm of a cluster: the CTAs do not meet before": Mutant(RMSNORM_4, At(CLUSTER, nth=0), "that does not exist"),
     "rmsnorm of a cluster: the mbarrier is not fenced": Mutant(RMSNORM_4, At(INIT), MADE),
 }
 

@@ -100,8 +100,8 @@ def test_without_measurements_the_measured_pictures_have_a_reason(tmp_path):
 def test_nothing_inspected_and_no_roofline(tmp_path):
     bare = sample.replace(sample.evidence(), inspected={}, roofline=[])
     reasons = {p["name"]: p["reason"] for p in plot(bare, tmp_path)["pictures"]}
-    assert reasons["resources"] == "no build of this operator has static figures"
-    assert reasons["instructions"] == "no build of this operator has static figures"
+    assert reasons["resources"] == "no build of this operator has static values"
+    assert reasons["instructions"] == "no build of this operator has static values"
     assert "no device" in reasons["roofline"]
 
 
@@ -148,10 +148,10 @@ def test_builds_with_the_same_figures_share_a_line():
     alike = merged(table, ["registers_per_thread"])
     assert alike["build"].tolist() == [
         "cutlass_fp16 · sm_100a · fp16",
-        "cutile · sm_100a · 2 builds alike",
-        "cute_sm90 · sm_90a · 2 builds alike",
-        "cutile · sm_90a · 2 builds alike",
-        "tilegym · sm_90a · 2 builds alike",
+        "cutile · sm_100a · 2 equal builds",
+        "cute_sm90 · sm_90a · 2 equal builds",
+        "cutile · sm_90a · 2 equal builds",
+        "tilegym · sm_90a · 2 equal builds",
     ]
     table["registers_per_thread"] = range(len(table))
     assert len(merged(table, ["registers_per_thread"])) == len(table)
@@ -166,7 +166,7 @@ def test_pictures_draw_as_many_workloads_as_they_can_show(tmp_path, monkeypatch)
     assert {row.workload for row in few.roofline} == set(few.workloads)
     drawn = [picture for picture in plot(evidence, tmp_path)["pictures"] if picture["file"]]
     assert drawn and all(
-        p["caption"].endswith("3 of 8 workloads are drawn, evenly picked from the sweep.") for p in drawn
+        p["caption"].endswith("3 of 8 workloads are shown, picked evenly from the sweep.") for p in drawn
     )
     monkeypatch.setattr("cutesnake.report.plot.MOST_DRAWN", 8)
     assert thinned(evidence) == typed(evidence)
@@ -190,7 +190,7 @@ def test_brief_labels_leave_out_a_number_that_nearly_all_workloads_have():
         full["b1_s8192_bf16"] == "batch 1, length 8192, heads 128" and brief["b1_s8192_bf16"] == "batch 1, length 8192"
     )
     assert brief["b32_s8192_bf16"] == "batch 32, length 8192, heads 16"
-    assert unsaid(evidence) == " Unless a name says otherwise: heads 128."
+    assert unsaid(evidence) == " Unless a label says otherwise: heads 128."
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_no_line_joins_workloads_that_differ_in_more_than_the_axis():
         if axis.get_visible()
     }
     assert points == {"bf16, batch 1": {2}, "bf16, batch 32": {1}, "fp16, batch 1": {2}, "fp16, batch 32": {2}}
-    assert "differ in nothing else: not in form." in drawing.caption
+    assert "Along a line, these are constant: form." in drawing.caption
 
 
 def test_workloads_that_differ_in_no_number_have_labels_and_rows_of_their_own():
@@ -304,8 +304,8 @@ def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
         assert [text.get_text() for text in axis.get_yticklabels()] == ["tilegym", "cutile", "cute_sm90"]
         assert [patch.get_width() for patch in axis.patches] == [60.0, 8.0] * 3  # the last call's two launches
         assert {text.get_text() for text in axis.texts} == {"main_kernel 60.0 µs → combine 8.0 µs"}
-    assert "PyTorch's baseline, 2 launches a call, is not drawn." in drawing.caption
-    assert "A lone call is drawn" in drawing.caption and "back to back" not in drawing.caption
+    assert "PyTorch's baseline, 2 launches per call, is not shown." in drawing.caption
+    assert "shows a single call" in drawing.caption and "back-to-back" not in drawing.caption
     assert "torch" not in drawing.alt
 
 
@@ -322,7 +322,7 @@ def test_of_calls_back_to_back_the_first_is_drawn_and_the_caption_says_so():
     (source,) = typed(evidence).sources("sm_90a")
     drawing = draw_timeline(evidence, source, "sm_90a")
     assert {patch.get_width() for axis in drawing.figure.axes for patch in axis.patches} == {70.5}
-    assert "Calls were profiled back to back: the first is drawn" in drawing.caption
+    assert "Of back-to-back calls, the plot shows the first" in drawing.caption
     assert "120.3" not in drawing.alt
 
 

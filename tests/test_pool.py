@@ -122,6 +122,7 @@ def test_a_job_dies_with_whoever_asked_for_it(served, tmp_path) -> None:
         assert wait_for(lambda process=process: not is_running(process), 5)
 
 
+@pytest.mark.fault("Machine", "a run with servers is killed", "servers and their jobs end")
 def test_servers_and_their_jobs_die_with_the_run(tmp_path) -> None:
     started, environment = tmp_path / "started", {**os.environ, "PYTHONPATH": PATHS}
     task = f"pool.run({KIND!r}, 'fork_tasks:wait', {{'path': {str(started)!r}}})"
@@ -135,6 +136,7 @@ def test_servers_and_their_jobs_die_with_the_run(tmp_path) -> None:
         assert wait_for(lambda process=process: not is_running(process), 5)
 
 
+@pytest.mark.fault("Kernels", "`compile` kills its server", "jobs continue without the server")
 def test_a_job_is_done_without_a_server_that_was_killed(served, tmp_path, monkeypatch) -> None:
     with pytest.raises(pool.NotServedError):
         run("kill_server")

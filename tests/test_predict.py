@@ -212,7 +212,7 @@ def test_a_comparison_has_predictions_where_nobody_measured_and_calls_them_so() 
     assert (cells["duration_us"]["value"], cells["duration_us"]["kind"]) == (123.0, "predicted")
     assert cells["hot_duration_us"]["value"] == pytest.approx(110.7)
     assert (cells["tensor_core_percent"]["value"], cells["dram_percent"]["value"]) == (60.0, 30.0)
-    assert "NVIDIA B200 at 1,965 MHz, give or take 20 %" in cells["duration_us"]["reason"]
+    assert "NVIDIA B200 at 1,965 MHz, ± 20 %" in cells["duration_us"]["reason"]
     assert row["delta"]["duration_us"]["kind"] == "missing"  # the other side is a lower bound
     assert compared["speedups"] == [] and compared["times"] == []  # nothing predicted counts as timed
     rows = every_row(evidence)
@@ -242,14 +242,14 @@ def test_without_a_card_the_variant_with_the_shortest_prediction_is_chosen_and_m
     cell = row["cute"]["cells"]["duration_us"]
     assert row["cute"]["variant"] == chosen
     assert (cell["value"], cell["kind"]) == (min(quick_us, 123.0), "predicted")
-    assert f"{chosen} was chosen by prediction, as the fastest of 2 variants predicted" in cell["reason"]
+    assert f"{chosen} has the shortest predicted time of 2 variants" in cell["reason"]
     page = render(contents(both, tmp_path, draw=True))
     assert page.count("chosen by prediction</b>") == 1
     assert f"<code>{chosen}</code> <b>chosen by prediction</b>" in page
     ahead = 100 * (max(quick_us, 123.0) / min(quick_us, 123.0) - 1)
     choice = page[page.index("Autotune: the fastest variant") :]
     assert "(predicted for an NVIDIA B200, not measured)" in choice[:1000]
-    assert f"<b>{chosen}</b>, ≈ {number(ahead)} % ahead by prediction" in choice[:1000]
+    assert f"<b>{chosen}</b>, ≈ {number(ahead)} % faster by prediction" in choice[:1000]
 
 
 def test_a_variant_that_stands_alone_was_not_chosen(tmp_path) -> None:
@@ -301,9 +301,9 @@ def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) ->
     assert "Predicted, not measured" in page and "≈ 123 ± 20 %" in page
     assert "tensor cores (cold), L2 (warm)" in page
     assert '≈ 123<i class="s">p</i>' in page  # in the comparison
-    assert "static figures, and times that ptxsim predicts" in page
-    assert "1 were measured by us, 2 published by others, and 3 are assumed" in page
-    assert "how far off is not known" in render(contents(foreseen({"b1_s1024_fp16": 1.0}, None), tmp_path, draw=True))
+    assert "static values, with times predicted by ptxsim" in page
+    assert "1 measured by this project, 2 published, 3 assumed" in page
+    assert "error unknown" in render(contents(foreseen({"b1_s1024_fp16": 1.0}, None), tmp_path, draw=True))
     assert "Predicted, not measured" not in render(contents(sample.evidence(), tmp_path, draw=True))
 
 
@@ -313,9 +313,9 @@ def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path)
     held = rows("DRAM", [5.0, -5.0], part="development") + rows("DRAM", [40.0], "warm", "blind")
     entry = plot(evidence, tmp_path, held)
     picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
-    assert picture["title"] == "Predicted against measured, on cards that measured"
-    assert "Development: median error 5.0 %, ninetieth percentile 5.0 % of 2" in picture["caption"]
-    assert "opened last: median error 40.0 %, ninetieth percentile 40.0 % of 1" in picture["caption"]
+    assert picture["title"] == "Predicted vs measured times, on GPUs with measurements"
+    assert "Development: median error 5.0 %, 90th percentile 5.0 % of 2" in picture["caption"]
+    assert "opened last: median error 40.0 %, 90th percentile 40.0 % of 1" in picture["caption"]
     fills = {
         line.get_fillstyle(): len(line.get_xdata())
         for axis in draw_validation(held).figure.axes
@@ -323,16 +323,16 @@ def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path)
         if line.get_marker() not in ("None", None) and len(line.get_xdata())
     }
     assert fills == {"full": 2, "none": 1}
-    page = render(contents(evidence, tmp_path, pictures=entry["pictures"]))
+    page = render(contents(evidence, tmp_path, plots=entry["pictures"]))
     section = page[page.index('<section id="predicted">') :]
-    assert "Predicted against measured, on cards that measured" in section[: section.index("</section>")]
+    assert "Predicted vs measured times, on GPUs with measurements" in section[: section.index("</section>")]
     assert VALIDATION not in [one["name"] for one in plot(sample.evidence(), tmp_path, held)["pictures"]]
 
 
 def test_without_validation_the_picture_says_why_it_is_not_there(tmp_path) -> None:
     entry = plot(foreseen({"b32_s8192_fp16": 123.0}), tmp_path)
     picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
-    assert (picture["file"], picture["reason"]) == (None, "no prediction was ever held against a card")
+    assert (picture["file"], picture["reason"]) == (None, "no prediction was compared with a measurement")
 
 
 def test_the_pipeline_of_a_kernel_is_drawn_of_its_largest_prediction(tmp_path) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from cpu_backend import small_case
-from cutesnake.runtime import locks, pool
-from cutesnake.runtime import private_folder as private
+from cutesnake.runtime import locks, pool, private_folder
 from cutesnake.stages.measure import gpu_process
 
 NOBODY = 65534
@@ -38,7 +37,7 @@ def ask() -> dict:
 
 
 def test_the_folder_is_this_users_alone(shared) -> None:
-    folder = private.private_folder()
+    folder = private_folder.private_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and pool.lock_path("gpu").parent == folder
     folder.chmod(0o755)
     with pytest.raises(gpu_process.GpuProcessError, match="is not a folder that only this user can enter"):
@@ -50,10 +49,11 @@ def test_something_else_in_its_place_is_refused(shared, how) -> None:
     place = shared / f"cutesnake-{os.getuid()}"
     (shared / "elsewhere").mkdir(mode=0o700)
     place.symlink_to(shared / "elsewhere") if how == "link" else place.touch()
-    with pytest.raises((private.PrivateError, FileExistsError)):
-        private.private_folder()
+    with pytest.raises((private_folder.PrivateError, FileExistsError)):
+        private_folder.private_folder()
 
 
+@pytest.mark.fault("Users", "another user creates the GPU worker's folder", "refused")
 @needs_root
 def test_a_folder_that_another_user_made_first_is_refused(shared) -> None:
     place = shared / f"cutesnake-{os.getuid()}"
@@ -62,6 +62,7 @@ def test_a_folder_that_another_user_made_first_is_refused(shared) -> None:
         ask()
 
 
+@pytest.mark.fault("Users", "another user answers as the worker", "not believed")
 @needs_root
 def test_a_server_of_another_user_is_not_believed(shared) -> None:
     """Even at the address of a server that has ended: the kernel tells whose the other end is, and a new one starts."""
@@ -81,13 +82,14 @@ def test_a_server_of_another_user_is_not_believed(shared) -> None:
     os.read(ready[0], 1)
     try:
         with contextlib.closing(pool.shared("nothing", idle_s=0.0)) as connection:
-            assert private.is_ours(connection) and connection.getpeername() != address.encode()
+            assert private_folder.is_ours(connection) and connection.getpeername() != address.encode()
             assert "exit" in next(pool.replies(connection, "fork_tasks:leave", {"code": 0}))
     finally:
         os.write(done[1], b"1")
         thread.join()
 
 
+@pytest.mark.fault("Users", "another user calls the worker", "not answered")
 @needs_root
 def test_the_server_does_not_answer_another_user(shared) -> None:
     """Any user can see the address of a socket and connect to it."""
@@ -122,6 +124,7 @@ def test_a_link_in_place_of_a_servers_files_truncates_nothing(shared, end) -> No
     assert victim.read_text() == "precious"
 
 
+@pytest.mark.fault("Users", "a link in place of a GPU's lock file", "not followed")
 def test_a_link_at_the_cards_lock_is_not_followed(shared, monkeypatch) -> None:
     monkeypatch.setattr(locks, "GPU_FOLDER", shared)
     locks.gpu_lock_path("card").symlink_to(shared / "made elsewhere")

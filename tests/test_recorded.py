@@ -16,7 +16,7 @@ from loose import read_recorded, read_set, slim, standing, typed
 from project import snakemake
 
 H200 = {"name": "NVIDIA H200", "compute_capability": [9, 0], "driver": "580.159.04", "uuid_hash": "0123456789ab"}
-KEPT = "0 rows new, 1 kept from earlier, by commit: old (1)"
+KEPT = "0 rows new, 1 kept, by commit: old (1)"
 
 
 def tuned(kernel="cutile", workload="b1_q1_s1024_bf16", device=H200, backend="cuda", cold_us=12.345678901):
@@ -90,9 +90,7 @@ def test_a_case_measured_anew_replaces_its_own_row_and_all_others_stay(tmp_path,
     recorded_set.write_recorded(tmp_path / "one", folder)
     monkeypatch.setenv("CUTESNAKE_COMMIT", "bbbbbbb0")
     live(tmp_path / "two", tuned("cutile", "b1_q1_s1024_bf16", cold_us=9.0))
-    assert kept_of(tmp_path / "two", folder) == {
-        "nvidia_h200": "1 row new, 2 kept from earlier, by commit: aaaaaaa (2)"
-    }
+    assert kept_of(tmp_path / "two", folder) == {"nvidia_h200": "1 row new, 2 kept, by commit: aaaaaaa (2)"}
     found = read_set(folder / "nvidia_h200")
     rows = [(*(e["case"][key] for key in ("kernel", "workload")), e["provenance"]["commit"]) for e in found]
     assert rows == [
@@ -107,9 +105,9 @@ def test_a_case_measured_anew_replaces_its_own_row_and_all_others_stay(tmp_path,
     ("stage", "status", "day", "stays", "told"),
     [
         ("timing", "ok", 3, False, "1 row new"),
-        ("timing", "failed", 3, True, f"{KEPT}; 1 of these failed this time"),
+        ("timing", "failed", 3, True, f"{KEPT}; 1 of these failed in this run"),
         ("correctness", "failed", 3, False, "1 row new"),  # a finding, not a figure that is missing
-        ("timing", "ok", 1, True, f"{KEPT}; 1 of these were measured later than what lies in results"),
+        ("timing", "ok", 1, True, f"{KEPT}; 1 of these are newer than the results"),
     ],
 )
 def test_neither_what_failed_nor_what_is_older_replaces_a_figure(
@@ -178,7 +176,7 @@ def test_a_set_whose_files_do_not_name_their_kernel_is_read_and_kept_by_kernel(t
 
 def test_simulated_and_deviceless_records_are_not_measurements(tmp_path):
     live(tmp_path / "results", tuned(backend="ptxsim"), tuned("tilegym", device=None))
-    with pytest.raises(recorded_set.RecordedError, match="no measurement made on a GPU"):
+    with pytest.raises(recorded_set.RecordedError, match="no GPU measurement"):
         recorded_set.write_recorded(tmp_path / "results", tmp_path / "recorded")
 
 

@@ -27,15 +27,15 @@ VOID = {"meta", "link", "br", "input", "img", "hr"}
 
 
 def contents(evidence, folder, draw=False, front=True, **more):
-    pictures = plot(evidence, folder)["pictures"] if draw else []
+    plots = plot(evidence, folder)["pictures"] if draw else []
     upstream = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
     comparison = compare(evidence)
     given = {
         "arch": sample.arch(gpu=any(s["ok"] for s in evidence.plan["stages"])),
         "evidence": evidence,
         "comparison": comparison,
-        "pictures": pictures,
-        "picture_folder": folder,
+        "plots": plots,
+        "plot_folder": folder,
         "config": "targets: [sm_90a, sm_100a] # <as used>\n",
         "sweep": "kernels: [cutile, cute_sm90]\n",
         "upstream": upstream,
@@ -114,11 +114,11 @@ def test_links_within_the_page_lead_somewhere(none):
 
 def test_sections_come_in_the_order_of_a_newcomers_questions(none):
     page = Page(none)
-    sections = ("found", "ran", "pictures", "times", "comparison", "kernels", "roofline", "rules", "provenance")
+    sections = ("findings", "ran", "plots", "times", "comparison", "kernels", "roofline", "rules", "provenance")
     order = [page.ids.index(name) for name in sections]
     assert order == sorted(order)
     assert none.index("<figure") < none.index("<table")  # pictures before tables, findings before either
-    assert none.index('<dl class="found">') < none.index("<figure")
+    assert none.index('<dl class="findings">') < none.index("<figure")
 
 
 def reasons(text):
@@ -129,13 +129,13 @@ def reasons(text):
 
 def test_what_ran_has_counts_and_the_numbers_of_its_reasons(none):
     text = Page(none).text
-    assert "No GPU here: no NVIDIA driver is installed." in text
+    assert "No GPU on this machine: no NVIDIA driver is installed." in text
     assert "13 of 15 ✕ builds compiled 2 failed" in text
-    assert "0 of 60 ◐ cases checked on a GPU 1 right by simulation" in text
+    assert "0 of 60 ◐ cases checked on a GPU 1 passed in simulation" in text
     assert "2 of 2 failed" in text
     numbers = {reason: number for number, reason in reasons(none).items()}
     assert f"not checked, timed or profiled {numbers[sample.NO_GPU]}" in text
-    assert f"4 workloads left out {numbers[sample.ONLY_FP16]}" in text
+    assert f"4 workloads not supported {numbers[sample.ONLY_FP16]}" in text
     assert f"not built {numbers['not written for sm_90a: it is for sm_100a']}" in text
     assert f"did not compile {numbers['TileError: <b>tile</b> of 512 columns does not fit']}" in text
 
@@ -144,11 +144,11 @@ def test_checks_that_failed_by_simulation_are_not_counted_as_failed_on_a_card():
     compared = compare(sample.evidence())
     row = next(row for row in compared["coverage"] if row["correctness"]["simulated"])
     row["correctness"]["failed"] = 2
-    (tile,) = [tile for tile in totals([compared]) if tile["words"] == "cases checked on a GPU"]
-    assert tile["extra"] == "1 right and 2 failed by simulation"
+    (tile,) = [tile for tile in totals([compared]) if tile["text"] == "cases checked on a GPU"]
+    assert tile["extra"] == "1 passed and 2 failed in simulation"
     row["cards"]["correctness"].append({"kind": "live", "device": "NVIDIA H200", "ok": 0, "failed": 2})
-    (tile,) = [tile for tile in totals([compared]) if tile["words"] == "cases checked on a GPU"]
-    assert tile["extra"] == "2 failed, 1 right by simulation"
+    (tile,) = [tile for tile in totals([compared]) if tile["text"] == "cases checked on a GPU"]
+    assert tile["extra"] == "2 failed, 1 passed in simulation"
 
 
 def test_every_reason_is_said_once_and_every_number_leads_to_one(none, gpu):
@@ -165,11 +165,11 @@ def test_every_reason_is_said_once_and_every_number_leads_to_one(none, gpu):
 def test_first_sentences_say_what_was_measured_where(none, gpu, tmp_path):
     text = Page(none).text
     assert "Nothing was measured on this machine: it has no GPU in use." in text
-    assert "It compiled and inspected 13 of 15 builds and checked 1 case by simulation on the CPU." in text
-    assert "No recorded device has these kernels either" in text and "in recorded sets" not in text
+    assert "compiled and inspected 13 of 15 builds and checked 1 case in simulation on the CPU." in text
+    assert "No recorded set has these kernels" in text and "in recorded sets" not in text
     text = Page(gpu).text
     assert "Measured on this machine, on NVIDIA H200, 2026-11-19: 4 kernels of blend on 8 workloads." in text
-    assert "Beside that stand measurements recorded on NVIDIA H200, 2026-11-19: 4 kernels of blend" in text
+    assert "Also shown: times recorded on NVIDIA H200, 2026-11-19: 4 kernels of blend" in text
 
 
 def test_many_operators_that_a_card_timed_are_counted(tmp_path):
@@ -181,13 +181,10 @@ def test_many_operators_that_a_card_timed_are_counted(tmp_path):
 def test_a_laptop_shows_what_was_recorded_elsewhere(tmp_path):
     text = Page(render(contents(sample.evidence(recorded=True), tmp_path))).text
     assert "Nothing was measured on this machine: it has no GPU in use." in text
-    assert (
-        "The times below are measurements recorded on NVIDIA H200, 2026-11-19: "
-        "4 kernels of blend on 8 workloads." in text
-    )
+    assert "The times below were recorded on NVIDIA H200, 2026-11-19: 4 kernels of blend on 8 workloads." in text
     assert "0 of 60 ○ cases timed 32 in recorded sets" in text  # 4 kernels x 8 workloads
     assert "cases profiled with ncu 16 in recorded sets" in text  # of batch 32
-    assert "No recorded device" not in text
+    assert "No recorded set" not in text
 
 
 def all_tables(comparison):
@@ -207,7 +204,7 @@ def test_a_page_shows_some_of_many_workloads_in_full_and_the_times_of_all(tmp_pa
     assert {workload["workload"] for workload in table["workloads"]} == chosen
     assert table["count"] == f"{len(chosen)} of {len(every)} workloads"
     page = render(contents(evidence, tmp_path))
-    assert f"The page shows {len(chosen)}: the first, the last" in page
+    assert f"The page shows {len(chosen)} workloads in full" in page
     (data, *_) = re.findall(r'<script type="application/json">(.*?)</script>', page)
     rows = {workload: times for workload, *times in json.loads(data)["rows"]}
     assert list(rows) == every and all(min(times) > 0 for times in rows.values())
@@ -246,12 +243,12 @@ def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
 def test_the_schedule_step_is_a_column_only_where_some_kernel_has_one():
     evidence = sample.evidence(gpu=True)
     (plain, *_) = all_tables(compare(evidence))
-    assert not {"Plan", "Plan, hot L2"} & {metric["name"] for metric in plain["metrics"]}
+    assert not {"Plan", "Plan, warm L2"} & {metric["name"] for metric in plain["metrics"]}
     for entry in evidence.measured.values():
         if entry["stage"] == "timing" and entry["case"]["kernel"] == "torch_sdpa":
             entry["metrics"]["plan_us"] = 6.0
     (table, *_) = all_tables(compare(evidence))
-    column = [metric["name"] for metric in table["metrics"]].index("Plan, hot L2")
+    column = [metric["name"] for metric in table["metrics"]].index("Plan, warm L2")
     lines = {
         line["kernel"]: line["cells"][column]
         for workload in table["workloads"]
@@ -272,10 +269,10 @@ def test_a_folded_workload_shows_its_fastest_pair(gpu):
     (table, *_) = all_tables(comparison)
     assert [workload["workload"] for workload in table["workloads"]] == list(sample.evidence().plan["workloads"])
     for workload in table["workloads"]:
-        assert workload["kernels"] == "cutile beside cute_sm90"  # tilegym is slower
+        assert workload["kernels"] == "cutile vs cute_sm90"  # tilegym is slower
         mine = next(pair for pair in workload["pairs"] if pair["kernels"] == workload["kernels"])
         assert mine["lines"][2]["cells"] == workload["cells"]
-        assert "times as fast as" in workload["said"] and len(workload["pairs"]) == 2
+        assert " as fast as " in workload["speedup"] and len(workload["pairs"]) == 2
 
 
 def test_static_figures_and_bounds_are_said_to_be_such(none):
@@ -294,9 +291,9 @@ def test_every_missing_cell_has_a_note(gpu):
 
 def test_simulated_checks_are_never_called_passed(none):
     text = Page(none).text
-    assert "checked by simulation (ptxsim, no GPU; 1 schedule: random; seeds 3, 4)" in text
-    assert "1 by simulation" in text
-    assert not re.search(r"\bpassed\b(?! on hardware)", text)
+    assert "checked in simulation (ptxsim, no GPU; 1 schedule: random; seeds 3, 4)" in text
+    assert "1 in simulation" in text
+    assert not re.search(r"\bpassed\b(?! on hardware| in simulation)", text)
 
 
 @pytest.mark.parametrize("backend", ["ptxsim", "cuda"])
@@ -307,7 +304,7 @@ def test_what_failed_by_simulation_has_the_command_that_makes_it_again(backend, 
     entry |= {"status": "failed", "reason": "race: two warps write a word", "metrics": None}
     text = Page(render(contents(evidence, tmp_path))).text
     assert "race: two warps write a word" in text
-    assert (f"which this makes again: snakemake --cores 1 --force {path}" in text) == (backend == "ptxsim")
+    assert (f"To repeat: snakemake --cores 1 --force {path}" in text) == (backend == "ptxsim")
 
 
 def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
@@ -325,7 +322,7 @@ def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
 
 def test_recorded_and_live_devices_are_labelled(gpu):
     text = Page(gpu).text
-    assert "measured here on NVIDIA H200" in text
+    assert "measured on this machine (NVIDIA H200)" in text
     assert "recorded on NVIDIA H200 (2026-11-19, commit abcdef1)" in text
     assert "PyTorch torch_sdpa" in text
 
@@ -402,7 +399,7 @@ def test_profiles_show_bottleneck_and_opportunities(gpu):
 
 
 def test_pictures_are_inside_with_their_text(none):
-    assert none.count('<svg class="picture" role="img"') == 3
+    assert none.count('<svg class="plot" role="img"') == 3
     assert "<desc>Roofline of blend." in none
     assert "Not drawn" in none and "nothing was measured" in none
 
@@ -438,8 +435,8 @@ def test_pages_lead_to_each_other(tmp_path):
 
 @pytest.mark.parametrize(
     ("counts", "text"),
-    [((4, 4, 0, 0), "4 of 4"), ((4, 3, 1, 0), "1 of 4 failed"), ((4, 0, 0, 2), "0 of 4, 2 by simulation"),
-     ((0, 0, 0, 0), "not asked"), ((4, 0, 0, 0), "0 of 4")],
+    [((4, 4, 0, 0), "4 of 4"), ((4, 3, 1, 0), "1 of 4 failed"), ((4, 0, 0, 2), "0 of 4, 2 in simulation"),
+     ((0, 0, 0, 0), "not planned"), ((4, 0, 0, 0), "0 of 4")],
 )  # fmt: skip
 def test_states_have_words(counts, text):
     names = ("expected", "ok", "failed", "simulated", "reason")
@@ -477,5 +474,5 @@ def test_where_no_check_was_made_the_card_says_nothing_of_seeds_and_errors():
         entry |= {"status": "failed", "reason": "not run: it did not compile", "metrics": None}
     views = panels(sample.replace(found, measured=undone), {}, "results", Notes())
     (check,) = [check for view in views for check in view["checks"]]
-    assert check["text"] == "no check was made" and check["mark"] == ("✕", "bad")
+    assert check["text"] == "not checked" and check["mark"] == ("✕", "bad")
     assert check["failed"][0]["text"].endswith(": not run: it did not compile")

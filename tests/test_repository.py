@@ -73,13 +73,6 @@ def test_no_file_of_the_repository_is_larger_than_a_mebibyte() -> None:
 
 
 def test_tests_that_reproduce_findings_in_third_party_kernels_exist() -> None:
-    text = (ROOT / "docs" / "ptxsim.md").read_text()
+    text = (ROOT / "docs" / "ptxsim" / "validation.md").read_text()
     named = re.findall(r"`(tests/[\w/]+\.py) -k (\w+)`", text)
     assert named and not [test for file, test in named if f"\ndef {test}(" not in (ROOT / file).read_text()]
-
-
-def test_the_catalogue_entry_has_what_the_catalogue_asks_for() -> None:
-    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
-    assert {"mandatory-flags", "software-stack-deployment", "report"} == set(usage)
-    annotated = any("report(" in path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
-    assert usage["report"] == annotated  # whether `snakemake --report` holds any figure

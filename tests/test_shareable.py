@@ -13,9 +13,10 @@ from cutesnake.model.catalog import PATHS
 from cutesnake.model.paths import ROOT
 from cutesnake.report import html
 from cutesnake.runtime import shareable
-from project import copy_project
+from project import copy_project, replace
 
 
+@pytest.mark.fault("Users", "folders of this machine in records", "left out")
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
@@ -50,6 +51,7 @@ def names(monkeypatch):
     shareable._names.cache_clear()
 
 
+@pytest.mark.fault("Users", "a page that names a folder or user of this machine", "not written")
 @pytest.mark.parametrize(
     "text",
     [
@@ -91,12 +93,23 @@ for kernel in ("cute", "cutile"):
 """
 
 
+@pytest.mark.fault(
+    "Users", "a build on another machine or in another folder", "the same bytes, with neutral file names"
+)
 @pytest.mark.slow
 def test_equal_sources_give_equal_bytes_wherever_the_project_lies(tmp_path) -> None:
-    """Of both DSLs: cubins, objects, libraries, PTX, MLIR and Tile IR, which all have line tables."""
+    """Of both DSLs: cubins, objects, libraries, PTX, MLIR and Tile IR, which all have line tables.
+
+    The CuTe kernel calls a deprecated function, whose wrapper stands in an installed package outside of the DSL.
+    """
     found = []
     for name in ("annabel", "b/longer/path"):
         project = copy_project(tmp_path / name)
+        first_line = "thread, _, _ = cute.arch.thread_idx()"
+        deprecated = (
+            f"cute.arch.atomic_max_float32(ptr=mC.iterator.llvm_ptr, value=cutlass.Float32(0.0))\n        {first_line}"
+        )
+        replace(project / "kernels/elementwise_add/cute/kernel.py", first_line, deprecated)
         environment = {**os.environ, "PYTHONPATH": f"{project}:{project / 'workflow/scripts'}"}
         done = subprocess.run(
             [sys.executable, "-c", BUILDS], cwd=project, env=environment, capture_output=True, text=True

@@ -20,7 +20,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.planning import arch
 from cutesnake.planning import config as configuration
 from cutesnake.planning.matrix import Plan, make_plan
-from cutesnake.planning.staleness import closure, digest_code
+from cutesnake.planning.staleness import closure, code_of
 from cutesnake.stages.compile.compile import compile_build
 from cutesnake.stages.measure import stage
 from cutesnake.stages.measure.case import Case
@@ -162,7 +162,7 @@ def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None
     files = {path.name for path in closure("cutesnake.stages.simulate.simulation")}
     assert {"tcgen05.py", "stub.c"} <= files
     assert "tcgen05.py" not in {path.name for path in closure("cutesnake.stages.measure.correctness")}
-    assert digest_code("cutesnake.stages.simulate.simulation") != digest_code("cutesnake.stages.measure.correctness")
+    assert code_of("cutesnake.stages.simulate.simulation") != code_of("cutesnake.stages.measure.correctness")
 
 
 def test_less_work_than_the_operator_calls_unavoidable_is_noted() -> None:

@@ -268,7 +268,7 @@ def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     run.configure("5")
     run()
     page = (run.project / "results/mla_report.html").read_text()
-    assert "Cases run on classes of nodes: h200 (NVIDIA H200, sm_90, driver" in page and "NVIDIA B200" in page
+    assert "Cases run on node classes: h200 (NVIDIA H200, sm_90, driver" in page and "NVIDIA B200" in page
     assert "Nothing to be done" in run()
     run.configure("[5, 6]", cases_per_job=2)
     batches = run.made(run())

@@ -80,6 +80,7 @@ def test_the_newest_version_does_the_tiny_experiment(environment, tmp_path) -> N
     do_tiny_experiment(environment(version), copy_project(tmp_path / "project"))
 
 
+@pytest.mark.fault("Machine", "an unsupported Snakemake", "one line")
 def test_an_older_version_is_refused_in_one_line(environment, tmp_path) -> None:
     done = snakemake(environment(TOO_OLD), copy_project(tmp_path / "project"), "--dry-run")
     assert done.returncode != 0 and "Traceback" not in done.stdout + done.stderr

@@ -50,7 +50,7 @@ def tree(tmp_path, monkeypatch) -> Path:
 
 def forget() -> None:
     looked_at.memory.cache_clear()
-    for name in ("closure", "_source", "_module_files", "digest_code", "code_of"):
+    for name in ("closure", "_source", "_module_files", "code_of"):
         getattr(staleness, name).cache_clear()
 
 
@@ -82,6 +82,7 @@ def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree
     assert digests(text.replace("import kernel", "import kernels"))[0] != before[0]
 
 
+@pytest.mark.fault("Results", "comments, docstrings or layout edited", "nothing")
 @pytest.mark.parametrize(
     ("change", "counts"),
     [
@@ -133,13 +134,13 @@ def test_kernels_files_are_named_and_the_rest_counts_together(tree) -> None:
 
 
 def test_the_digest_changes_with_what_it_depends_on_only(tree) -> None:
-    before = staleness.digest_code("kernels.add.contract")
+    before = staleness.code_of("kernels.add.contract")
     (tree / "kernels/add/other.py").write_text("changed = 1\n")
     forget()
-    assert staleness.digest_code("kernels.add.contract") == before
+    assert staleness.code_of("kernels.add.contract") == before
     (tree / "scripts/cutesnake/pack/inner.py").write_text("changed = 1\n")
     forget()
-    assert staleness.digest_code("kernels.add.contract") != before
+    assert staleness.code_of("kernels.add.contract") != before
 
 
 def test_data_digests_ignore_key_order() -> None:

@@ -33,7 +33,7 @@ def view(evidence, references):
 
 def figures(table, name):
     """The table of cold or of warm times."""
-    return next(figure for figure in table["figures"] if figure["name"] == name)
+    return next(cache for cache in table["caches"] if cache["name"] == name)
 
 
 def row_of(table, workload, name="warm"):
@@ -72,9 +72,8 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     measured[fast]["metrics"]["hot_us"] = 0.5
     (table,), _ = view(sample.replace(evidence, measured=measured), [REFERENCE])
     assert table["sentences"] == [
-        "Fastest of 4 kernels in a lone call with a cold L2 cache: cute_sm90 (CuTe DSL) on 8 of 8 workloads.",
-        "Fastest of 4 kernels back to back with a warm L2 cache: cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 "
-        "workloads.",
+        "Fastest of 4 kernels, cold (single calls, L2 flushed): cute_sm90 (CuTe DSL) on 8 of 8 workloads.",
+        "Fastest of 4 kernels, warm (repeated calls): cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads.",
     ]
     found = {row["kernel"]: row for row in table["summary"]}
     assert [(row["warm"]["fastest"], row["timed"]) for row in found.values()] == [(0, 7), (1, 8), (7, 8), (0, 8)]
@@ -102,7 +101,7 @@ def test_flags_of_times_are_numbered_notes_by_their_kind() -> None:
         place = f"results/timing/blend/{path}/sm_90a/bf16/b1_s1024_bf16.json"
         evidence.measured[place]["metrics"]["flags"] = flags
     (table,), notes = view(evidence, [])
-    assert notes == ["spread by N % (a cell's own figures show when it is pointed at)", "power cap"]
+    assert [note.split(" (")[0] for note in notes] == ["spread by N %", "power cap"]
     cells = row_of(table, "b1_s1024_bf16")["cells"]
     assert [cell["marks"] for cell in cells] == [[1], [1, 2], [], []]  # tilegym's column comes first
     assert cells[0]["flags"] == ["spread by 6.3 %"]

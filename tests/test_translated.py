@@ -13,7 +13,7 @@ from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.model.targets import TARGETS
 from cutesnake.stages.anatomy import record as record_of
-from cutesnake.stages.simulate import translation_cache as translated
+from cutesnake.stages.simulate import translation_cache
 
 WORKLOAD = make_workload("elementwise_add", {"rows": 37, "columns": 1024, "dtype": "fp32"})
 VARIANT = load_kernel("elementwise_add", "cute").variants(WORKLOAD, "sm_90a")[0]
@@ -33,7 +33,7 @@ def files(folder: Path) -> dict[str, int]:
 
 def test_a_check_and_the_anatomy_take_what_a_check_has_left(tmp_path, monkeypatch) -> None:
     alone = check()
-    monkeypatch.setenv(translated.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(translation_cache.VARIABLE, str(tmp_path))
     first = check()
     left = files(tmp_path)
     assert len(left) == 1
@@ -51,25 +51,27 @@ def test_a_check_and_the_anatomy_take_what_a_check_has_left(tmp_path, monkeypatc
 
 
 def test_the_folder_is_there_as_long_as_the_run_and_nothing_of_a_killed_one_is_used(tmp_path) -> None:
-    leftover = tmp_path / translated.FOLDER / "of a run that was killed"
+    leftover = tmp_path / translation_cache.FOLDER / "of a run that was killed"
     leftover.parent.mkdir(parents=True)
     leftover.touch()
     code = """
 import os
-from cutesnake.stages.simulate import translation_cache as translated
-translated.share()
-print(os.environ[translated.VARIABLE], os.listdir(os.environ[translated.VARIABLE]))
+from cutesnake.stages.simulate import translation_cache
+os.umask(0o002)
+translation_cache.share()
+folder = os.environ[translation_cache.VARIABLE]
+print(folder, os.listdir(folder), oct(os.stat(folder).st_mode & 0o777))
 """
     env = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.stdout.split("\n")[0] == f"{(tmp_path / translated.FOLDER).resolve()} []", done.stderr
-    assert not (tmp_path / translated.FOLDER).exists()
+    assert done.stdout.split("\n")[0] == f"{(tmp_path / translation_cache.FOLDER).resolve()} [] 0o700", done.stderr
+    assert not (tmp_path / translation_cache.FOLDER).exists()
 
 
 def test_where_no_folder_can_be_made_every_job_translates_for_itself(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(translated.VARIABLE, raising=False)
+    monkeypatch.delenv(translation_cache.VARIABLE, raising=False)
     (tmp_path / ".snakemake").touch()
-    translated.share()
-    assert translated.VARIABLE not in os.environ
+    translation_cache.share()
+    assert translation_cache.VARIABLE not in os.environ
     assert check()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cutesnake.planning import config as configuration
-from cutesnake.planning import serialized_plan as travel
+from cutesnake.planning import serialized_plan
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import make_plan
 from cutesnake.planning.strict_yaml import read
-from cutesnake.runtime import machine_check as here
+from cutesnake.runtime import machine_check
 from project import TINY, snakemake
 from project import replace as replace_text
 
@@ -30,7 +30,7 @@ def experiment():
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(here.VARIABLE, "")
+    monkeypatch.setenv(machine_check.VARIABLE, "")
     return tmp_path
 
 
@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 def test_a_plan_arrives_as_it_was_sent(folder, experiment, machine, name) -> None:
     plan = make_plan(experiment, machine(name))
     assert plan.cases and plan.builds and plan.simulated
-    arrived = travel.load(travel.save(plan, experiment), experiment)
+    arrived = serialized_plan.load(serialized_plan.save(plan, experiment), experiment)
     assert asdict(arrived) == asdict(plan)
     assert [type(case.workload) for case in arrived.cases.values()] == [type(c.workload) for c in plan.cases.values()]
     for stage in plan.stages:
@@ -46,67 +46,71 @@ def test_a_plan_arrives_as_it_was_sent(folder, experiment, machine, name) -> Non
 
 
 def test_a_plan_is_named_by_its_content_and_the_last_one_only_is_kept(folder, experiment, machine) -> None:
-    first = travel.save(make_plan(experiment, machine("none")), experiment)
-    assert first == travel.save(make_plan(experiment, machine("none")), experiment)
-    second = travel.save(make_plan(experiment, machine("h200")), experiment)
-    assert first != second and [path.stem for path in travel.FOLDER.iterdir()] == [second]
-    with pytest.raises(travel.TravelError, match="is gone: another run began"):
-        travel.load(first, experiment)
+    first = serialized_plan.save(make_plan(experiment, machine("none")), experiment)
+    assert first == serialized_plan.save(make_plan(experiment, machine("none")), experiment)
+    second = serialized_plan.save(make_plan(experiment, machine("h200")), experiment)
+    assert first != second and {path.name for path in serialized_plan.FOLDER.iterdir()} == {
+        f"{second}.json",
+        f"{second.replace('plan', 'machines')}.json",
+    }
+    with pytest.raises(serialized_plan.TravelError, match="is gone: another run began"):
+        serialized_plan.load(first, experiment)
 
 
 def test_a_changed_plan_is_refused(folder, experiment, machine) -> None:
-    name = travel.save(make_plan(experiment, machine("none")), experiment)
-    path = travel.FOLDER / f"{name}.json"
+    name = serialized_plan.save(make_plan(experiment, machine("none")), experiment)
+    path = serialized_plan.FOLDER / f"{name}.json"
     path.write_text(path.read_text().replace("sm_90a", "sm_100a", 1))
-    with pytest.raises(travel.TravelError, match="cut short or was changed"):
-        travel.load(name, experiment)
+    with pytest.raises(serialized_plan.TravelError, match="cut short or was changed"):
+        serialized_plan.load(name, experiment)
 
 
 def test_a_plan_for_another_configuration_is_refused(folder, experiment, machine) -> None:
-    name = travel.save(make_plan(experiment, machine("none")), experiment)
-    with pytest.raises(travel.TravelError, match="was changed since this run was planned"):
-        travel.load(name, replace(experiment, seeds=[5]))
+    name = serialized_plan.save(make_plan(experiment, machine("none")), experiment)
+    with pytest.raises(serialized_plan.TravelError, match="was changed since this run was planned"):
+        serialized_plan.load(name, replace(experiment, seeds=[5]))
 
 
 def test_packages_of_another_version_are_told(folder, monkeypatch) -> None:
     def planned_with(**packages) -> None:
-        plan = {"machine": asdict(Machine(packages=packages)), "places": {}}
-        (folder / "plan.json").write_text(json.dumps({"plan": plan}))
-        monkeypatch.setenv(here.VARIABLE, str(folder / "plan.json"))
-        here._planned.cache_clear()
+        (folder / "plan.json").write_text(json.dumps([asdict(Machine(packages=packages))]))
+        monkeypatch.setenv(machine_check.VARIABLE, str(folder / "plan.json"))
+        machine_check._planned.cache_clear()
 
     planned_with(snakemake="0.1")
-    with pytest.raises(here.OtherMachineError, match=r"not what the plan says: snakemake is .* here, planned was 0\.1"):
-        here.check_packages()
+    with pytest.raises(
+        machine_check.OtherMachineError, match=r"not what the plan says: snakemake is .* here, planned was 0\.1"
+    ):
+        machine_check.check_packages()
     planned_with(**{"no-such-package": "1.0"})
-    with pytest.raises(here.OtherMachineError, match="no-such-package is not installed here"):
-        here.check_packages()
+    with pytest.raises(machine_check.OtherMachineError, match="no-such-package is not installed here"):
+        machine_check.check_packages()
     planned_with(snakemake=None)
-    here.check_packages()  # what the plan did without is not asked for
+    machine_check.check_packages()  # what the plan did without is not asked for
     (folder / "plan.json").unlink()
-    here._planned.cache_clear()
-    with pytest.raises(here.OtherMachineError, match="is gone"):
-        here.check_packages()
-    here._planned.cache_clear()
+    machine_check._planned.cache_clear()
+    with pytest.raises(machine_check.OtherMachineError, match="is gone"):
+        machine_check.check_packages()
+    machine_check._planned.cache_clear()
 
 
 def test_another_card_is_told(machine) -> None:
     h200 = machine("h200")
-    here.check_card(h200.fingerprint, h200)
-    here.check_card(None, h200)
-    with pytest.raises(here.OtherMachineError, match="the card is NVIDIA B200 here, planned was NVIDIA H200"):
-        here.check_card(h200.fingerprint, machine("b200"))
+    machine_check.check_card(h200.fingerprint, h200)
+    machine_check.check_card(None, h200)
+    with pytest.raises(machine_check.OtherMachineError, match="the card is NVIDIA B200 here, planned was NVIDIA H200"):
+        machine_check.check_card(h200.fingerprint, machine("b200"))
     older = replace(h200, devices=(replace(h200.devices[0], driver="570.1"),))
-    with pytest.raises(here.OtherMachineError, match=r"its driver is 570\.1 here, planned was 580"):
-        here.check_card(h200.fingerprint, older)
-    with pytest.raises(here.OtherMachineError, match="there is no GPU"):
-        here.check_card(h200.fingerprint, machine("none"))
+    with pytest.raises(machine_check.OtherMachineError, match=r"its driver is 570\.1 here, planned was 580"):
+        machine_check.check_card(h200.fingerprint, older)
+    with pytest.raises(machine_check.OtherMachineError, match="there is no GPU"):
+        machine_check.check_card(h200.fingerprint, machine("none"))
 
 
 def job(project: Path, plan: str | None, machine: str) -> subprocess.CompletedProcess:
     """A job as an executor starts it on a node."""
     rule = "plan:operator=elementwise_add"
-    handed_on = ["--config", f"{travel.KEY}={plan}"] if plan else []
+    handed_on = ["--config", f"{serialized_plan.KEY}={plan}"] if plan else []
     command = [sys.executable, "-m", "snakemake", "--snakefile", "Snakefile", "--target-jobs", rule, "--force"]
     command += ["--mode", "subprocess", "--executor", "local", "--cores", "1", "--allowed-rules", "plan", "--no-hooks"]
     env = {**os.environ, "CUTESNAKE_MACHINE": str(project / f"tests/machines/{machine}.json")}
@@ -117,7 +121,7 @@ def job(project: Path, plan: str | None, machine: str) -> subprocess.CompletedPr
 
 def test_a_job_on_another_machine_does_what_was_planned(project) -> None:
     assert snakemake(project).returncode == 0
-    (plan,) = (project / travel.FOLDER).glob("plan-*.json")
+    (plan,) = (project / serialized_plan.FOLDER).glob("plan-*.json")
     record = project / "results/plan/elementwise_add.json"
     before = record.read_text()
     done = job(project, plan.stem, "h200")

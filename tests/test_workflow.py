@@ -196,7 +196,7 @@ def test_the_report_says_what_was_checked_by_simulation(built) -> None:
     entry = json.loads(next((built / "results/correctness").rglob("*.json")).read_text())
     assert (entry["status"], entry["backend"]) == ("ok", "ptxsim")
     page = (built / "results/mla_report.html").read_text()
-    assert "checked by simulation (ptxsim, no GPU; 2 schedules: random, late; seeds 0)" in page
+    assert "checked in simulation (ptxsim, no GPU; 2 schedules: random, late; seeds 0)" in page
     assert "leaves it out of the simulated checks" in page  # why cuTile is not
 
 

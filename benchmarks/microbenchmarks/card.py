@@ -1,4 +1,4 @@
-"""The card through CUDA's driver API: modules, buffers, launches, graphs, events, tensor maps."""
+"""The GPU through CUDA's driver API: modules, buffers, launches, graphs, events, tensor maps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a timed kernel is given beside its output: two pointers, three numbers, a tensor map."""
+    """What a timed kernel gets besides its output: two pointers, three numbers, a tensor map."""
 
     a: int = 0
     b: int = 0
@@ -55,7 +55,7 @@ class Arguments:
 
 
 class Card:
-    """The first card of this machine, with a context of its own."""
+    """The first GPU of this machine, with a context of its own."""
 
     def __init__(self, cubins: Path) -> None:
         from cuda.bindings import driver
@@ -79,7 +79,7 @@ class Card:
         return int(checked(self.driver.cuDeviceGetAttribute(which, self._device)))
 
     def describe(self) -> dict[str, Any]:
-        """What a results file says of the card: no serial number, no host."""
+        """What a results file says of the GPU: no serial number, no host."""
         name = checked(self.driver.cuDeviceGetName(100, self._device)).split(b"\0")[0].decode()
         found = {
             "name": name,
@@ -248,7 +248,7 @@ class Card:
         return slope_reading(pairs, times, per_iteration, bytes_per_iteration=card_bytes, rate=rate)
 
     def microseconds(self, work: Callable[[], None], hold: Callable[[], None] | None = None) -> float:
-        """Between two events around what `work` puts on the stream; `hold` first keeps the card busy meanwhile."""
+        """Between two events around what `work` puts on the stream; `hold` first keeps the GPU busy meanwhile."""
         flags = self.driver.CUevent_flags.CU_EVENT_DEFAULT
         before, after = checked(self.driver.cuEventCreate(flags)), checked(self.driver.cuEventCreate(flags))
         if hold is not None:

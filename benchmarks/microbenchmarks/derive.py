@@ -227,7 +227,7 @@ def local_store(results: Results) -> float:
 
 
 def neighbours(results: Results, ctas: int) -> float:
-    """Bytes a cycle of TMA that each of so many CTAs gets from L2 which the card puts where it likes."""
+    """Bytes a cycle of TMA that each of so many CTAs gets from L2 which the GPU puts where it likes."""
     wanted = {"box_bytes": 16384, "boxes_in_flight": 8, "row_pitch_bytes": 2048}
     return results.value("TMA along long rows", ctas=ctas, **wanted)
 

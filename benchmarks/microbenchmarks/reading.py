@@ -29,7 +29,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One figure to measure: `measure` is given the card and returns the reading in `unit`."""
+    """One figure to measure: `measure` is given the GPU and returns the reading in `unit`."""
 
     name: str
     parameters: dict[str, Any]
@@ -69,7 +69,7 @@ class Run:
 
     @property
     def nanoseconds(self) -> float:
-        """First start to last end on the whole card."""
+        """First start to last end on the whole GPU."""
         rows = np.concatenate(self._working())
         return float(rows[:, 3].max() - rows[:, 2].min())
 
@@ -104,7 +104,7 @@ def slope_reading(
 ) -> Reading:
     """From runs with `times` iterations (few, many): cycles per operation, or with `rate` operations per cycle.
 
-    `per_iteration` counts operations (or bytes) of one SM; `bytes_per_iteration`, those of the whole card, adds GB/s by
+    `per_iteration` counts operations (or bytes) of one SM; `bytes_per_iteration`, those of the whole GPU, adds GB/s by
     the global timer and the cycles of a byte at the measured clock.
     """
     few, many = times

@@ -1,7 +1,7 @@
-"""Runs the micro-benchmarks on the card of this machine and writes what came out.
+"""Runs the micro-benchmarks on the GPU of this machine and writes what came out.
 
     python -m benchmarks.microbenchmarks.run --out results.json
-    python -m benchmarks.microbenchmarks.run --assemble --cubins FOLDER      # no card needed
+    python -m benchmarks.microbenchmarks.run --assemble --cubins FOLDER      # no GPU needed
 
 Each group runs in a process of its own. A benchmark that fails is recorded with its error; where the failure may have
 cost the process its context, or where it hangs, a new process goes on with the next one.
@@ -92,7 +92,7 @@ def read_rows(rows: Path) -> list[dict[str, Any]]:
 
 
 def run_group(name: str, rows: Path, cubins: Path) -> list[dict[str, Any]]:
-    """All rows of a group, the card's first if it was reached; starts children until each benchmark has its row."""
+    """All rows of a group, the GPU's first if it was reached; starts children until each benchmark has its row."""
     planned = list(group(name).benchmarks())
     while True:
         done = [row for row in read_rows(rows) if "card" not in row]

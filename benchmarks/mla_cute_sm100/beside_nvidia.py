@@ -1,4 +1,4 @@
-"""`cute_sm100` beside NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
+"""`cute_sm100` and NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
 
     python -m benchmarks.mla_cute_sm100.beside_nvidia RESULTS OUT.jsonl
     python -m benchmarks.mla_cute_sm100.beside_nvidia --table OUT.jsonl
@@ -7,8 +7,8 @@
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
 those of the default sweep that NVIDIA's kernel computes, which has 128 heads and one query token. OUT gets a line of
 JSON a row, and what stands there by this model is not predicted again. Beside both times a row has `start_us`, what the
-clock adds to a lone call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
-the card's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
+clock adds to a single call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
+the GPU's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
 `--published` predicts the size for which NVIDIA has published times, at the clock that they are of.
 """
 
@@ -40,7 +40,7 @@ NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 SMALL = 16  # batches that are to be AIM times as fast
 AIM, AIM_OF_ALL = 1.3, 1.0
 KINDS = ("cold_us", "warm_us")
-# Of NVIDIA's kernel, warm: batch and kv length, SM clock, microseconds (see kernels/mla_decode/README.md).
+# Of NVIDIA's kernel, warm: batch and kv length, SM clock, microseconds (see docs/kernels/cute_sm100.md).
 PUBLISHED_SIZE, PUBLISHED_MHZ, PUBLISHED_US = (296, 8192), 802, {"fp16": 752, "fp8": 439}
 
 
@@ -88,7 +88,7 @@ def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
     ours = predicted("cute_sm100", cute_sm100, workload, results)
     nvidias = predicted(f"cutlass_{workload.dtype}", NVIDIAS[workload.dtype], workload, results)
     need = load_operator("mla_decode").cost(workload)
-    gb_per_s = DeviceModel.load(DEVICE).figures.dram_read_gb_per_s
+    gb_per_s = DeviceModel.load(DEVICE).constants.dram_read_gb_per_s
     return {
         "workload": workload.id,
         "batch": workload.batch,
@@ -134,7 +134,7 @@ def table(entries: list[dict[str, Any]]) -> str:
     by_size: dict[tuple[int, int, str], dict[str, dict[str, Any]]] = {}
     for entry in entries:
         by_size.setdefault((entry["batch"], entry["kv_length"], entry["lengths"]), {})[entry["dtype"]] = entry
-    lines = ["| batch, kv | " + " | ".join(f"NVIDIA's {dtype} | ours | warm" for dtype in DTYPES) + " |"]
+    lines = ["| batch, kv | " + " | ".join(f"NVIDIA's {dtype} | cute_sm100 | warm" for dtype in DTYPES) + " |"]
     lines.append("|" + "---|" * (1 + 3 * len(DTYPES)))
     for (batch, length, lengths), found in sorted(by_size.items(), key=lambda one: (one[0][2] != "full", *one[0][:2])):
         cells = [f"{batch}, {length:,}" + (" ragged" if lengths == "ragged" else "")]

@@ -1,4 +1,4 @@
-"""Time every variant of `cute_sm90` beside FlashMLA on groups of workloads: uniform, ragged, odd, small heads, several
+"""Time every variant of `cute_sm90` and FlashMLA on groups of workloads: uniform, ragged, odd, small heads, several
 query tokens, and the recorded sweep; warm and cold.
 
     python -m benchmarks.mla_cute_sm90.groups BUILDS RECORD.json [GROUP ...]
@@ -7,7 +7,7 @@ BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H20
 `flash_mla`. Whoever names no group gets all of them. A table goes to standard output, every figure to RECORD.json.
 
 warm    a replay of a CUDA graph of several calls, behind another one of the same; L2 as the call before left it
-cold    a CUDA graph of one call after 512 MB were written and the card was busy until the replay stood in its queue;
+cold    a CUDA graph of one call after 512 MB were written and the GPU was busy until the replay stood in its queue;
         the second of two such calls, so that, as with NVBench, the kernel before it was the same
 plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
 
@@ -159,7 +159,7 @@ def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> No
             for _ in range(2):
                 with torch.cuda.stream(stream):
                     flush.zero_()
-                    torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the card is free
+                    torch.cuda._sleep(200_000)  # 100 us: the replay is in the queue before the GPU is free
                 pairs[name] = enqueue(bound[name].single, stream)
         stream.synchronize()
         for name, (begin, end) in pairs.items():
@@ -211,7 +211,7 @@ def measure(builds: Path, work: Workload, turns: int) -> dict[str, Any]:
 
 
 def plan_us(runner: Any, stream: Any) -> float:
-    """Microseconds of making the schedule anew, on the card alone."""
+    """Microseconds of making the schedule again, on the GPU alone."""
     runner.plan(stream.cuda_stream)
     stream.synchronize()
     graph = capture(lambda handle: runner.plan(handle), stream, MOST_CALLS)

@@ -1,4 +1,4 @@
-"""Time the kernel `cutile` beside FlashMLA, warm: uniform lengths, and ragged ones held against the uniform ratio.
+"""Time the kernels `cutile` and FlashMLA, warm: uniform lengths, and ragged ones compared with the uniform ratio.
 
     python -m benchmarks.mla_cutile.beside BUILDS RECORD.json
 

@@ -1,4 +1,4 @@
-"""Predictions for a B200, which nobody here has, beside what others have published.
+"""Predictions for a B200, which nobody here has, compared with published times.
 
     python -m benchmarks.prediction.blackwell RESULTS --out b200.jsonl
 

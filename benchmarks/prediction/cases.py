@@ -1,4 +1,4 @@
-"""Recorded times to predict, and the launches of a case without a card."""
+"""Recorded times to predict, and the launches of a case without a GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Measured:
     """One recorded figure: how long a call took, warm or cold, at which SM clock (MHz).
 
     `calls_per_graph` is how many warm calls stood in each of the graphs that were replayed; None where there were none.
-    `lone_us` is what a lone launch of nothing took on the same host, of a cold figure; None where nobody measured it.
+    `lone_us` is what a single launch of nothing took on the same host, of a cold figure; None where nobody measured it.
     """
 
     device: str
@@ -111,7 +111,7 @@ class Recorded(NamedCase):
 
 
 def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
-    """The timed cases of kernels in CuTe DSL and cuTile in the recorded sets, both cards' figures of a case together.
+    """The timed cases of kernels in CuTe DSL and cuTile in the recorded sets, both GPUs' figures of a case together.
 
     `operators` limits them; a case without the SM clock of its samples is left out.
     """

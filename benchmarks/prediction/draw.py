@@ -1,4 +1,4 @@
-"""Draws kernels and sizes to be predicted before a card has timed them, from the catalogue's sweeps by a seed.
+"""Draws kernels and sizes to be predicted before a GPU has timed them, from the catalogue's sweeps by a seed.
 
     python -m benchmarks.prediction.draw --seed 10 --count 50 --out cases.json --sweeps cases.yaml
 

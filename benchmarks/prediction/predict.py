@@ -3,7 +3,7 @@
     python -m benchmarks.prediction.predict RESULTS --operators gemm --out workflow/validation/development.jsonl
 
 RESULTS is a results folder with builds for sm_90a; the recorded sets are those of the repository. A line per figure:
-card, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
+GPU, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
 What is done lies in OUT.tmp until all is; started again with --resume, the command goes on from there.
 """
 
@@ -106,7 +106,7 @@ def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> 
                 code=captured.code,
                 surveys=surveys,
                 calls_per_graph=figure.calls_per_graph,
-                lone_us=figure.lone_us,
+                single_launch_us=figure.lone_us,
             )
     except Exception as failure:
         return {"error": f"{type(failure).__name__}: {failure}"}

@@ -59,7 +59,7 @@ def by(rows: Sequence[Row], key: Callable[[Row], str]) -> list[list[str]]:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """By set (the file that a row is from), by family, by card and kind of sample."""
+    """By set (the file that a row is from), by family, by GPU and kind of sample."""
     lines = [
         [name, *summary([row for row in rows if row["set"] == name])]
         for name in dict.fromkeys(row["set"] for row in rows)

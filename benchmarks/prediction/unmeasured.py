@@ -6,11 +6,11 @@
 RESULTS is a results folder with builds for sm_90a, cases.json what `draw.py` has drawn: each is predicted for each GPU,
 least work first. SETS is a folder of recorded sets, such as `recorded/` or `benchmarks/prediction/measured/`.
 
-The clock that the card will choose is not known: each case is predicted at two, and once it is measured the time at the
+The clock that the GPU will choose is not known: each case is predicted at two, and once it is measured the time at the
 clock of its samples follows from both (cycles and bytes a second: a + b / clock). How many calls will stand in a graph
 is not known either: warm rows have what lies between two graphs as `graph_us`, and the calls of a graph share it. Nor
-is the host: cold rows have as `lone_us` what the card's table takes a lone launch of nothing for, in whose place comes
-what the timing stage has measured of one on the host beside the case.
+is the host: cold rows have as `lone_us` what the GPU's table takes a single launch of nothing for, in whose place comes
+what the timing stage has measured of one on the host of the case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
-    """Cases that draw.py has drawn and that were built, those of least work first, for every card."""
+    """Cases that draw.py has drawn and that were built, those of least work first, for every GPU."""
     found = []
     for drawn in json.loads(path.read_text()):
         dsl = load_kernel(drawn["operator"], drawn["kernel"]).DSL
@@ -52,14 +52,14 @@ def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
 
 
 def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
-    """A row per card and kind of sample, with the prediction at each clock or why there is none."""
+    """A row per GPU and kind of sample, with the prediction at each clock or why there is none."""
     captured, error = launches(case, results)
     surveys: dict[int, Any] = {}
     for card in cards:
         for kind in KINDS:
             names = (card, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
-            figures = DeviceModel.load(card).figures
+            figures = DeviceModel.load(card).constants
             row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_lone_us}
             for clock in CLOCKS_MHZ if error is None else ():
                 found = predicted(captured, Measured(card, kind, 0.0, clock), surveys)

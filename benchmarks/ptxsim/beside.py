@@ -1,4 +1,4 @@
-"""This checkout of ptxsim beside others, turn about: CPU time of the same launches, as ratios.
+"""This checkout of ptxsim and others, alternating: CPU time of the same launches, as ratios.
 
 `python -m benchmarks.ptxsim.beside FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
 another checkout, such as `git worktree add` makes. Each has a process; in every round all of them run the same launch

@@ -4,8 +4,8 @@
 
 One call of each build on one small workload (two requests of 600 tokens, 128 heads, so that clusters of two share the
 loads of a request's row blocks) under each tool, which watches our kernels alone; under racecheck first both, then the
-attention kernel by itself. The outputs are held against the reference all the same. FILE gets what was found, as JSON.
-It needs a card of sm_90a, the builds in `results/compile` or in the folder that CUTESNAKE_BUILDS names, and
+attention kernel by itself. The outputs are compared with the reference all the same. FILE gets what was found, as JSON.
+It needs a GPU of sm_90a, the builds in `results/compile` or in the folder that CUTESNAKE_BUILDS names, and
 compute-sanitizer on the PATH or in /usr/local/cuda.
 """
 

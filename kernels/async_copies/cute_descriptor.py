@@ -1,4 +1,4 @@
-"""`async_copies` in CuTe DSL, ours: TMA loads through a descriptor that each CTA makes in global memory."""
+"""`async_copies` in CuTe DSL, this project's: TMA loads through a descriptor that each CTA makes in global memory."""
 
 from __future__ import annotations
 

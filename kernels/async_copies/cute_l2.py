@@ -1,4 +1,4 @@
-"""`async_copies` in CuTe DSL, ours: `cp.async` that passes by the L1 cache, in pieces of 16 bytes."""
+"""`async_copies` in CuTe DSL, this project's: `cp.async` that passes by the L1 cache, in pieces of 16 bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Operator `async_copies`: y = x, by way of shared memory, with copies that no other kernel of the catalogue makes.
 
-It is there for the instructions, not for speed.
+It exists for the instructions, not for speed.
 """
 
 from __future__ import annotations

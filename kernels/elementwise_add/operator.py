@@ -46,7 +46,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of any tile."""
+    """A workload of another size, which is no multiple of any tile."""
     return (Workload(workload.rows + 1, workload.columns, workload.dtype),)
 
 

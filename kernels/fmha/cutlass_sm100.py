@@ -1,6 +1,6 @@
 """NVIDIA's CUTLASS example `blackwell/fmha.py` in CuTe DSL: unmodified, from the fetched wheel.
 
-Not its persistent form, whose grid is the number of multiprocessors of the card that it is compiled on.
+Not its persistent form, whose grid is the number of multiprocessors of the GPU that it is compiled on.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A length beside a workload's that is no multiple of any tile, and one in which a last tile has a single token."""
+    """Two other lengths: no multiple of any tile, and a last tile with a single token."""
     lengths = [n for n in (workload.length - 27, workload.length // 256 * 256 - 255) if n >= 1]
     return tuple(replace(workload, length=n) for n in dict.fromkeys(lengths) if n != workload.length)
 
@@ -92,7 +92,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
     Distributions: `randn`; `large` (scores of some +-40: a key or two take nearly all weight); `dominant` (a key in the
     middle of each sequence that the first token's query, in the first head of a group, matches far better than any
-    other); `constant` (all keys alike: the softmax is uniform); `rising` (every query's scores rise along the keys, so
+    other); `constant` (all keys equal: the softmax is uniform); `rising` (every query's scores rise along the keys, so
     that the running maximum of an online softmax moves with every tile).
     """
     import torch

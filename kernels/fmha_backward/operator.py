@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = {"bf16": 2, "fp16": 2}
-DISTRIBUTIONS = ("randn", "rising")  # with keys all alike dQ is 0, and errors relative to it mean nothing
+DISTRIBUTIONS = ("randn", "rising")  # with equal keys dQ is 0, and errors relative to it mean nothing
 LENGTHS = ("full", "ragged")
 LEAST_RAGGED = 2  # tokens: a single one's dq and dk are 0, and what a kernel computes in their place is rounding alone
 PLANNED = ()  # no binding looks at values
@@ -104,7 +104,7 @@ def sequences(workload: Workload) -> list[tuple[int, slice]]:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A length beside a workload's that is no multiple of any tile."""
+    """A workload of another length, which is no multiple of any tile."""
     w = workload
     shorter, least = w.length - 27, LEAST_RAGGED if w.lengths == "ragged" else 1
     return (replace(w, length=shorter),) if shorter >= least else ()

@@ -1,8 +1,8 @@
 """Gradients by PyTorch's autograd of `scaled_dot_product_attention`: the baseline a user has without own kernels.
 
 A call runs the forward pass too, whose output and log-sum-exp autograd keeps in a form of its own. That is two products
-beside the five of the backward pass: the time is that of both. Sequences of different lengths are attended to one after
-the other.
+besides the five of the backward pass: the time covers both. Sequences of different lengths are attended to one by
+one.
 """
 
 from __future__ import annotations

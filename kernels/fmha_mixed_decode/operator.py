@@ -81,7 +81,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A cache beside a workload's whose last tile, of any size, holds eight tokens."""
+    """A workload with another cache, whose last tile, of any size, holds eight tokens."""
     shorter = workload.kv_length // 256 * 256 - 248
     return (replace(workload, kv_length=shorter),) if 8 <= shorter < workload.kv_length else ()
 

@@ -77,7 +77,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A length beside a workload's whose last tile, of any size, holds eight tokens."""
+    """A workload of another length, whose last tile, of any size, holds eight tokens."""
     shorter = workload.length // 256 * 256 - 248
     return (replace(workload, length=shorter),) if 8 <= shorter < workload.length else ()
 

@@ -63,7 +63,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of any tile; extents of contiguous dimensions keep 16 bytes."""
+    """A workload of another size, which is no multiple of any tile; extents of contiguous dimensions keep 16 bytes."""
     return (replace(workload, m=workload.m + 16, n=workload.n + 16, k=workload.k + 16),)
 
 
@@ -123,7 +123,7 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """PyTorch's own product in the workload's dtype; of fp8, which it multiplies on some cards only, the float32
+    """PyTorch's own product in the workload's dtype; of fp8, which it multiplies on some GPUs only, the float32
     product rounded to the output's type."""
     import torch
 

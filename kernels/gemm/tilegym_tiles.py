@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A configuration that TileGym's autotuner would try, with the names of its fields in small letters."""
+    """A configuration that TileGym's autotuner would try, with the names of its fields in lower case."""
 
     tile_size_m: int
     tile_size_n: int

@@ -1,7 +1,7 @@
 """Operator `gemm_blockscaled`: C = A B^T of 8-bit and 4-bit operands whose blocks along K have a scale each.
 
-An element of A is its code times the scale of its block of 16 or 32 elements of a row, and likewise for B. The formats
-are those of the OCP Microscaling specification, version 1.0, and NVIDIA's NVFP4:
+An element of A or B is its code times the scale of its block of 16 or 32 elements of a row. The formats
+follow the OCP Microscaling specification, version 1.0, and NVIDIA's NVFP4:
 
     mxfp8   codes e4m3, scales e8m0 (powers of two), blocks of 32
     mxfp4   codes e2m1, scales e8m0, blocks of 32
@@ -79,7 +79,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of a tile, with rows of scales that end within one."""
+    """A workload of another size, which is no multiple of a tile, with rows of scales that end within one."""
     return (Workload(workload.m + 32, workload.n + 96, workload.k + 96, workload.dtype),)
 
 
@@ -88,7 +88,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
     Distributions: `randn`; `scales` (every block multiplied by a power of two from 2^-4 to 2^4, so that a scale in the
     wrong place shows); `outlier` (one element per row of A a hundred times as large, next to which the others of its
-    block vanish); `constant` (all elements alike: all of C, too).
+    block vanish); `constant` (all elements equal: all of C, too).
     """
     import torch
 

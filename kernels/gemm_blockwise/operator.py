@@ -63,7 +63,7 @@ def blocks(extent: int) -> int:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of any tile; rows keep 16 bytes."""
+    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
     return (Workload(workload.m + 1, workload.n + 16, workload.k + 16),)
 
 
@@ -89,7 +89,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
     Distributions: `randn`; `scales` (every block multiplied by a power of two from 2^-4 to 2^4, so that a
     scale in the wrong place shows); `outlier` (one element per row of A a hundred times as large, next to which the
-    others of its block lose digits); `constant` (all elements alike: all of C, too).
+    others of its block lose digits); `constant` (all elements equal: all of C, too).
     """
     import torch
 

@@ -63,7 +63,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of any tile; rows keep 16 bytes."""
+    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
     return (replace(workload, m=workload.m + 1, n=workload.n + 16, k=workload.k + 16),)
 
 

@@ -21,7 +21,7 @@ SYMBOL = "tilegym_group_gemm"
 
 @dataclass(frozen=True)
 class Tiles:
-    """A configuration that TileGym's autotuner would try, with the names of its fields in small letters."""
+    """A configuration that TileGym's autotuner would try, with the names of its fields in lower case."""
 
     tile_m: int
     tile_n: int

@@ -93,7 +93,7 @@ def uneven_rows(groups: int, m: int, aligned: int) -> tuple[int, ...]:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of a tile along N and K, with groups of other sizes."""
+    """A workload of another size, which is no multiple of a tile along N and K, with groups of other sizes."""
     w = workload
     return (replace(w, n=w.n + 16, k=w.k + 16, sizes="uneven" if w.sizes == "even" else "even"),)
 

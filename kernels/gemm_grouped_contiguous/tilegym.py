@@ -79,7 +79,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     arrays = [array("fp8", 2), array("fp8", 3), array("fp32", 2, major=0), array("fp32", 3, aligned=False)]
     arrays += [array("bf16", 2), array("int32", 1, aligned=False)]
     number = scalar("int32")
-    numbers = [number, number, array("int32", 1, aligned=False), number]  # groups, most rows, the same on the card, N
+    numbers = [number, number, array("int32", 1, aligned=False), number]  # groups, most rows, the same on the GPU, N
     constants = [1, p["tile_m"], BLOCK, BLOCK, GROUP_ROWS[p["form"]]]
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *numbers, *constants])], target, folder)
 

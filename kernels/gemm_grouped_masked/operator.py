@@ -78,7 +78,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of any tile; rows keep 16 bytes."""
+    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
     w = workload
     return (replace(w, m=w.m + 1, n=w.n + 16, k=w.k + 16),)
 

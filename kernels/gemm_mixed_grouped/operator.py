@@ -81,7 +81,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload that is no multiple of a tile, with groups of other sizes."""
+    """A workload of another size, which is no multiple of a tile, with groups of other sizes."""
     w = workload
     k = w.k + (mixed.BLOCK if w.plain.scaled else 16)
     return (replace(w, m=w.m + 8, n=w.n + 16, k=k, sizes="uneven" if w.sizes == "even" else "even"),)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}
 DISTRIBUTIONS = (
     *("randn", "large", "dominant", "constant", "ragged", "length_one"),
-    *("nan_padding", "empty_requests", "bad_table"),  # what a serving engine's cache holds beside its requests
+    *("nan_padding", "empty_requests", "bad_table"),  # what a serving engine's cache holds besides its requests
 )
 RELATED = ("randn", "ragged")
 LENGTHS = ("full", "ragged")
@@ -129,7 +129,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     """Draw inputs on `device` from `seed`.
 
     Distributions: `randn`; `large` (scores near +-100: one key takes nearly all weight); `dominant` (one key per
-    request far above the rest); `constant` (all keys of a request alike: the softmax is uniform); `ragged` (request
+    request far above the rest); `constant` (all keys of a request equal: the softmax is uniform); `ragged` (request
     lengths from query_tokens to kv_length, never all equal when batch > 1); `length_one` (every request as short as
     it may be). And what a serving engine hands over, with lengths drawn as in `ragged`:
 

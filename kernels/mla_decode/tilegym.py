@@ -36,7 +36,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def alike(variant: Variant) -> str:
-    """Lengths are baked in; few tiles of keys make another loop, and so does a last one that is not full."""
+    """Lengths are compile-time constants; few tiles of keys, or a last one that is not full, change the loop."""
     tiles, rest = divmod(variant.params["kv_length"], variant.params["tile_n"])
     return f"{variant.params['dtype']}, {tiles if tiles < MANY_TILES else 'many'} tiles{', one not full' * bool(rest)}"
 

@@ -47,7 +47,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def alike(variant: Variant) -> str:
-    """Numbers and lengths of splits and the number of heads are baked in; a split of one tile has no loop over them.
+    """Splits, their lengths and heads are compile-time constants; a split of one tile has no loop.
 
     The reduction is a function of its own, whose shared memory grows with the number of splits.
     """

@@ -1,4 +1,4 @@
-"""`tensor_products` in CuTe DSL, ours, by a pair of CTAs, 256 rows of D at a time."""
+"""`tensor_products` in CuTe DSL, this project's, by a pair of CTAs, 256 rows of D at a time."""
 
 from __future__ import annotations
 

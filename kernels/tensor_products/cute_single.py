@@ -1,4 +1,4 @@
-"""`tensor_products` in CuTe DSL, ours, by single CTAs, 128 rows of D at a time."""
+"""`tensor_products` in CuTe DSL, this project's, by single CTAs, 128 rows of D at a time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Operator `tensor_products`: D = A B^T in every kind of product that the tensor cores of Blackwell know.
 
-It is there for the instructions, not for speed: a kernel of few lines meets those that no kernel of the catalogue has,
+It exists for the instructions, not for speed: a kernel of few lines meets those that no kernel of the catalogue has,
 with one CTA and with two. Scales of block-scaled kinds are all 1; `gemm_blockscaled` has real ones.
 """
 

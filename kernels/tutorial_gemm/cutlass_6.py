@@ -1,5 +1,5 @@
 """Step 6 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_6` in CuTe DSL, from the fetched wheel: B made out of
-integers by a kernel before, which the product starts beside (programmatic dependent launch)."""
+integers by a kernel before, during which the product starts (programmatic dependent launch)."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

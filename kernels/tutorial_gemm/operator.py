@@ -70,7 +70,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A size beside a workload, by whole tiles: the tutorial takes no others."""
+    """A workload of another size, in whole tiles: the tutorial takes no others."""
     return (Workload(workload.m + 256, workload.n + 512, workload.k + 128),)
 
 

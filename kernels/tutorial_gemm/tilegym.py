@@ -1,4 +1,4 @@
-"""TileGym's plain `matmul` (cuTile) beside the steps of the tutorial: the adapter of `gemm` on other inputs."""
+"""TileGym's plain `matmul` (cuTile), for comparison with the tutorial's steps: the adapter of `gemm`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Tiling:
 
 
 def cluster_params(target: str, cluster: tuple[int, int]) -> dict[str, int]:
-    """A variant's parameters for clusters of so many CTAs along M and N: these, and how many clusters a card holds."""
+    """A variant's parameters for clusters of so many CTAs along M and N: these, and how many clusters a GPU holds."""
     along_m, along_n = cluster
     most = MULTIPROCESSORS[target] // (along_m * along_n)
     return {"cluster_m": along_m, "cluster_n": along_n, "most_clusters": most}

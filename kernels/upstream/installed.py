@@ -1,6 +1,6 @@
 """What the kernels that a Python package brings along share: `flash_mla` and `flashinfer`.
 
-They are there to be compared with, timed in the same run on the same card. Nothing of them is built or kept here.
+They are there to be compared with, timed in the same run on the same GPU. Nothing of them is built or kept here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cutesnake.model.contract import Variant
 if TYPE_CHECKING:
     import torch
 
-VARIANTS = (Variant("package", {}),)  # nothing is baked in: one build for everything
+VARIANTS = (Variant("package", {}),)  # nothing is a compile-time constant: one build for everything
 
 
 def nothing_built(package: str) -> dict[str, Any]:

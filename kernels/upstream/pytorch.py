@@ -29,13 +29,13 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Nothing is baked in: one build for everything."""
+    """Nothing is a compile-time constant: one build for everything."""
     return (Variant("eager", {}),)
 
 
 @not_baked
 def runner(beside: torch.Tensor, call: Callable[[], Any], finish: Callable[[], Any] = nothing) -> Runner:
-    """Calls of PyTorch on the stream that is asked for, on the card of the tensor `beside`.
+    """Calls of PyTorch on the stream that is asked for, on the GPU of the tensor `beside`.
 
     Which kernels PyTorch's libraries choose is theirs: the runner names no launches.
     """

@@ -1,4 +1,4 @@
-"""Checks of what hardware does not tell: uninitialised reads, and accesses that nothing orders."""
+"""Checks for faults that hardware does not report: uninitialised reads and data races."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def observer_for(cluster: Cluster, checks: frozenset[str], history: AccessHistory | None) -> Observer:
-    """Who watches a cluster: the clocks when any check is asked for, else nobody."""
+    """Return the observer of a cluster: vector clocks if any check is enabled."""
     if not checks:
         return Observer()
     fences = "tensor-fence" in checks

@@ -1,12 +1,12 @@
-"""Global memory: who has read and written which bytes, and accesses that nothing orders.
+"""Global memory: per byte the clusters that read and wrote it, and unordered accesses.
 
-Clusters run one after another here, on a card in any order and at once: what two of them do to the same bytes, one of
-them writing, is a race unless one has learnt of the other by atomics or acquire and release on a third word. Such a
-write tells of all that its cluster did before, and not of what it does after; one that is relaxed does not tell of what
-its warp has stored since its last fence of the device. Such a read lets the cluster know for all that follows. A launch
-that may begin early (programmatic dependent launch) races with the launch before it until griddepcontrol.wait. Bytes
-are noted by number, modulo 254: a cluster has one, and another for what it writes after it has told of what it had
-written.
+The simulator runs clusters one after another; a GPU runs them in any order and concurrently. Two clusters that access
+the same bytes race if one writes, unless atomics or acquire and release on another word order them.
+A releasing write publishes all that its cluster did before, not what it does after. A relaxed write leaves out
+what its warp has stored since its last device-scope fence. An acquiring read covers all later accesses of its cluster.
+A launch that may begin early (programmatic dependent launch) races with the launch before it until
+griddepcontrol.wait. Bytes hold a cluster's number modulo 254. A cluster gets a new number for what it writes after
+it has published.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
 
 NUMBERS, SEVERAL = 254, 255
-LONGEST = 8192  # reads of an allocation that are kept as they are before they are put into a map
+LONGEST = 8192  # pending reads of an allocation before they enter the reader map
 
 
 class Lanes:
@@ -35,7 +35,7 @@ class Lanes:
 
     def __init__(self, offsets: np.ndarray, size: int) -> None:
         self.offsets, self.size, self.width = offsets, size, min(size, 16)
-        self.rows: np.ndarray | None = None  # numbers of words of `width` bytes, when they are asked for
+        self.rows: np.ndarray | None = None  # indices of words of `width` bytes, computed on demand
 
     def _rows(self) -> np.ndarray:
         if self.rows is None:
@@ -54,7 +54,7 @@ Selection = Lanes | Part
 
 
 class Copy(NamedTuple):
-    """A copy's access of global memory: its instruction, whether it writes, and whether others may at the same time."""
+    """A copy's access of global memory: instruction, direction, and whether it is ordered."""
 
     at: int
     write: bool
@@ -63,20 +63,20 @@ class Copy(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Bytes:
-    """What a launch has done to an allocation: maps of the last writer and reader, made when something is written."""
+    """Last writer and reader per byte of an allocation; the maps are made on demand."""
 
     size: int
     writer: np.ndarray | None = None
     reader: np.ndarray | None = None
     atomic: np.ndarray | None = None
-    # reads that are only listed: (number, bytes of each) → offsets of each access; and (number, box) of copies
+    # pending reads: (cluster number, access size) → offsets; (cluster number, box) of copies
     offsets: dict[tuple[int, int], list[np.ndarray]] = field(default_factory=dict)
     boxes: dict[tuple[int, Part], None] = field(default_factory=dict)
     listed: int = 0
-    places: dict[tuple[int, bool], int] = field(default_factory=dict)  # (number, write) → the last instruction
+    last_at: dict[tuple[int, bool], int] = field(default_factory=dict)  # (number, write) → the last instruction
 
     def list_read(self, number: int, where: Selection) -> None:
-        """Note a read, to be put into the map when somebody asks for it."""
+        """Record a read; it enters the reader map when the map is needed."""
         if isinstance(where, Part):
             self.boxes[number, where] = None
         else:
@@ -86,7 +86,7 @@ class Bytes:
             self.readers()
 
     def readers(self) -> np.ndarray:
-        """The map of readers, with the reads put in that were only listed."""
+        """Return the map of readers, with pending reads merged."""
         if self.reader is None:
             self.reader = np.zeros(self.size, np.uint8)
         for (number, size), offsets in self.offsets.items():
@@ -105,38 +105,41 @@ class Bytes:
 
 
 class AccessHistory:
-    """What one launch has done to global memory. `before` is the history of the launch that may still run beside it."""
+    """Accesses of global memory by one launch.
+
+    `before` is the history of the previous launch if that may still run.
+    """
 
     def __init__(self, machine: Machine, before: AccessHistory | None) -> None:
         self.machine, self.before = machine, before
         self.touched: dict[Allocation, Bytes] = {}
-        self.last = 0  # number that was given
-        self.cluster = self.number = 0  # number of the cluster that runs, and of what it writes now
-        self.own: set[int] = set()  # all its numbers
-        self.known: set[int] = set()  # and those of others whose work it has learnt of
-        self.untold = False  # whether it has written anything since it told of that last
-        self.begins_anew = False  # whether what it writes next gets another number
-        self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → the clusters it tells of
+        self.last = 0  # last number assigned
+        self.cluster = self.number = 0  # numbers of the current cluster and of its current writes
+        self.own: set[int] = set()  # all numbers of the current cluster
+        self.known: set[int] = set()  # and of clusters ordered before it
+        self.unpublished = False  # written since its last publication
+        self.renumber_next = False  # its next write gets a new number
+        self.words: dict[tuple[int, int], set[int]] = {}  # address of an ordered word → clusters it publishes
 
     def begin_cluster(self) -> None:
         self.cluster = self._new_number()
         self.own, self.known = {self.number}, {self.number}
-        self.untold = self.begins_anew = False
+        self.unpublished = self.renumber_next = False
 
     def _new_number(self) -> int:
         self.last = self.number = self.last % NUMBERS + 1
         return self.number
 
     def order(self, addresses: Iterable[tuple[int, int]], write: bool, read: bool, released: bool) -> None:
-        """An ordered access of words, each an allocation's address and an offset."""
+        """Record an ordered access of words, each (address of the allocation, byte offset)."""
         for word in addresses:
-            there = self.words.setdefault(word, set())
+            known_clusters = self.words.setdefault(word, set())
             if read:
-                self.known |= there
+                self.known |= known_clusters
             if write:
-                there |= self.known if released or not self.untold else self.known - {self.number}
-        if write and released and self.untold:
-            self.untold, self.begins_anew = False, True
+                known_clusters |= self.known if released or not self.unpublished else self.known - {self.number}
+        if write and released and self.unpublished:
+            self.unpublished, self.renumber_next = False, True
 
     def touch(
         self,
@@ -146,88 +149,91 @@ class AccessHistory:
         access: Access | Copy,
         waited: bool,
     ) -> None:
-        """Note an access and report what it races with; `waited` says that the launch before is over for it."""
+        """Record an access and report its races.
+
+        `waited` says that the access is ordered after the previous launch.
+        """
         if self.before is not None and not waited:
-            self.before.against(f, allocation, where, access, self.machine)
-        if self.begins_anew and access.write and not access.ordered:
-            self.begins_anew = False
+            self.before.check_against(f, allocation, where, access, self.machine)
+        if self.renumber_next and access.write and not access.ordered:
+            self.renumber_next = False
             self.own.add(self._new_number())
             self.known.add(self.number)
-        mine = self.touched.get(allocation)
-        if mine is None:
-            mine = self.touched[allocation] = Bytes(allocation.extent)
-        mine.places[self.number if access.write else self.cluster, access.write] = access.at
-        if mine.writer is not None:
-            self._with_writers(f, allocation, mine, where, access)
+        own_bytes = self.touched.get(allocation)
+        if own_bytes is None:
+            own_bytes = self.touched[allocation] = Bytes(allocation.extent)
+        own_bytes.last_at[self.number if access.write else self.cluster, access.write] = access.at
+        if own_bytes.writer is not None:
+            self._with_writers(f, allocation, own_bytes, where, access)
         if access.write:
-            self._write(f, allocation, mine, where, access)
+            self._write(f, allocation, own_bytes, where, access)
         else:
-            mine.list_read(self.cluster, where)
+            own_bytes.list_read(self.cluster, where)
 
     def _with_writers(
-        self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access | Copy
+        self, f: Fragment | None, allocation: Allocation, own_bytes: Bytes, where: Selection, access: Access | Copy
     ) -> None:
-        assert mine.writer is not None
-        writers = where.of(mine.writer)
+        assert own_bytes.writer is not None
+        writers = where.of(own_bytes.writer)
         others = (writers != 0) & (writers != self.number)
-        if access.ordered and mine.atomic is not None:
-            others &= where.of(mine.atomic) == 0
+        if access.ordered and own_bytes.atomic is not None:
+            others &= where.of(own_bytes.atomic) == 0
         if count_nonzero(others):
-            self._report(f, allocation, mine, writers[others], access, True)
+            self._report(f, allocation, own_bytes, writers[others], access, True)
 
     def _write(
-        self, f: Fragment | None, allocation: Allocation, mine: Bytes, where: Selection, access: Access | Copy
+        self, f: Fragment | None, allocation: Allocation, own_bytes: Bytes, where: Selection, access: Access | Copy
     ) -> None:
-        if mine.writer is None:
-            mine.writer = np.zeros(mine.size, np.uint8)
-        if mine.offsets or mine.boxes or mine.reader is not None:
-            readers = where.of(mine.readers())
+        if own_bytes.writer is None:
+            own_bytes.writer = np.zeros(own_bytes.size, np.uint8)
+        if own_bytes.offsets or own_bytes.boxes or own_bytes.reader is not None:
+            readers = where.of(own_bytes.readers())
             others = (readers != 0) & (readers != self.cluster)
             if count_nonzero(others):
-                self._report(f, allocation, mine, readers[others], access, False)
-        where.put(mine.writer, self.number)
-        self.untold = self.untold or not access.ordered
-        if access.ordered and mine.atomic is None:
-            mine.atomic = np.zeros(mine.size, np.uint8)
-        if mine.atomic is not None:
-            where.put(mine.atomic, int(access.ordered))
+                self._report(f, allocation, own_bytes, readers[others], access, False)
+        where.put(own_bytes.writer, self.number)
+        self.unpublished = self.unpublished or not access.ordered
+        if access.ordered and own_bytes.atomic is None:
+            own_bytes.atomic = np.zeros(own_bytes.size, np.uint8)
+        if own_bytes.atomic is not None:
+            where.put(own_bytes.atomic, int(access.ordered))
 
     def _report(
         self,
         f: Fragment | None,
         allocation: Allocation,
-        mine: Bytes,
-        who: np.ndarray,
+        own_bytes: Bytes,
+        numbers: np.ndarray,
         access: Access | Copy,
         written: bool,
     ) -> None:
-        """A race with other clusters of this launch, unless this one has learnt of them."""
-        strangers = [int(x) for x in np.unique(who) if int(x) not in self.known]
-        if not strangers or (strangers == [SEVERAL] and self.known != self.own):
+        """Report a race with other clusters that this cluster is not ordered after."""
+        unknown = [int(x) for x in np.unique(numbers) if int(x) not in self.known]
+        if not unknown or (unknown == [SEVERAL] and self.known != self.own):
             return
-        at = mine.places.get((strangers[0], written), -1)
+        at = own_bytes.last_at.get((unknown[0], written), -1)
         if at < 0:
-            at = next((place for (_, write), place in mine.places.items() if write == written), -1)
-        where = f" at {self.machine.program.instructions[at].place}" if at >= 0 else ""
+            at = next((last for (_, write), last in own_bytes.last_at.items() if write == written), -1)
+        where = f" at {self.machine.program.instructions[at].location}" if at >= 0 else ""
         verb, other = "writes" if access.write else "reads", "write" if written else "read"
         message = f"a cluster {verb} {allocation.name}, and nothing orders that after another cluster's {other}{where}"
         self.machine.report("race", message, access.at, f)
 
-    def against(
+    def check_against(
         self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access | Copy, machine: Machine
     ) -> None:
-        """Report an access of the next launch that this one may still be at odds with."""
-        mine = self.touched.get(allocation)
-        if mine is None:
+        """Report an access of the next launch that races with this launch."""
+        own_bytes = self.touched.get(allocation)
+        if own_bytes is None:
             return
-        written = mine.writer is not None and bool(where.of(mine.writer).any())
-        read = access.write and not written and bool(where.of(mine.readers()).any())
+        written = own_bytes.writer is not None and bool(where.of(own_bytes.writer).any())
+        read = access.write and not written and bool(where.of(own_bytes.readers()).any())
         if written or read:
             verb, other = "writes" if access.write else "reads", "writes" if written else "reads"
-            at = next((place for (_, write), place in mine.places.items() if write == written), -1)
-            place = f" at {self.machine.program.instructions[at].place}" if at >= 0 else ""
+            at = next((last for (_, write), last in own_bytes.last_at.items() if write == written), -1)
+            origin = f" at {self.machine.program.instructions[at].location}" if at >= 0 else ""
             message = (
                 f"a launch that may begin early {verb} {allocation.name}, which the launch before "
-                f"({self.machine.launch.name[:40]}) {other}{place}, and no griddepcontrol.wait comes before that"
+                f"({self.machine.launch.name[:40]}) {other}{origin}, and no griddepcontrol.wait comes before that"
             )
             machine.report("race", message, access.at, f)

@@ -1,7 +1,6 @@
-"""The race check's view of global memory.
+"""Race check for global memory.
 
-Between clusters and launches it goes by the access history that a launch leaves (access_history.py), between the warps
-of a cluster by what each has stored (stored.py).
+access_history.py orders clusters and launches, stored.py the warps of one cluster.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ if TYPE_CHECKING:
 
 @lru_cache
 def _warp_numbers(lo: int, lanes: int) -> np.ndarray:
-    """The warp of each lane of a range of threads."""
+    """Return the warp of each lane of a range of threads."""
     return ((np.arange(lanes) + lo) // 32).astype(np.int32)
 
 
 class GlobalClocks(Clocks):
-    """Clocks that also follow global memory."""
+    """Vector clocks that also follow global memory."""
 
     def __init__(self, cluster: Cluster, history: AccessHistory) -> None:
         super().__init__(cluster)
         self.history = history
         history.begin_cluster()
         self.before = self.actor(("launch before",), "the launch before")
-        self.stored: dict[Allocation, Stored] = {}  # by ordinary stores of this cluster
-        self.storing: tuple[Fragment, int]  # who stored last, at which instruction
-        self.unreleased: set[Warp] = set()  # warps that have stored since their last fence of the device
-        self.told: dict[tuple[int, int], Clock] = {}  # ordered word → what its writers have published there
+        self.stored: dict[Allocation, Stored] = {}  # ordinary stores of this cluster
+        self.storing: tuple[Fragment, int]  # last store: fragment, instruction
+        self.unreleased: set[Warp] = set()  # warps with stores since their last device-scope fence
+        self.published: dict[tuple[int, int], Clock] = {}  # ordered word → clock its writers published
 
     def dependency_waited(self, f: Fragment) -> None:
         for warp in self._warps(f):
@@ -65,20 +64,20 @@ class GlobalClocks(Clocks):
         history.touch(f, allocation, Lanes(offsets, access.size), access, waited)
 
     def _order(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
-        """Warps that read an ordered word learn what those that wrote it had done."""
+        """Join the clocks of warps that read an ordered word with those that wrote it."""
         for word in words:
-            clock = self.told.get(word)
+            clock = self.published.get(word)
             if clock is not None and (access.atomic or not access.write):
                 self._learn(f, clock)
             if access.write:
-                self._publish(f, self.told.setdefault(word, Clock()))
+                self._publish(f, self.published.setdefault(word, Clock()))
 
     def _among_warps(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
-        """An ordinary access of what other warps of this cluster may have stored."""
+        """Check an ordinary access against stores by other warps of the cluster."""
         numbers = _warp_numbers(f.lo, f.n)
         if f.mask is not None:
             numbers = numbers[f.mask]
-        if len(numbers) != len(offsets):  # lanes in several allocations, or with bad addresses: they are told of anyway
+        if len(numbers) != len(offsets):  # lanes in several allocations, or with addresses that are reported elsewhere
             return
         stored = self.stored.get(allocation)
         if stored is None:
@@ -93,7 +92,7 @@ class GlobalClocks(Clocks):
     def _against(
         self, f: Fragment, stored: Stored, units: np.ndarray, last: np.ndarray, numbers: np.ndarray, access: Access
     ) -> None:
-        """What others have stored there: a race with a load, a doubt about a store, which may store the same."""
+        """Report loads that race with stores; defer stores that may write equal values."""
         for number in np.unique(numbers).tolist():
             warp, mine = Warp(f.cta.rank, number), numbers == number
             for store in stored.unordered(last[mine], self.ids[warp], self.warps[warp].known):
@@ -123,9 +122,9 @@ class GlobalClocks(Clocks):
         self.storing = f, access.at
 
     def _race(self, f: Fragment, stored: Stored, doubt: Doubt, at: int, verb: str) -> None:
-        who, other = self.names[self.ids[Warp(f.cta.rank, doubt.warp)]], self.names[doubt.other.actor]
-        where = self.machine.program.instructions[doubt.other.at].place
-        what = f"{who} {verb} {stored.place(int(doubt.units.flat[0]))}"
+        name, other = self.names[self.ids[Warp(f.cta.rank, doubt.warp)]], self.names[doubt.other.actor]
+        where = self.machine.program.instructions[doubt.other.at].location
+        what = f"{name} {verb} {stored.location(int(doubt.units.flat[0]))}"
         message = f"{what}, and nothing orders that after the write by {other} at {where}"
         self.machine.report("race", message, at, f)
 

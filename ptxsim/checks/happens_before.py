@@ -1,10 +1,11 @@
 """Happens-before by vector clocks.
 
-The actors are every warp, every mbarrier (for the copies that signal it), the tensor pipe of a CTA, the wgmma of a
-warpgroup, and per warp its cp.async copies, bulk stores, tcgen05.ld and st. An access is a race when it touches a word
-last written (or, for a write, read) at an epoch its own clock does not cover: shadow.py keeps those epochs. A second
-clock holds what a proxy fence has made visible to the async proxy: the tensor cores and bulk stores may only read
-ordinary writes it covers. Lanes of one warp count as ordered; global memory is not covered.
+Actors: each warp, each mbarrier (for the copies that signal it), a CTA's tensor pipe, a warpgroup's wgmma. Each warp
+also has actors for its cp.async copies, bulk stores, tcgen05.ld and tcgen05.st.
+An access races if it touches a word last written (or, for a write, read) at an epoch outside its own clock;
+shadow.py keeps those epochs. A second clock covers what a proxy fence has made visible to the async proxy: tensor
+cores and bulk stores may only read ordinary writes that it covers. Lanes of one warp count as ordered.
+global_memory.py adds global memory.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ SIDES = {"cp": "cp.async of", "store": "a bulk store of", "st": "tcgen05.st of",
 
 
 class Clocks(Actors, Observer):
-    """The clocks of a cluster, and the shadows of its memories."""
+    """The vector clocks of a cluster, and the shadows of its memories."""
 
     def __init__(self, cluster: Cluster) -> None:
         Actors.__init__(self, cluster.machine)
         self.serial = 0
         self.phases: dict[MBarrier, Phases] = {}
         self.cluster_clock = Clock()
-        self.made: dict[MBarrier, tuple[int, int, int]] = {}  # by which actor, at which of its epochs and where
-        self.unfenced: dict[Warp, list[MBarrier]] = {}  # mbarriers that a warp has made and not fenced
+        self.initialised: dict[MBarrier, tuple[int, int, int]] = {}  # initialisation: actor, epoch, instruction
+        self.unfenced: dict[Warp, list[MBarrier]] = {}  # initialised but not fenced
         self.copy_groups: dict[Warp, list[int]] = {}  # serials at which groups of cp.async were closed
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
         self.uses = NamedBarrierUses(self)
-        self.freed: dict[TensorMemory, Clock] = {}  # what tcgen05.dealloc hands to the next tcgen05.alloc
+        self.freed: dict[TensorMemory, Clock] = {}  # clock from tcgen05.dealloc to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
         self.ctas = cluster.ctas
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
@@ -69,7 +70,7 @@ class Clocks(Actors, Observer):
         return self.actor(("wgmma", rank, group), f"wgmma of warpgroup {group} of CTA {rank}")
 
     def _side(self, kind: str, rank: int, warp: int) -> int:
-        """What a warp has asked for besides its own accesses."""
+        """Return the actor for a warp's asynchronous work of a kind."""
         return self.actor((kind, rank, warp), f"{SIDES[kind]} warp {warp} of CTA {rank}", kind == "cp")
 
     def _warps(self, f: Fragment, lanes: np.ndarray | None = None) -> list[Warp]:
@@ -77,7 +78,7 @@ class Clocks(Actors, Observer):
         return [Warp(f.cta.rank, number) for number in numbers]
 
     def _advance(self, warp: Warp) -> None:
-        """What a warp does from now on is not covered by what it has published."""
+        """Start a new, unpublished epoch of a warp."""
         self.warps[warp].known[self.ids[warp]] += 1
 
     def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
@@ -100,7 +101,7 @@ class Clocks(Actors, Observer):
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
         if not bar.fenced and "race" in self.machine.checks:
             message = f"a copy is to signal an mbarrier initialised without fence.mbarrier_init or a proxy fence: {bar}"
-            where = self.machine.program.instructions[self.made[bar][2]].place
+            where = self.machine.program.instructions[self.initialised[bar][2]].location
             self.machine.report("barrier", f"{message}, initialised at {where}", origin.at)
             bar.fenced = True
         phase = origin.token.phases[bar] = bar.phase + 1
@@ -111,7 +112,7 @@ class Clocks(Actors, Observer):
         filling.learn(origin.token)
         pipe, serial = self._pipe(origin.cta.rank), origin.token.serial
         filling.cover(pipe, serial)
-        if bar.cta is not origin.cta:  # commits of a pipe arrive in order: whoever has seen a later one has seen this
+        if bar.cta is not origin.cta:  # commits of a pipe arrive in order, so a later one implies this one
             what = f"arrives on {bar}, in"
             self.lifetimes.peer_accesses(origin.fragment, bar.cta, pipe, serial, origin.at, what, bar)
 
@@ -160,22 +161,22 @@ class Clocks(Actors, Observer):
             for bar in self.unfenced.pop(warp, ()):
                 bar.fenced = True
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+    def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         me = self._warps(f, lanes)[0]
         self.unfenced.setdefault(me, []).append(bar)
-        self.made[bar] = self.ids[me], int(self.warps[me].known[self.ids[me]]), at
+        self.initialised[bar] = self.ids[me], int(self.warps[me].known[self.ids[me]]), at
         self.phases[bar] = Phases()
-        self.shared[bar.cta].forget(bar.offset, 8)  # what these bytes held before is no data any more
+        self.shared[bar.cta].forget(bar.offset, 8)  # their previous content is no longer data
 
-    def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+    def mbarrier_first_used(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         if "race" not in self.machine.checks:
             return
-        maker, epoch, made_at = self.made[bar]
+        initialiser, epoch, initialised_at = self.initialised[bar]
         for warp in self._warps(f, lanes):
-            if self.warps[warp].known[maker] < epoch:
-                where = self.machine.program.instructions[made_at].place
+            if self.warps[warp].known[initialiser] < epoch:
+                where = self.machine.program.instructions[initialised_at].location
                 message = f"{self.names[self.ids[warp]]} uses {bar}, and nothing orders that after its initialisation"
-                return self.machine.report("barrier", f"{message} by {self.names[maker]} at {where}", at, f)
+                return self.machine.report("barrier", f"{message} by {self.names[initialiser]} at {where}", at, f)
 
     def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         for warp in self._warps(f, lanes):
@@ -217,20 +218,20 @@ class Clocks(Actors, Observer):
         index = (offsets >> np.uint64(2)).astype(np.int64)
         if size > 4:
             index = index[:, None] + np.arange(size // 4)[None, :]
-        beside: tuple[int, ...] | None = () if access.write and not access.atomic else None
+        co_writers: tuple[int, ...] | None = () if access.write and not access.atomic else None
         for number, own in by_warp(f, lanes):
             warp = Warp(f.cta.rank, number)
             me, known = self.ids[warp], self.warps[warp].known
             if target is not f.cta:
                 what = "writes" if access.write else "reads"
                 self.lifetimes.peer_accesses(f, target, me, int(known[me]), access.at, what)
-            event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic, beside=beside)
+            event = Event(me, int(known[me]), known, access.at, f, atomic=access.atomic, co_writers=co_writers)
             if size < 4:
                 touched, event.part = words_and_bytes(offsets[own], size)
             else:
                 touched = index[own].ravel()
             words.touch(touched, event, access.write)
-            beside = None if beside is None else (*beside, me)
+            co_writers = None if co_writers is None else (*co_writers, me)
 
     def shared_written(self, target: CTA, agree: bool) -> None:
         self.doubtful = False
@@ -242,13 +243,13 @@ class Clocks(Actors, Observer):
             self._copied_for(target, words, origin, bar)
         else:
             actor, token = self._side("cp", origin.cta.rank, origin.warp), origin.token
-            self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None, beside=()))
+            self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None, co_writers=()))
 
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
         self._copied_for(target, words, origin, bar)
 
     def _copied_for(self, target: CTA, words: Index, origin: Origin, bar: MBarrier) -> None:
-        """Words were written by a copy that signals an mbarrier."""
+        """Record words written by a copy that signals an mbarrier."""
         token = origin.token
         epoch = token.phases.get(bar, bar.phase + 1)
         self.shared[target].write(words, Event(self.copies_of(bar), epoch, token.known, origin.at, None))
@@ -263,7 +264,7 @@ class Clocks(Actors, Observer):
         self.shared[source].read(chunks.words, self._async_read(actor, origin))
 
     def _async_read(self, actor: int, origin: Origin) -> Event:
-        """A read of shared memory through the async proxy."""
+        """Return the event of a read of shared memory through the async proxy."""
         token = origin.token
         return Event(actor, token.serial, token.known, origin.at, origin.fragment, proxied=token.proxied)
 
@@ -305,7 +306,10 @@ class Clocks(Actors, Observer):
 
 
 def by_warp(f: Fragment, lanes: np.ndarray | None) -> Iterator[tuple[int, slice]]:
-    """The warps that lanes of a fragment's range belong to (None: all), and which of the lanes, which ascend, do."""
+    """Yield (warp, slice of `lanes`) for each warp of a fragment's range.
+
+    `lanes` ascend within the range; None means all lanes.
+    """
     first = f.lo // 32
     if lanes is None:
         yield from ((first + n, slice(32 * n, 32 * n + 32)) for n in range(-(-f.n // 32)))

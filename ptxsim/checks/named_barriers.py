@@ -1,7 +1,7 @@
-"""Named barriers: the clock that each use hands on, and uses that could be taken for one another.
+"""Named barriers: clocks of their uses, and arrivals that may count for another use.
 
-A barrier has no name for what it is used for: an arrival that nothing orders after the use before may count there. That
-is so where two groups of warps use one number, and where a warp arrives twice without learning of the release between.
+A barrier number does not identify a use. An arrival that nothing orders after the previous use may count for it. This
+happens where two groups of warps share a number, or where a warp arrives twice without learning of the release between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Use:
-    """One use of a barrier, from the first arrival to the release: its number, who arrived at which instructions."""
+    """One use of a barrier, from first arrival to release: number, clock, arriving instructions."""
 
     number: int
     clock: Clock = field(default_factory=Clock)
@@ -37,7 +37,7 @@ class NamedBarrierUses:
         self.last: dict[NamedBarrier, Use] = {}
 
     def arrived(self, f: Fragment, barrier: NamedBarrier, at: int, known: Sequence[np.ndarray]) -> Clock:
-        """Threads arrive, whose warps know so much; returns the clock of the use that they arrive for."""
+        """Record an arrival of warps with clocks `known`; return the clock of that use."""
         use = self.last.get(barrier)
         if use is not None and "race" in self.clocks.machine.checks:
             self._check(f, barrier, at, use, known)
@@ -47,20 +47,20 @@ class NamedBarrierUses:
         return use.clock
 
     def _check(self, f: Fragment, barrier: NamedBarrier, at: int, use: Use, known: Sequence[np.ndarray]) -> None:
-        """Report warps that do not know that the barrier's last release has been."""
+        """Report warps that are not ordered after the barrier's last release."""
         released, actor = use.number if use.over else use.number - 1, self._actor(barrier)
         if all(epochs[actor] >= released for epochs in known):
             return
         instructions = self.clocks.machine.program.instructions
-        places = ", ".join(sorted({instructions[x].place for x in use.arrivals}))
+        locations = ", ".join(sorted({instructions[x].location for x in use.arrivals}))
         message = (
             f"warps of CTA {f.cta.rank} arrive on barrier {barrier.number}, and nothing orders that after the use of "
-            f"the same barrier at {places}: the arrival could count there"
+            f"the same barrier at {locations}: the arrival could count there"
         )
         f.report(at, "barrier", message)
 
     def released(self, barrier: NamedBarrier) -> Clock:
-        """All have arrived; returns what those who waited now know."""
+        """Return the clock that a barrier's waiters learn, and end its current use."""
         use = self.last[barrier]
         use.over = True
         use.clock.cover(self._actor(barrier), use.number)

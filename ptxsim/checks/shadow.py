@@ -1,7 +1,7 @@
-"""The shadow of a memory: per word its last writer and its readers.
+"""The shadow of a memory: last writer and readers of each word.
 
-Words are four bytes, narrower accesses noted by byte.
-Most accesses find all words written by one access before, and in order: these are told by one comparison.
+Words have four bytes; narrower accesses are recorded by byte. Most accesses touch words that one earlier, ordered
+access wrote: one comparison settles these.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
 
 Index = np.ndarray | slice
-WHOLE, ATOMIC = 15, 16  # the bytes of a word, and the mark of an atomic beside them
-ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # the low bits of a word's last write are its writer
+WHOLE, ATOMIC = 15, 16  # byte mask of a word, and the flag for atomics
+ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # low bits of a word's last write: the writer
 
 
 @dataclass(slots=True, eq=False)
 class Event:
-    """A read or a write: by which actor, at which of its epochs, covering what (`known`), at which instruction.
+    """A read or write: its actor, epoch, vector clock (`known`) and instruction.
 
-    `proxied` is the async-proxy clock of a read through that proxy. `part` says which bytes of each word. `own` is an
-    actor whose reads this write may follow. Two atomics are no race with each other. A write that is told of
-    before it is made has the actors `beside` it that the same access was told of for: several warps may write the same
-    values where they do the same work, which is no race, and is settled once the write has been made.
+    `proxied` is the async-proxy clock of a read through that proxy. `part` is a mask of the bytes of each word.
+    `own` is an actor whose reads this write may follow. Two atomics do not race.
+    A write that is reported before it is made lists in `co_writers` the actors of the same access already reported.
+    Several warps may write equal values for the same work; that is settled once the write is made.
     """
 
     actor: int
@@ -42,59 +42,59 @@ class Event:
     part: np.ndarray | int = WHOLE
     own: int = -1
     atomic: bool = False
-    beside: tuple[int, ...] | None = None
+    co_writers: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Doubt:
-    """Words that the same instruction has written for others, unordered; a race if this write changes one of them.
+    """Words that the same instruction wrote before, unordered: a race if this write changes one.
 
-    `before` is what they held, `within` says which of them the same access writes for another warp, too.
+    `before` is their previous content. `within` marks those that the same access also writes for another warp.
     """
 
     words: np.ndarray
     before: np.ndarray
     within: np.ndarray
     writers: np.ndarray  # of each, before this write
-    what: str | None  # what was done to them, where it was not that they were written
+    what: str | None  # the other access, if it is not a write
     event: Event
 
 
 class Words:
     """Last writer and readers of every word of a memory."""
 
-    may_be_unwritten = True  # whether a read of what nobody wrote is looked at elsewhere, or is no fault
+    may_be_unwritten = True  # reads of unwritten words are allowed, or checked elsewhere
 
     def __init__(self, clocks: Actors, cta: CTA, count: int) -> None:
         self.clocks, self.cta, self.checks = clocks, cta, clocks.machine.checks
-        self.last = np.zeros(count, np.int64)  # the last write: its epoch, and its writer in the low bits
+        self.last = np.zeros(count, np.int64)  # last write: epoch, with the writer in the low bits
         self.at = np.full(count, -1, np.int32)  # instruction of the last write
-        self.how = np.zeros(count, np.uint8)  # of the last write: its bytes, whether by an atomic
+        self.how = np.zeros(count, np.uint8)  # last write: byte mask and ATOMIC
         self.doubts: list[Doubt] = []
         self.readers: dict[int, np.ndarray] = {}
-        self.read_bytes: dict[int, np.ndarray] = {}  # of readers that have read less than whole words
+        self.read_bytes: dict[int, np.ndarray] = {}  # of readers of partial words
         self.read_at: dict[int, int] = {}
         self.latest: dict[int, int] = {}  # reader → the last epoch of its reads
         self.span: dict[int, tuple[int, int]] = {}  # reader → the first and the last word that it has read
-        self.read_since = np.zeros(count, bool)  # read after the last write that all reads before were ordered with
+        self.read_since = np.zeros(count, bool)  # read since the last write that was ordered after all earlier reads
 
     def writers(self, index: Index) -> np.ndarray:
-        """Who wrote words last; 0 stands for nobody."""
+        """Return the last writer of each indexed word; 0 if unwritten."""
         return self.last[index] & ACTOR
 
     def epochs(self, index: Index) -> np.ndarray:
-        """At which of their epochs."""
+        """Return the epoch of the last write of each indexed word."""
         return self.last[index] >> EPOCH
 
-    def place(self, index: int) -> str:
+    def location(self, index: int) -> str:
         raise NotImplementedError
 
-    def deed(self, index: int) -> str:
-        """What the last writer of a word did."""
+    def access_kind(self, index: int) -> str:
+        """Return the kind of the last write of a word, for a message."""
         return "write"
 
-    def under_way(self, index: int) -> str:
-        """Which work that will write a word waits its turn, as the end of a sentence."""
+    def in_flight(self, index: int) -> str:
+        """Return the queued work that will write a word, as the end of a sentence."""
         return ""
 
     def touch(self, index: Index, event: Event, write: bool) -> None:
@@ -124,22 +124,22 @@ class Words:
             raced = not self._in_order(last, event) and self._after_writer(index, event, last, "writes")
             if count_nonzero(self.read_since[index]):
                 raced = self._after_readers(index, event, "writes") or raced
-                # whoever comes after this write comes after the reads before it, too
-                if not (raced or event.atomic or event.own >= 0) and event.beside is None and event.part is WHOLE:
+                # accesses ordered after this write are ordered after those reads
+                if not (raced or event.atomic or event.own >= 0) and event.co_writers is None and event.part is WHOLE:
                     self.read_since[index] = False
         if event.part is WHOLE:
             how: np.ndarray | int = WHOLE
-        else:  # bytes that the same actor has written one after another add up
+        else:  # consecutive writes by one actor accumulate
             how = np.where(last & ACTOR == event.actor, self.how[index] & WHOLE, 0) | event.part
         self._note_write(index, event, how | (ATOMIC if event.atomic else 0))
 
     def _note_write(self, index: Index, event: Event, how: np.ndarray | int) -> None:
-        """The event has written words last; `how` says which bytes of them, and whether by an atomic."""
+        """Record a write; `how` is its byte mask, with ATOMIC set for atomics."""
         self.how[index] = how
         self.last[index], self.at[index] = event.epoch << EPOCH | event.actor, event.at
 
     def _in_order(self, last: np.ndarray, event: Event) -> bool:
-        """Whether all words were written by one access, which comes before this one, and for its proxy."""
+        """Return whether one earlier access, ordered and visible to its proxy, wrote all words."""
         one = int(last[0])
         if count_nonzero(last != one):
             return False
@@ -149,48 +149,48 @@ class Words:
         return event.proxied is None or epoch <= event.proxied[writer] or not self.clocks.generic[writer]
 
     def _check_written(self, index: Index, event: Event, writer: np.ndarray) -> None:
-        nobody = writer == 0
-        if count_nonzero(nobody):
-            n, who = _first(index, nobody), self.clocks.names[event.actor]
-            message = f"{who} reads {self.place(n)}, which nobody wrote{self.under_way(n)}"
+        unwritten = writer == 0
+        if count_nonzero(unwritten):
+            n, actor_name = _first(index, unwritten), self.clocks.names[event.actor]
+            message = f"{actor_name} reads {self.location(n)}, which nobody wrote{self.in_flight(n)}"
             self._report("uninitialised", message, event)
 
     def _after_writer(self, index: Index, event: Event, last: np.ndarray, verb: str) -> bool:
-        """Report a race with the last writer; whether there is one."""
+        """Report a race with the last writer; return whether one exists."""
         writer = last & ACTOR
         bad = (last >> EPOCH > event.known[writer]) & (writer != event.actor)
         if count_nonzero(bad):
             bad &= (self.how[index] & event.part) != 0
             if event.atomic:
                 bad &= self.how[index] & ATOMIC == 0
-        if count_nonzero(bad) and event.beside is not None:
-            bad = self._sure(index, bad, event)
+        if count_nonzero(bad) and event.co_writers is not None:
+            bad = self._certain(index, bad, event)
         if not count_nonzero(bad):
             return False
         n = _first(index, bad)
-        self._race(n, verb, self._last_deed(n), int(self.at[n]), event)
+        self._race(n, verb, self._last_access(n), int(self.at[n]), event)
         return True
 
-    def _last_deed(self, index: int) -> str:
-        return f"{self.deed(index)} by {self.clocks.names[int(self.last[index]) & ACTOR]}"
+    def _last_access(self, index: int) -> str:
+        return f"{self.access_kind(index)} by {self.clocks.names[int(self.last[index]) & ACTOR]}"
 
-    def _sure(self, index: Index, bad: np.ndarray, event: Event, what: str | None = None) -> np.ndarray:
-        """Those of the bad words that are a race whatever is written; of the others a doubt is kept."""
-        again = bad & (self.at[index] == event.at)
-        if count_nonzero(again):
-            words = np.arange(len(self.at))[index][again]
+    def _certain(self, index: Index, bad: np.ndarray, event: Event, what: str | None = None) -> np.ndarray:
+        """Return the bad words that race whatever is written; defer the others as doubts."""
+        repeated = bad & (self.at[index] == event.at)
+        if count_nonzero(repeated):
+            words = np.arange(len(self.at))[index][repeated]
             writers = self.writers(words)
-            within = np.isin(writers, event.beside or ())
+            within = np.isin(writers, event.co_writers or ())
             self.doubts.append(Doubt(words, self.content()[words].copy(), within, writers, what, event))
             self.clocks.doubtful = True
-        return bad & ~again
+        return bad & ~repeated
 
     def content(self) -> np.ndarray:
-        """What the words hold."""
+        """Return the content of the words."""
         raise NotImplementedError
 
     def settle(self, agree: bool) -> None:
-        """The write has been made; `agree` says that every lane finds there what it wrote."""
+        """Resolve doubts after a write; `agree`: every lane finds what it wrote."""
         doubts, self.doubts = self.doubts, []
         for doubt in doubts:
             changed = np.where(doubt.within, not agree, self.content()[doubt.words] != doubt.before)
@@ -200,7 +200,7 @@ class Words:
                 self._race(int(doubt.words[n]), "writes", other, doubt.event.at, doubt.event)
 
     def _check_fenced(self, index: Index, event: Event, last: np.ndarray) -> None:
-        """Ordinary writes have to be made visible to the async proxy before it reads them."""
+        """Report ordinary writes that no proxy fence made visible to an async-proxy read."""
         if event.proxied is None:
             return
         writer = last & ACTOR
@@ -208,10 +208,10 @@ class Words:
         if count_nonzero(bad):
             n = _first(index, bad)
             why = ": no fence.proxy.async lies between them"
-            self._race(n, "reads", self._last_deed(n), int(self.at[n]), event, why)
+            self._race(n, "reads", self._last_access(n), int(self.at[n]), event, why)
 
     def _after_readers(self, index: Index, event: Event, verb: str) -> bool:
-        """Report races with reads; whether there is one."""
+        """Report races with reads; return whether one exists."""
         raced = False
         first, end = _span(index)
         for reader, rows in self.readers.items():
@@ -224,10 +224,10 @@ class Words:
             if count_nonzero(bad) and reader in self.read_bytes:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
             what = f"read by {self.clocks.names[reader]}"
-            if count_nonzero(bad) and event.beside is not None:
-                bad = self._sure(index, bad, event, what)
+            if count_nonzero(bad) and event.co_writers is not None:
+                bad = self._certain(index, bad, event, what)
             if count_nonzero(bad):
-                why = self.clocks.let_in_by(self.cta, event.at) if event.fragment is None else ""
+                why = self.clocks.arrivals_awaited(self.cta, event.at) if event.fragment is None else ""
                 self._race(_first(index, bad), verb, what, self.read_at[reader], event, why)
                 raced = True
         return raced
@@ -247,9 +247,9 @@ class Words:
         self.latest[actor] = max(event.epoch, self.latest.get(actor, 0))
 
     def _race(self, index: int, verb: str, other: str, at: int, event: Event, why: str = "") -> None:
-        where = "" if at < 0 else f" at {self.clocks.machine.program.instructions[at].place}"
-        who = self.clocks.names[event.actor]
-        message = f"{who} {verb} {self.place(index)}, and nothing orders that after the {other}{where}{why}"
+        where = "" if at < 0 else f" at {self.clocks.machine.program.instructions[at].location}"
+        actor_name = self.clocks.names[event.actor]
+        message = f"{actor_name} {verb} {self.location(index)}, and nothing orders that after the {other}{where}{why}"
         self._report("race", message, event)
 
     def _report(self, kind: str, message: str, event: Event) -> None:
@@ -267,41 +267,41 @@ class SharedWords(Words):
     def content(self) -> np.ndarray:
         return self.cta.words[4]
 
-    def place(self, index: int) -> str:
+    def location(self, index: int) -> str:
         return f"shared offset {4 * index} of CTA {self.cta.rank}"
 
-    def under_way(self, index: int) -> str:
+    def in_flight(self, index: int) -> str:
         task = self.cta.cluster.pipes.bringing(self.cta, 4 * index)
         if task is None:
             return ""
-        return f": the copy at {task.origin.place}, which brings it, has not been waited for"
+        return f": the copy at {task.origin.location}, which brings it, has not been waited for"
 
     def forget(self, offset: int, size: int) -> None:
-        """Bytes that hold no data any more."""
+        """Mark bytes as holding no data."""
         words = slice(offset // 4, (offset + size) // 4)
         self.last[words], self.read_since[words] = 0, True
 
 
 def words_and_bytes(offsets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(words, bytes of each) that accesses of one or two bytes touch."""
+    """Return (words, bytes of each) that accesses of one or two bytes touch."""
     all_words = (offsets >> np.uint64(2)).astype(np.int64)
     bits = ((1 << size) - 1 << (offsets & np.uint64(3)).astype(np.int64)).astype(np.uint8)
     low = int(all_words[all_words.argmin()])
     part = np.zeros(int(all_words[all_words.argmax()]) - low + 1, np.uint8)
     np.bitwise_or.at(part, all_words - low, bits)
-    found = flatnonzero(part)
-    return found + low, part[found]
+    touched = flatnonzero(part)
+    return touched + low, part[touched]
 
 
 def _first(index: Index, bad: np.ndarray) -> int:
-    """The first of the indexed words that is bad."""
+    """Return the first of the indexed words that is bad."""
     if isinstance(index, slice):
         return int(index.start) + int(bad.argmax())
     return int(np.asarray(index)[bad].flat[0])
 
 
 def _span(index: Index) -> tuple[int, int]:
-    """The first and the last of the indexed words."""
+    """Return the first and the last of the indexed words."""
     if isinstance(index, slice):
         return int(index.start), int(index.stop) - 1
     return int(index[index.argmin()]), int(index[index.argmax()])

@@ -1,11 +1,12 @@
-"""tcgen05.fence: whether what orders two accesses of tensor memory by different threads orders tcgen05 work, too.
+"""tcgen05.fence check: synchronised accesses of tensor memory also need tcgen05 fences.
 
-PTX ISA 9.7.16.6.4 («Canonical synchronization patterns»): between an asynchronous tcgen05 instruction of one thread and
-one of another stand tcgen05.fence::before_thread_sync, the synchronisation, tcgen05.fence::after_thread_sync;
-tcgen05.commit fences before by itself. Allocation is synchronous: work in what another warp has been given needs the
-fence after alone, and a deallocation the one before it. So a warp has, beside its clock, what of the tcgen05 work it
-may build upon (`settled`), what it has fenced for others to learn (`offered`) and what it has learnt but not fenced
-(`heard`). An access is a finding when the clock covers the one before it, and `settled` does not.
+PTX ISA 9.7.16.6.4 («Canonical synchronization patterns»). Asynchronous tcgen05 instructions of two threads need
+tcgen05.fence::before_thread_sync, synchronisation, and tcgen05.fence::after_thread_sync between them.
+tcgen05.commit implies the fence before. Allocation is synchronous: work in columns that another warp allocated needs
+only the fence after, a deallocation only the fence before.
+So a warp has three clocks besides its own: `settled` (tcgen05 work it may depend on), `offered` (fenced for others)
+and `heard` (learnt, not yet fenced). An access is a finding if the clock covers the previous access and `settled` does
+not.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Known = dict[object, np.ndarray]  # per actor the last epoch
 
 
 class _Fences(Clocks):
-    """What the two kinds of clocks do for this check beside their own."""
+    """The tcgen05.fence check, as a mixin for both kinds of clocks."""
 
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
@@ -39,16 +40,16 @@ class _Fences(Clocks):
         self.heard: Known = {}
         self.carried: Known = {}  # by clocks of barriers
         self.at_issue: Known = {}  # of asynchronous work, by its token
-        # per column of a tensor memory the actor that has been given it, at which of its epochs and where
-        self.given: dict[TensorMemory, np.ndarray] = {}
+        # per column of a tensor memory: owning actor, epoch, instruction
+        self.owners: dict[TensorMemory, np.ndarray] = {}
 
-    def _of(self, known: Known, who: object) -> np.ndarray:
-        if who not in known:
-            known[who] = np.zeros(CAPACITY, np.int64)
-        return known[who]
+    def _of(self, known: Known, key: object) -> np.ndarray:
+        if key not in known:
+            known[key] = np.zeros(CAPACITY, np.int64)
+        return known[key]
 
-    def _add(self, known: Known, who: object, more: np.ndarray) -> None:
-        mine = self._of(known, who)
+    def _add(self, known: Known, key: object, more: np.ndarray) -> None:
+        mine = self._of(known, key)
         np.maximum(mine, more, out=mine)
 
     # fences, and what carries them
@@ -62,7 +63,7 @@ class _Fences(Clocks):
     def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
         for warp in self._warps(f, lanes):
             self._add(self.carried, clock, self._of(self.offered, warp))
-            me = self.ids[warp]  # what it did synchronously needs no fence before
+            me = self.ids[warp]  # synchronous work needs no fence before
             self.carried[clock][me] = max(self.carried[clock][me], self.warps[warp].known[me])
         super()._publish(f, clock, lanes)
 
@@ -100,8 +101,8 @@ class _Fences(Clocks):
         super().tmem_allocated(f, warp, tm, first, end)
         me = Warp(f.cta.rank, warp)
         at = self.machine.program.blocks[f.pc].first
-        given = self.given.setdefault(tm, np.zeros((3, COLUMNS), np.int64))
-        given[:, first:end] = np.array([[self.ids[me]], [self.warps[me].known[self.ids[me]]], [at]])
+        owners = self.owners.setdefault(tm, np.zeros((3, COLUMNS), np.int64))
+        owners[:, first:end] = np.array([[self.ids[me]], [self.warps[me].known[self.ids[me]]], [at]])
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         me = Warp(f.cta.rank, warp)
@@ -118,7 +119,7 @@ class _Fences(Clocks):
         me = Warp(f.cta.rank, warp)
         own = (self._side("ld", *me), self._side("st", *me))
         self._check(f, at, tm, cells(rows, cols), write, self.warps[me].known, me, self._of(self.settled, me), own)
-        self._check_given(f, at, tm, cols, me, self._of(self.settled, me))
+        self._check_owner(f, at, tm, cols, me, self._of(self.settled, me))
         super().tmem_access(f, at, warp, tm, rows, cols, write)
 
     def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
@@ -127,7 +128,7 @@ class _Fences(Clocks):
         settled = self._of(self.at_issue, origin.token)
         where = cells(rows, cols)
         self._check(origin.fragment, origin.at, tm, where, write, origin.token.known, me, settled, own)
-        self._check_given(origin.fragment, origin.at, tm, cols, me, settled)
+        self._check_owner(origin.fragment, origin.at, tm, cols, me, settled)
         super().tmem_worked(origin, tm, rows, cols, write)
 
     def _check(
@@ -142,7 +143,7 @@ class _Fences(Clocks):
         settled: np.ndarray,
         own: tuple[int, ...],
     ) -> None:
-        """Report accesses before this one that `known` covers and `settled` does not; `own` need no fence."""
+        """Report previous accesses that `known` covers and `settled` does not; `own` need no fence."""
         words = self._tensor_words(tm)
         where = np.arange(len(words.last))[where]
         writer, epoch = words.writers(where), words.epochs(where)
@@ -150,50 +151,53 @@ class _Fences(Clocks):
         bad &= ~np.isin(writer, own)
         if bad.any():
             n = int(where[bad][0])
-            return self._tell(f, at, me, words, n, int(writer[bad][0]), int(epoch[bad][0]), int(words.at[n]), "write")
+            return self._report_missing_fence(
+                f, at, me, words, n, int(writer[bad][0]), int(epoch[bad][0]), int(words.at[n]), "write"
+            )
         for reader, rows in words.readers.items() if write else ():
             bad = (rows[where] <= known[reader]) & (rows[where] > settled[reader])
             if reader not in own and bad.any():
                 n = int(where[bad][0])
-                return self._tell(f, at, me, words, n, reader, int(rows[n]), words.read_at[reader], "read")
+                return self._report_missing_fence(
+                    f, at, me, words, n, reader, int(rows[n]), words.read_at[reader], "read"
+                )
         return None
 
-    def _check_given(
+    def _check_owner(
         self, f: Fragment, at: int, tm: TensorMemory, cols: np.ndarray, me: Warp, settled: np.ndarray
     ) -> None:
-        """Report work in columns that another warp has been given, where no fence lies after the wait for that."""
-        if tm is not f.cta.tensor_memory or tm not in self.given:  # an allocation for a pair waits for both CTAs
+        """Report work in another warp's columns without a fence after the wait for them."""
+        if tm is not f.cta.tensor_memory or tm not in self.owners:  # an allocation for a pair waits for both CTAs
             return
-        giver, epoch, there = self.given[tm][:, np.unique(cols)]
-        bad = (giver != 0) & (giver != self.ids[me]) & (epoch > settled[giver])
+        owner, epoch, owned_at = self.owners[tm][:, np.unique(cols)]
+        bad = (owner != 0) & (owner != self.ids[me]) & (epoch > settled[owner])
         if bad.any():
-            where = self.machine.program.instructions[int(there[bad][0])].place
-            message = f"tensor memory that {self.names[int(giver[bad][0])]} has been given at {where} is accessed, but "
+            where = self.machine.program.instructions[int(owned_at[bad][0])].location
+            message = f"tensor memory that {self.names[int(owner[bad][0])]} allocated at {where} is accessed, but "
             message += f"warp {me.warp} of CTA {me.rank} executes no tcgen05.fence::after_thread_sync since it waited"
             self.machine.report("tensor fence", f"{message} for that", at, f)
 
     def _is_tcgen05(self, words: TensorWords, where: np.ndarray) -> np.ndarray:
-        """Whether the last writes are not those of a warp itself, which gave columns back."""
+        """Return whether the last writes are tcgen05 work, not a warp's own deallocation."""
         writer = words.writers(where)
         return (writer > 0) & ~self.generic[writer]
 
-    def _tell(
-        self, f: Fragment, at: int, me: Warp, words: TensorWords, n: int, actor: int, epoch: int, then: int, did: str
+    def _report_missing_fence(
+        self, f: Fragment, at: int, me: Warp, words: TensorWords, n: int, actor: int, epoch: int, before: int, kind: str
     ) -> None:
         code = self.machine.program.instructions
         heard = self._of(self.heard, me)[actor] >= epoch
         fence = "after_thread_sync" if heard else "before_thread_sync"
-        side = f"warp {me.warp} of CTA {me.rank} executes no" if heard else "who did that executes no"
-        place = "between the wait for it and this" if heard else "between that, waited for, and the arrival for it"
-        message = (
-            f"{words.place(n)} is accessed after the {did} by {self.names[actor]} at {code[then].place}, but {side}"
-        )
-        self.machine.report("tensor fence", f"{message} tcgen05.fence::{fence} {place}", at, f)
+        side = f"warp {me.warp} of CTA {me.rank} executes no" if heard else "the other thread executes no"
+        between = "between the wait for it and this" if heard else "between that, waited for, and the arrival for it"
+        access = f"{kind} by {self.names[actor]} at {code[before].location}"
+        message = f"{words.location(n)} is accessed after the {access}, but {side}"
+        self.machine.report("tensor fence", f"{message} tcgen05.fence::{fence} {between}", at, f)
 
 
 class FencedClocks(_Fences):
-    """Clocks with the check of tcgen05.fence."""
+    """Vector clocks with the tcgen05.fence check."""
 
 
 class FencedGlobalClocks(_Fences, GlobalClocks):
-    """The same, where global memory is followed, too."""
+    """Vector clocks for global memory with the tcgen05.fence check."""

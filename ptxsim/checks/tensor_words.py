@@ -1,4 +1,4 @@
-"""The shadow of tensor memory, which is watched in cells of 16 lanes by one column."""
+"""The shadow of tensor memory, in cells of 16 lanes by one column."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 COLUMNS, CELL_LANES = 512, 16
 CELLS = 128 // CELL_LANES  # of a column
-SMALL = 640  # so many row and column numbers, at most, whose cells are remembered
+SMALL = 640  # most row and column numbers per cached call
 
 
 class TensorWords(Words):
-    """The tensor memory of a CTA."""
+    """The shadow of a CTA's tensor memory."""
 
     def __init__(self, clocks: Actors, cta: CTA) -> None:
         super().__init__(clocks, cta, CELLS * COLUMNS)
 
-    def place(self, index: int) -> str:
+    def location(self, index: int) -> str:
         lane = index % CELLS * CELL_LANES
         lanes = f"lanes {lane} to {lane + CELL_LANES - 1}"
         return f"tensor-memory column {index // CELLS} ({lanes}) of CTA {self.cta.rank}"
 
-    def deed(self, index: int) -> str:
+    def access_kind(self, index: int) -> str:
         at = int(self.at[index])
         freed = at >= 0 and self.clocks.machine.program.instructions[at].parts[1] == "dealloc"
         return "tcgen05.dealloc" if freed else "write"
 
     def free(self, first: int, end: int, event: Event) -> None:
-        """Columns are given back: a write of all their cells that comes after everything done to them."""
+        """Record a deallocation as a write of all cells that must follow every access."""
         if "race" not in self.checks:
             return
         index = slice(CELLS * first, CELLS * end)
@@ -45,7 +45,7 @@ class TensorWords(Words):
         self._note_write(index, event, WHOLE)
 
     def forget(self, first: int, end: int) -> None:
-        """Columns begin a new life."""
+        """Clear the record of newly allocated columns."""
         index = slice(CELLS * first, CELLS * end)
         self.last[index] = 0
         for rows in self.readers.values():
@@ -53,7 +53,7 @@ class TensorWords(Words):
 
 
 def cells(rows: np.ndarray, cols: np.ndarray) -> Index:
-    """The watched cells of tensor memory that rows and columns touch: a slice where they are whole columns."""
+    """Return the cells that rows and columns touch: a slice for whole columns."""
     if rows.size + cols.size <= SMALL and rows.dtype == cols.dtype == np.int64:
         return _cells(rows.tobytes(), cols.tobytes())
     return _join(_distinct(np.asarray(rows) // CELL_LANES), _distinct(cols))
@@ -61,7 +61,7 @@ def cells(rows: np.ndarray, cols: np.ndarray) -> Index:
 
 @lru_cache(maxsize=256)
 def _cells(rows: bytes, cols: bytes) -> Index:
-    """The same from the numbers' bytes."""
+    """Return the cells of rows and columns, given as int64 bytes (cached)."""
     return _join(_distinct(np.frombuffer(rows, np.int64) // CELL_LANES), _distinct(np.frombuffer(cols, np.int64)))
 
 
@@ -69,10 +69,10 @@ def _join(blocks: np.ndarray, columns: np.ndarray) -> Index:
     first, end = int(columns[0]), int(columns[-1]) + 1
     if len(blocks) == CELLS and len(columns) == end - first:
         return slice(CELLS * first, CELLS * end)
-    found: np.ndarray = (columns[:, None] * CELLS + blocks[None, :]).ravel()
-    return found
+    joined: np.ndarray = (columns[:, None] * CELLS + blocks[None, :]).ravel()
+    return joined
 
 
 def _distinct(numbers: np.ndarray) -> np.ndarray:
-    """The different ones among small numbers, in order; np.unique takes three times as long."""
+    """Return the distinct small integers in order; np.unique takes three times as long."""
     return flatnonzero(np.bincount(np.asarray(numbers).ravel()))

@@ -1,4 +1,4 @@
-"""Vector clocks: what somebody knows to have happened, actor by actor."""
+"""Vector clocks: per actor the last epoch known to have happened."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ..core.protocols import Machine
 
 CAPACITY = 1024  # actors
-FAR = 200  # instructions before a copy among which its wait for room is looked for
+LOOKBACK = 200  # instructions before a copy that are searched for its wait
 
 
 class Warp(NamedTuple):
-    """A warp as an actor: the rank of its CTA, its number there."""
+    """A warp as an actor: rank of its CTA, number within the CTA."""
 
     rank: int
     warp: int
 
 
 class Clock:
-    """Per actor the last epoch that is covered: of anything, and of what the async proxy can see."""
+    """Per actor the last epoch covered: by any access, and visible to the async proxy."""
 
     __slots__ = ("known", "proxied")
 
@@ -37,21 +37,21 @@ class Clock:
         np.maximum(self.proxied, other.proxied, out=self.proxied)
 
     def cover(self, actor: int, epoch: int) -> None:
-        """Everything an actor did up to an epoch."""
+        """Cover an actor's work up to an epoch."""
         self.known[actor] = max(self.known[actor], epoch)
 
 
 class Phases:
-    """The clocks of an mbarrier: of the phases that have completed, and of the one that is filling."""
+    """The clocks of an mbarrier: completed phases, and the current phase."""
 
     def __init__(self) -> None:
         self.completed, self.filling = Clock(), Clock()
 
 
 class Actors:
-    """Who acts in a cluster: the number and name of each actor, and the clocks of warps."""
+    """The actors of a cluster: number and name of each, and the clocks of warps."""
 
-    doubtful = False  # whether a write that another check has to settle is under way
+    doubtful = False  # a write in flight has unresolved doubts
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -61,7 +61,7 @@ class Actors:
         self.warps: dict[Warp, Clock] = {}
 
     def actor(self, key: tuple[object, ...], name: str, generic: bool = False) -> int:
-        """The number of an actor, given when it is first met."""
+        """Return the number of an actor, assigned on first use."""
         n = self.ids.get(key)
         if n is None:
             n = self.ids[key] = len(self.names)
@@ -75,13 +75,13 @@ class Actors:
         what = f"a copy signalling the mbarrier at shared offset {bar.offset} of CTA {bar.cta.rank}"
         return self.actor(("bar", bar.cta.rank, bar.offset), what)
 
-    def let_in_by(self, cta: CTA, at: int) -> str:
-        """Whose arrivals a copy into a buffer was let in by, as the end of a sentence: those that its wait was for."""
+    def arrivals_awaited(self, cta: CTA, at: int) -> str:
+        """Return the arrivals that a copy waited for, as a sentence end."""
         code = self.machine.program.instructions
-        waits = (n for n in range(at - 1, max(at - FAR, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
+        waits = (n for n in range(at - 1, max(at - LOOKBACK, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
         wait = next(waits, None)
         bars = [bar for bar in cta.mbarriers.values() if wait in bar.waits]
-        places = sorted({code[signal].place for bar in bars for signal, _, _ in bar.signals})
-        if not places:
+        locations = sorted({code[signal].location for bar in bars for signal, _, _ in bar.signals})
+        if not locations:
             return ""
-        return f"; the copy waited at {code[wait or 0].place} for the arrivals at {', '.join(places[:3])}"
+        return f"; the copy waited at {code[wait or 0].location} for the arrivals at {', '.join(locations[:3])}"

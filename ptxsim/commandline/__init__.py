@@ -1,1 +1,4 @@
-"""The command `ptxsim` (and `python -m ptxsim`): one compiled kernel, run by hand. See docs/ptxsim_by_example.md."""
+"""The command `ptxsim` (`python -m ptxsim`): run one compiled kernel.
+
+See docs/ptxsim/by_example.md.
+"""

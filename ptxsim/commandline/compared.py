@@ -1,4 +1,4 @@
-"""What tensors hold after a run, held against what they should hold, and written to files."""
+"""Tensors after a run: comparison with expected values, and saving to files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tensors import HostTensor, load_array
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What a tensor has to hold, and the difference allowed: tolerance + tolerance times the expected value."""
+    """Expected values of a tensor; allowed difference: tolerance * (1 + |expected|)."""
 
     tensor: HostTensor
     values: np.ndarray
@@ -26,7 +26,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a tensor differs from what was expected; `at` is the worst element that is not allowed."""
+    """The difference between a tensor and its expected values; `at` is the worst wrong element."""
 
     tensor: str
     source: str
@@ -47,34 +47,45 @@ class Difference:
 
 
 def compare(expected: Expectation) -> Difference:
-    """NaN agrees with NaN only, and an infinity with the same one."""
-    got, want = (x.astype(np.float64) for x in (expected.tensor.values(), expected.values))
+    """Compare a tensor with its expected values.
+
+    NaN equals NaN only, an infinity only the same infinity.
+    """
+    got, expected_values = (x.astype(np.float64) for x in (expected.tensor.values(), expected.values))
     with np.errstate(invalid="ignore"):
-        same = (got == want) | (np.isnan(got) & np.isnan(want))
-        distance = np.where(same, 0.0, np.abs(got - want))
+        equal = (got == expected_values) | (np.isnan(got) & np.isnan(expected_values))
+        distance = np.where(equal, 0.0, np.abs(got - expected_values))
         distance = np.where(np.isnan(distance), np.inf, distance)
-        wrong = distance > expected.tolerance * (1 + np.abs(np.where(np.isfinite(want), want, 0)))
+        wrong = distance > expected.tolerance * (1 + np.abs(np.where(np.isfinite(expected_values), expected_values, 0)))
     name, source, tolerance = expected.tensor.name, expected.source, expected.tolerance
     greatest = float(distance.max(initial=0))
     if not wrong.any():
         return Difference(name, source, tolerance, 0, wrong.size, greatest, None, None, None)
     at = np.unravel_index(int(np.where(wrong, distance, -1).argmax()), wrong.shape)
-    place = tuple(int(x) for x in at)
+    index = tuple(int(x) for x in at)
     return Difference(
-        name, source, tolerance, int(wrong.sum()), wrong.size, greatest, place, float(got[at]), float(want[at])
+        name,
+        source,
+        tolerance,
+        int(wrong.sum()),
+        wrong.size,
+        greatest,
+        index,
+        float(got[at]),
+        float(expected_values[at]),
     )
 
 
-def expectations(given: list[str], tolerance: float, call: Call) -> list[Expectation]:
-    """What --expect asks for. Raises Misuse."""
+def expectations(texts: list[str], tolerance: float, call: Call) -> list[Expectation]:
+    """Return the comparisons that --expect requests. Raises Misuse."""
     if not tolerance >= 0:
-        raise Misuse(f"--tolerance {tolerance:g}: right would be zero or more")
+        raise Misuse(f"--tolerance {tolerance:g}: expected zero or more")
     out = []
-    for text in given:
+    for text in texts:
         name, _, file = text.partition("=") if "=" in text else (call.last or "", "", text)
         what, part = f"--expect {text}", file_part(file)
         if part is None:
-            raise Misuse(f"{what}: right would be [NAME=]FILE with a .npy, .npz, .pt or .pth file")
+            raise Misuse(f"{what}: expected [NAME=]FILE with a .npy, .npz, .pt or .pth file")
         tensor, values = call.tensor(name, what), load_array(part, what)
         if values.shape != tensor.shape:
             raise Misuse(f"{what}: {list(values.shape)} is not the shape of {name}, {tensor}")
@@ -82,30 +93,30 @@ def expectations(given: list[str], tolerance: float, call: Call) -> list[Expecta
     return out
 
 
-def targets(given: list[str], call: Call) -> list[tuple[HostTensor, Path]]:
-    """What --save asks for. Raises Misuse."""
+def targets(texts: list[str], call: Call) -> list[tuple[HostTensor, Path]]:
+    """Return the tensors and files that --save names. Raises Misuse."""
     out = []
-    for text in given:
+    for text in texts:
         name, _, file = text.partition("=")
         if not file.endswith(".npy"):
-            raise Misuse(f"--save {text}: right would be NAME=FILE.npy")
+            raise Misuse(f"--save {text}: expected NAME=FILE.npy")
         out.append((call.tensor(name, f"--save {text}"), writable(Path(file), f"--save {text}")))
     return out
 
 
 def writable(path: Path, what: str) -> Path:
-    """A path that a file may be written to, which is asked before anything runs. Raises Misuse."""
+    """Return `path` if a file can be written to it. Raises Misuse."""
     if not path.parent.is_dir():
-        raise Misuse(f"{what}: there is no folder {path.parent}")
+        raise Misuse(f"{what}: no such folder: {path.parent}")
     if path.is_dir():
-        raise Misuse(f"{what}: {path} is a folder; right would be a file")
+        raise Misuse(f"{what}: {path} is a folder; expected a file")
     if not os.access(path.parent, os.W_OK):
-        raise Misuse(f"{what}: nothing can be written to the folder {path.parent}")
+        raise Misuse(f"{what}: no write permission for the folder {path.parent}")
     return path
 
 
 def save(tensor: HostTensor, path: Path) -> None:
-    """Write its values; types that numpy lacks become float32."""
+    """Write a tensor's values; types that numpy lacks become float32."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("wb") as file:

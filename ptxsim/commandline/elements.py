@@ -1,4 +1,4 @@
-"""Element types by the short names of the command line: how values become the codes of a type, and back."""
+"""Element types by their command-line names; conversion between values and codes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..isa import numeric
 
 
 class Misuse(ValueError):
-    """What was asked for cannot be done; the message is one line that names the argument and what would be right."""
+    """An impossible request; the one-line message names the argument and a correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A type: its short name, DLPack's name, the bits of an element and the numpy type that holds its codes.
+    """An element type: command-line name, DLPack name, bits, numpy type of its codes.
 
-    `kind` is "float", "int" or "bool". Elements of four bits are held as a byte each, and packed two to a byte.
+    `kind` is "float", "int" or "bool". Codes of four-bit elements take a byte each; tensors pack two to a byte.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Element:
     kind: str
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        """The codes that hold values (float64 or integers), rounded to nearest."""
+        """Return the codes of values (float64 or integers), rounded to nearest."""
         encode = _ENCODE.get(self.name)
         if encode is None:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -37,7 +37,7 @@ class Element:
             return encode(np.asarray(values, np.float32).ravel()).reshape(values.shape)
 
     def values(self, codes: np.ndarray) -> np.ndarray:
-        """What codes stand for: in numpy's own type where it has one, else as float32."""
+        """Return the values of codes, in numpy's type if it has one, else float32."""
         if self.name == "bf16":
             return (codes.astype(np.uint32) << np.uint32(16)).view(np.float32)
         table = _TABLES.get(self.name)
@@ -45,7 +45,7 @@ class Element:
 
 
 def _scale_codes(x: np.ndarray) -> np.ndarray:
-    """The nearest powers of two; below the smallest, that one."""
+    """Return the codes of the nearest powers of two, clamped below at the smallest."""
     whole = np.rint(np.log2(np.maximum(np.abs(x), np.float32(2.0**-127)))).clip(-127, 127)
     return np.where(np.isnan(x), 255, whole + 127).astype(np.uint8)
 
@@ -79,7 +79,9 @@ def _table() -> dict[str, Element]:
     rows += [
         (f"{c}{n}", f"{w}{n}", n, f"{c}{n // 8}", "int") for c, w in (("i", "int"), ("u", "uint")) for n in _WIDTHS
     ]
-    return {name: Element(name, dlpack, bits, np.dtype(held), kind) for name, dlpack, bits, held, kind in rows}
+    return {
+        name: Element(name, dlpack, bits, np.dtype(code_type), kind) for name, dlpack, bits, code_type, kind in rows
+    }
 
 
 _WIDTHS = (8, 16, 32, 64)

@@ -1,8 +1,9 @@
-"""The command: reads its line, runs what it names under one schedule or several, and tells what was found."""
+"""The command: parse arguments, run the schedules, report the results."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import sys
@@ -19,28 +20,29 @@ from ..frontend.syntax import PtxError
 from ..host.capture import signature
 from ..host.linking import CaptureError, nearest
 from ..timing import DeviceError, DeviceModel, Prediction, predict
-from . import build, shown
+from . import build, output, reports
 from .call import Call, described, prepare
 from .compared import Expectation, compare, expectations, save, targets, writable
 from .elements import Misuse
 from .options import parser
-from .shown import Outcome
+from .output import Outcome
+
+REPORTS = ("json", "sarif", "junit")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line; return the exit status."""
     options = parser().parse_args(argv)
     try:
         return _main(options)
     except (Misuse, CaptureError, PtxError, DeviceError, NotImplementedError) as error:
         print(f"ptxsim: {error}", file=sys.stderr)
-        if options.json and not str(error).startswith("--json"):
-            shown.write_json(options.json, {"status": 2, "error": str(error)})
+        _write_error(options, str(error))
         return 2
     except KeyboardInterrupt:
         print("ptxsim: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read stdout has gone
+    except BrokenPipeError:  # the reader of stdout has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
 
@@ -53,30 +55,55 @@ def _main(options: argparse.Namespace) -> int:
     checks = [c for c in options.checks.split(",") if c]
     unknown = [c for c in checks if c not in CHECKS]
     if unknown:
-        raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; there are {', '.join(CHECKS)}")
+        raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; choose from {', '.join(CHECKS)}")
     _check_schedule(options)
     _check_prediction(options)
-    if options.json:
-        writable(options.json, f"--json {options.json}")
+    for option in REPORTS:
+        path = getattr(options, option)
+        if path:
+            writable(path, f"--{option} {path}")
     call = prepare(compiled, options)
     expected = expectations(options.expect, options.tolerance, call)
     files = targets(options.save, call)
     launches = call.launches(compiled, options.sm_count)
     for n, launch in enumerate(launches):
-        print(shown.launch_line(n, launch))
-    covered: list[Coverage] = []
-    outcomes = _run_all(launches, call, expected, checks, options, covered)
-    for n, coverage in enumerate(covered):
-        for line in shown.coverage_lines(n, coverage):
+        print(output.launch_line(n, launch))
+    coverages: list[Coverage] = []
+    outcomes = _run_all(launches, call, expected, checks, options, coverages)
+    for n, coverage in enumerate(coverages):
+        for line in output.coverage_lines(n, coverage):
             print(line)
     for tensor, path in files:
         save(tensor, path)
         print(f"{tensor.name} saved to {path}")
     time = _predicted(launches, call, compiled, options)
-    status = int(any(outcome.found for outcome in outcomes))
+    status = int(any(outcome.failed for outcome in outcomes))
     if options.json:
-        shown.write_json(options.json, _record(status, launches, outcomes, covered, time))
+        reports.write(options.json, _record(status, launches, outcomes, coverages, time), "--json")
+    found = reports.problems(outcomes, compiled.ptx)
+    if options.sarif:
+        reports.write(options.sarif, reports.sarif(found, status), "--sarif")
+    if options.junit:
+        reports.write(options.junit, reports.junit(compiled.function, outcomes), "--junit")
+    if options.annotations:
+        print(*reports.github_commands(found), sep="\n")
     return status
+
+
+def _write_error(options: argparse.Namespace, error: str) -> None:
+    """Write the reports of a run that could not be made, except one that is itself the error."""
+    contents: dict[str, str | dict[str, Any]] = {
+        "json": {"status": 2, "error": error},
+        "sarif": reports.sarif([], 2, error),
+        "junit": reports.junit(options.folder.name, [], error),
+    }
+    for option, content in contents.items():
+        path = getattr(options, option)
+        if path and not error.startswith(f"--{option}"):
+            with contextlib.suppress(Misuse):  # one message is enough
+                reports.write(path, content, f"--{option}")
+    if options.annotations:
+        print(*reports.github_commands([], error), sep="\n")
 
 
 def _run_all(
@@ -85,18 +112,18 @@ def _run_all(
     expected: list[Expectation],
     checks: list[str],
     options: argparse.Namespace,
-    covered: list[Coverage],
+    coverages: list[Coverage],
 ) -> list[Outcome]:
-    """Run every schedule on the same inputs; `covered` becomes what all runs exercised, per launch."""
-    progress = shown.Progress(options.progress)
+    """Run every schedule on the same inputs; `coverages` accumulates coverage per launch."""
+    progress = output.Progress(options.progress)
     trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
     outcomes: list[Outcome] = []
-    told: set[tuple[str, str, int | None]] = set()
-    for name, seed in _plan(options, covered, outcomes):
+    reported: set[tuple[str, str, int | None]] = set()
+    for name, seed in _plan(options, coverages, outcomes):
         call.restore()
-        watched = progress.watch(launches, f"schedule {name}, seed {seed}")
+        observed = progress.observe(launches, f"schedule {name}, seed {seed}")
         try:
-            result = run(watched, name, seed, checks=checks, trace=trace, track=options.track)
+            result = run(observed, name, seed, checks=checks, trace=trace, track=options.track)
         except ValueError as error:
             if not name.startswith(PREFIX):
                 raise
@@ -104,10 +131,10 @@ def _run_all(
         progress.end()
         outcome = Outcome(result, [compare(x) for x in expected], call.changed(), call.nans())
         outcomes.append(outcome)
-        for known, more in zip(covered, result.coverage, strict=False):
-            known.merge(more)
-        covered += result.coverage[len(covered) :]
-        for line in shown.outcome_lines(outcome, told):
+        for total, more in zip(coverages, result.coverage, strict=False):
+            total.merge(more)
+        coverages += result.coverage[len(coverages) :]
+        for line in output.outcome_lines(outcome, reported):
             print(line, flush=True)
     if not any(outcome.changed for outcome in outcomes):
         print("no tensor was changed by any run")
@@ -121,50 +148,50 @@ def _check_schedule(options: argparse.Namespace) -> None:
         except ValueError as error:
             if options.schedule.startswith("hold:"):
                 raise Misuse(f"--schedule: {error}") from None
-            known = (*NAMES, "all", "search")
-            told = f"unknown schedule {options.schedule}{nearest(options.schedule, known)}"
-            raise Misuse(f"--schedule: {told}; there are {', '.join(known)}") from None
+            names = (*NAMES, "all", "search")
+            reported = f"unknown schedule {options.schedule}{nearest(options.schedule, names)}"
+            raise Misuse(f"--schedule: {reported}; choose from {', '.join(names)}") from None
     if options.schedule != "search" and (options.runs is not None or options.seconds is not None):
         raise Misuse("--runs and --seconds are the budget of --schedule search")
     if options.runs is not None and options.runs < 1:
-        raise Misuse(f"--runs {options.runs}: right would be one or more")
+        raise Misuse(f"--runs {options.runs}: expected one or more")
     if options.seconds is not None and not options.seconds > 0:
-        raise Misuse(f"--seconds {options.seconds:g}: right would be more than zero")
+        raise Misuse(f"--seconds {options.seconds:g}: expected more than zero")
 
 
 def _check_prediction(options: argparse.Namespace) -> None:
-    """Before anything runs: whether --predict can be done, and whether there is one to which its options belong."""
+    """Check --predict and its options before anything runs. Raises Misuse or DeviceError."""
     if options.predict is None:
         if options.cold or options.clock_mhz is not None:
             raise Misuse("--clock-mhz and --cold belong to --predict DEVICE")
         return
     if options.clock_mhz is not None and not options.clock_mhz > 0:
-        raise Misuse(f"--clock-mhz {options.clock_mhz:g}: right would be more than zero")
+        raise Misuse(f"--clock-mhz {options.clock_mhz:g}: expected more than zero")
     if importlib.util.find_spec("yaml") is None:
-        raise Misuse("--predict reads device files with PyYAML, which is not here: pip install PyYAML")
-    DeviceModel.load(options.predict)  # which raises for one that is not there
+        raise Misuse("--predict reads device files with PyYAML, which is not installed: pip install PyYAML")
+    DeviceModel.load(options.predict)  # raises if it does not exist
 
 
 def _plan(
-    options: argparse.Namespace, covered: Sequence[Coverage], outcomes: Sequence[Outcome]
+    options: argparse.Namespace, coverages: Sequence[Coverage], outcomes: Sequence[Outcome]
 ) -> Iterator[tuple[str, int]]:
-    """The schedules to run, and their seeds; a search ends with the first run that finds something."""
+    """Yield (schedule, seed) to run; a search ends with the first failing run."""
     if options.schedule != "search":
         yield from DEFAULT if options.schedule == "all" else ((options.schedule, options.seed),)
         return
     start = time.monotonic()
     runs = RUNS if options.runs is None and options.seconds is None else options.runs
-    for plan in orders(covered, options.seed):
+    for plan in orders(coverages, options.seed):
         yield plan
         over = options.seconds is not None and time.monotonic() - start >= options.seconds
-        if over or len(outcomes) == runs or outcomes[-1].found:
+        if over or len(outcomes) == runs or outcomes[-1].failed:
             return
 
 
 def _predicted(
     launches: list[Launch], call: Call, compiled: build.Build, options: argparse.Namespace
 ) -> Prediction | None:
-    """How long a card would take, where that was asked for."""
+    """Return the predicted time; None without --predict."""
     if options.predict is None:
         return None
     call.restore()
@@ -179,18 +206,18 @@ def _predicted(
     for note in time.notes:
         print(f"    {note}")
     if time.assumed:
-        print(f"    parameters that nobody measured: {', '.join(time.assumed)}")
+        print(f"    unmeasured parameters: {', '.join(time.assumed)}")
     return time
 
 
 def _record(
-    status: int, launches: list[Launch], outcomes: list[Outcome], covered: list[Coverage], time: Prediction | None
+    status: int, launches: list[Launch], outcomes: list[Outcome], coverages: list[Coverage], time: Prediction | None
 ) -> dict[str, Any]:
     shapes = [
         {"kernel": x.name, "grid": x.grid, "block": x.block, "cluster": x.cluster, "shared": x.dynamic_shared}
         for x in launches
     ]
     predicted = None if time is None else {"microseconds": time.microseconds, "device": time.device}
-    runs = [shown.record(outcome) for outcome in outcomes]
-    coverage = [x.as_dict() for x in covered]
+    runs = [output.record(outcome) for outcome in outcomes]
+    coverage = [x.as_dict() for x in coverages]
     return {"status": status, "launches": shapes, "runs": runs, "coverage": coverage, "predicted": predicted}

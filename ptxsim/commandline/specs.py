@@ -1,4 +1,4 @@
-"""What the text of an argument means: `c=f16[128,64]:0,1=zeros` and its like, read without making anything."""
+"""Parser for argument specifications such as `c=f16[128,64]:0,1=zeros`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SCALAR = re.compile(r"(int|float|bool):(.*)$")
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A file of values, and in an archive or a dictionary the entry that is meant."""
+    """A file of values, and the entry within an archive or dictionary."""
 
     path: Path
     key: str | None = None
@@ -29,9 +29,10 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor to make: element type (None: the file's), shape, strides in elements, alignment in bytes, contents.
+    """A tensor to make: element type (None: from the file), shape, strides, alignment, contents.
 
-    `contents` is one of FILLS, a number, a file, or names of tensors whose addresses it holds.
+    Strides count elements, the alignment bytes. `contents` is one of FILLS, a number, a file, or names of tensors whose
+    addresses it holds.
     """
 
     element: Element | None
@@ -44,12 +45,12 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The stream that the function takes: any, since launches run in order."""
+    """A stream argument; any stream works, since launches run in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """An argument: the name that was given to it, the text it was read from, and what it is."""
+    """An argument: its name if any, its text, its parsed value."""
 
     name: str | None
     text: str
@@ -57,7 +58,7 @@ class Spec:
 
 
 def parse(text: str) -> Spec:
-    """Raises Misuse, which names the argument and what would be right."""
+    """Parse an argument. Raises Misuse that names the argument and a correct form."""
     named = _NAME.match(text)
     name, rest = (named[1], text[named.end() :]) if named else (None, text)
     return Spec(name, text, _value(rest, text))
@@ -79,7 +80,7 @@ def _value(rest: str, text: str) -> TensorSpec | Stream | int | float | bool | N
     if part is not None:
         return TensorSpec(None, None, None, 0, part, pointer)
     raise Misuse(
-        f"argument «{text}»: not understood; right would be a tensor (f16[128,64]), a file ({', '.join(FILES)}), "
+        f"argument «{text}»: not understood; expected a tensor (f16[128,64]), a file ({', '.join(FILES)}), "
         "int:4, float:0.5, bool:true, none or stream"
     )
 
@@ -93,7 +94,7 @@ def _scalar(kind: str, digits: str, text: str) -> int | float | bool:
         return {"true": True, "1": True, "false": False, "0": False}[digits.lower()]
     except (ValueError, KeyError):
         right = {"int": "int:4 or int:0x10", "float": "float:0.5", "bool": "bool:true or bool:false"}[kind]
-        raise Misuse(f"argument «{text}»: «{digits}» is no {kind}; right would be {right}") from None
+        raise Misuse(f"argument «{text}»: «{digits}» is no {kind}; expected {right}") from None
 
 
 def _tensor(m: re.Match[str], text: str) -> TensorSpec:
@@ -107,22 +108,22 @@ def _tensor(m: re.Match[str], text: str) -> TensorSpec:
         raise Misuse(f"argument «{text}»: the shape [{m['shape']}] is not numbers between commas") from None
     if m["order"] and m["strides"]:
         raise Misuse(f"argument «{text}»: an order of dimensions (:) and strides (@) cannot both be given")
-    strides = _given_strides(m["strides"], shape, text) if m["strides"] else _compact(m["order"], shape, text)
+    strides = _explicit_strides(m["strides"], shape, text) if m["strides"] else _compact(m["order"], shape, text)
     align = int(m["align"] or 0)
     if align & (align - 1):
-        raise Misuse(f"argument «{text}»: an alignment of {align} bytes; right would be a power of two")
+        raise Misuse(f"argument «{text}»: an alignment of {align} bytes; expected a power of two")
     return TensorSpec(element, shape, strides, align, _contents(m["fill"], text), bool(m["pointer"]))
 
 
-def _given_strides(given: str, shape: tuple[int, ...], text: str) -> tuple[int, ...]:
-    strides = tuple(int(n) for n in given.split(",") if n)
+def _explicit_strides(strides_text: str, shape: tuple[int, ...], text: str) -> tuple[int, ...]:
+    strides = tuple(int(n) for n in strides_text.split(",") if n)
     if len(strides) != len(shape):
         raise Misuse(f"argument «{text}»: {len(strides)} strides for {len(shape)} dimensions")
     return strides
 
 
 def _compact(order: str | None, shape: tuple[int, ...], text: str) -> tuple[int, ...]:
-    """Strides without gaps; `order` names the dimensions, the fastest first."""
+    """Return strides without gaps; `order` lists the dimensions, fastest first."""
     dims = [int(d) for d in order.split(",") if d] if order else list(range(len(shape)))[::-1]
     if sorted(dims) != list(range(len(shape))):
         raise Misuse(f"argument «{text}»: the order :{order} has to name each of {len(shape)} dimensions once, from 0")
@@ -146,17 +147,17 @@ def _contents(fill: str | None, text: str) -> str | float | FilePart | tuple[str
         return float(int(fill, 0)) if fill[:2].lower() == "0x" else float(fill)
     except ValueError:
         raise Misuse(
-            f"argument «{text}»: it cannot be filled with «{fill}»{nearest(fill, FILLS)}; right would be one of "
+            f"argument «{text}»: it cannot be filled with «{fill}»{nearest(fill, FILLS)}; expected one of "
             f"{', '.join(FILLS)}, a number, a file ({', '.join(FILES)}) or addresses (&name,…)"
         ) from None
 
 
 def file_part(text: str) -> FilePart | None:
-    """PATH or PATH:KEY with one of the known endings; None for anything else."""
+    """Parse PATH or PATH:KEY with a known file ending; return None for anything else."""
     for ending in FILES:
         if text.endswith(ending):
             return FilePart(Path(text))
-        path, found, key = text.partition(ending + ":")
-        if found and ending in (".npz", ".pt", ".pth"):
+        path, separator, key = text.partition(ending + ":")
+        if separator and ending in (".npz", ".pt", ".pth"):
             return FilePart(Path(path + ending), key)
     return None

@@ -1,4 +1,4 @@
-"""Tensors made for a command line: host memory with room around it, filled, read back, and put back as it was."""
+"""Host tensors for a command line: allocated with margins, filled, read back, restored."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..host.linking import nearest
 from .elements import ELEMENTS, Element, Misuse
 from .specs import FilePart, TensorSpec
 
-ROOM = 1 << 16  # bytes before and behind each tensor, so that an address outside lies nearest to the one that was meant
-MOST = 1 << 34  # bytes of a tensor
-# Bits of the fraction that no instruction sets in the NaN which it makes.
+MARGIN = 1 << 16  # bytes around each tensor, so that an outside address is nearest to its own tensor
+MAX_BYTES = 1 << 34  # bytes of a tensor
+# Fraction bits that no instruction sets in a NaN result.
 _NAN_BITS = dict.fromkeys(("f16", "bf16", "f32", "f64"), 0x15)
-NPY, NPZ = b"\x93N", b"PK"  # how numpy's files begin
+NPY, NPZ = b"\x93N", b"PK"  # magic numbers of numpy files
 
 
 @dataclass(eq=False)
 class HostTensor:
-    """A tensor in host memory. `raw` are its bytes; shape and strides count elements, of four bits too."""
+    """A tensor in host memory. `raw` are its bytes; shape and strides count elements."""
 
     name: str
     element: Element
@@ -34,11 +34,11 @@ class HostTensor:
 
     @property
     def address(self) -> int:
-        """Where its first element lies."""
+        """The address of the first element."""
         return int(self.raw.ctypes.data)
 
     def argument(self) -> Tensor | Pointer:
-        """What capture takes for it."""
+        """Return the argument that `capture` takes for this tensor."""
         if self.pointer:
             return Pointer(self.raw, self.name)
         return Tensor(self.raw, self.element.dlpack, self.shape, self.strides, self.name)
@@ -53,20 +53,20 @@ class HostTensor:
         return self.raw.view(self.element.storage)
 
     def values(self) -> np.ndarray:
-        """Its elements in their shape: in numpy's own type where it has one, else as float32."""
+        """Return the elements in their shape, in numpy's type if it has one, else float32."""
         return self.element.values(np.ascontiguousarray(self._view(self._codes())))
 
     def put(self, values: np.ndarray) -> None:
-        """Fill it with values of its shape; what lies between its elements stays as it is."""
+        """Fill the tensor with values of its shape; gaps between elements stay."""
         self._put_codes(self.element.codes(values))
 
     def put_own_nan(self) -> None:
-        """Fill it with a NaN that no instruction writes, so that NaN which is written differs."""
+        """Fill the tensor with a NaN pattern that no instruction writes, to detect written NaN."""
         codes = self.element.codes(np.full(self.shape, np.nan))
         self._put_codes((codes.view(f"u{codes.itemsize}") ^ _NAN_BITS[self.element.name]).view(codes.dtype))
 
     def nan_since(self, before: np.ndarray) -> np.ndarray:
-        """The indices of elements that are NaN and were written since the bytes were `before`."""
+        """Return the indices of NaN elements written since the bytes were `before`."""
         then = HostTensor(self.name, self.element, self.shape, self.strides, before)
         codes, old = (np.ascontiguousarray(x._view(x._codes())) for x in (self, then))
         bits = f"u{codes.itemsize}"
@@ -80,10 +80,10 @@ class HostTensor:
             self.raw[...] = pairs[:, 0] | pairs[:, 1] << 4
 
     def put_file(self, array: np.ndarray, path: Path) -> None:
-        """Fill it from a file: values of its shape, or as many bytes as it has for a type that numpy lacks."""
+        """Fill the tensor from a file's array: values of its shape, or as many bytes."""
         if array.shape == self.shape:
-            same = array.dtype == self.element.storage and array.dtype.kind == "u"
-            return self._put_codes(array) if same else self.put(array)
+            raw_codes = array.dtype == self.element.storage and array.dtype.kind == "u"
+            return self._put_codes(array) if raw_codes else self.put(array)
         if array.dtype.itemsize == 1 and array.size == self.raw.size:
             self.raw[...] = np.ascontiguousarray(array).view(np.uint8).ravel()
             return None
@@ -94,19 +94,22 @@ class HostTensor:
 
 
 def make(spec: TensorSpec, name: str, rng: np.random.Generator) -> HostTensor:
-    """The tensor of a specification, without what only other tensors can fill it with. Raises Misuse."""
-    given = _from_file(spec.contents, name) if isinstance(spec.contents, FilePart) else None
+    """Make the tensor of a specification; addresses of other tensors are filled later.
+
+    Raises Misuse.
+    """
+    loaded_file = _from_file(spec.contents, name) if isinstance(spec.contents, FilePart) else None
     element, shape = spec.element, spec.shape
     if element is None or shape is None or spec.strides is None:
-        assert given is not None  # a specification without a type is a file
-        element, shape = _own_type(given, name), given[0].shape
+        assert loaded_file is not None  # a specification without a type is a file
+        element, shape = _own_type(loaded_file, name), loaded_file[0].shape
         strides = tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
     else:
         strides = spec.strides
     raw = _memory(name, element, shape, strides, spec.align)
     tensor = HostTensor(name, element, shape, strides, raw, spec.pointer)
-    if given is not None:
-        tensor.put_file(given[0], given[1].path)
+    if loaded_file is not None:
+        tensor.put_file(loaded_file[0], loaded_file[1].path)
     elif spec.contents == "nan" and element.name in _NAN_BITS:
         tensor.put_own_nan()
     elif not isinstance(spec.contents, (tuple, FilePart)):
@@ -115,19 +118,22 @@ def make(spec: TensorSpec, name: str, rng: np.random.Generator) -> HostTensor:
 
 
 def _memory(name: str, element: Element, shape: tuple[int, ...], strides: tuple[int, ...], align: int) -> np.ndarray:
-    """Zeroed bytes for a tensor, at a multiple of `align` and of no higher power of two (0: a multiple of 256)."""
+    """Return zeroed bytes for a tensor at exactly the alignment `align`.
+
+    The address is a multiple of `align` bytes and of no higher power of two; 0 means a multiple of 256.
+    """
     if any(n < 0 for n in shape) or any(s < 0 for s in strides):
         raise Misuse(f"{name}: sizes {shape} and strides {strides} have to be zero or more")
     reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
     size = -(-reach * element.bits // 8)
-    if size > MOST:
-        raise Misuse(f"{name}: {size} bytes; more than {MOST} are not made")
+    if size > MAX_BYTES:
+        raise Misuse(f"{name}: {size} bytes; more than {MAX_BYTES} are not made")
     if align * 8 < element.bits and align:
         raise Misuse(f"{name}: elements of {element.bits} bits cannot lie at multiples of {align} bytes only")
-    room = np.zeros(size + 2 * ROOM + 2 * max(align, 256), np.uint8)
+    block = np.zeros(size + 2 * MARGIN + 2 * max(align, 256), np.uint8)
     step = 2 * align if align else 256
-    start = ROOM + (-(room.ctypes.data + ROOM)) % step + align
-    return room[start : start + size]
+    start = MARGIN + (-(block.ctypes.data + MARGIN)) % step + align
+    return block[start : start + size]
 
 
 def _pattern(tensor: HostTensor, contents: str | float, rng: np.random.Generator) -> np.ndarray:
@@ -141,7 +147,7 @@ def _pattern(tensor: HostTensor, contents: str | float, rng: np.random.Generator
     if contents == "uniform":
         return rng.random(shape) if floats else rng.integers(0, 4, shape)
     if contents == "nan" and (not floats or tensor.element.name == "e2m1"):
-        raise Misuse(f"{tensor.name}: {tensor.element.name} has no NaN; right would be zeros or a number")
+        raise Misuse(f"{tensor.name}: {tensor.element.name} has no NaN; expected zeros or a number")
     if contents == "identity":
         at = np.indices(shape) if shape else np.zeros((1, 1))
         return (at == at[0]).all(0).astype(np.int64).reshape(shape)
@@ -151,14 +157,17 @@ def _pattern(tensor: HostTensor, contents: str | float, rng: np.random.Generator
 
 
 def load_array(part: FilePart, what: str) -> np.ndarray:
-    """The array of a .npy, .npz, .pt or .pth file; types of torch that numpy lacks come as float32. Raises Misuse."""
+    """Return the array of a .npy, .npz, .pt or .pth file.
+
+    torch types that numpy lacks become float32. Raises Misuse.
+    """
     return _from_file(part, what)[0]
 
 
 def _from_file(part: FilePart, what: str) -> tuple[np.ndarray, FilePart, str]:
-    """(array, where from, its type's name in torch or "")"""
+    """Return (array, its file, its torch type name or "")."""
     if not part.path.is_file():
-        raise Misuse(f"{what}: there is no file {part.path}")
+        raise Misuse(f"{what}: no such file: {part.path}")
     try:
         loaded, name = _from_torch(part, what) if part.path.suffix in (".pt", ".pth") else (np.load(part.path), "")
         if isinstance(loaded, (dict, np.lib.npyio.NpzFile)):
@@ -180,10 +189,8 @@ def _entry(loaded: Any, part: FilePart, what: str) -> tuple[Any, str]:
     keys = list(loaded)
     key = part.key if part.key is not None else keys[0] if len(keys) == 1 else None
     if key not in keys:
-        told = f"no entry {part.key}{nearest(part.key or '', keys)}" if part.key is not None else "several entries"
-        raise Misuse(
-            f"{what}: {part.path} has {told}; right would be {part.path}:ENTRY, of {', '.join(map(str, keys))}"
-        )
+        problem = f"no entry {part.key}{nearest(part.key or '', keys)}" if part.key is not None else "several entries"
+        raise Misuse(f"{what}: {part.path} has {problem}; expected {part.path}:ENTRY, of {', '.join(map(str, keys))}")
     return loaded[key], ""
 
 
@@ -196,7 +203,7 @@ def _from_torch(part: FilePart, what: str) -> tuple[Any, str]:
 
 
 def _of_torch(loaded: Any, part: FilePart, what: str) -> tuple[np.ndarray, str]:
-    """A tensor of torch as an array, with its type's name where that is not numpy's."""
+    """Convert a torch tensor to (array, its type name if numpy lacks the type)."""
     if not hasattr(loaded, "numpy"):
         raise Misuse(f"{what}: {part.path} holds a {type(loaded).__name__}, no tensor")
     tensor, name = loaded.detach().cpu(), str(loaded.dtype).removeprefix("torch.")
@@ -210,11 +217,11 @@ def _of_torch(loaded: Any, part: FilePart, what: str) -> tuple[np.ndarray, str]:
         return tensor.float().numpy(), name
 
 
-def _own_type(given: tuple[np.ndarray, FilePart, str], name: str) -> Element:
-    """The element type that a file's array has by itself."""
-    array, part, dlpack = given
-    wanted = dlpack or array.dtype.name
+def _own_type(loaded_file: tuple[np.ndarray, FilePart, str], name: str) -> Element:
+    """Return the element type of a file's array."""
+    array, part, dlpack = loaded_file
+    dtype_name = dlpack or array.dtype.name
     for element in ELEMENTS.values():
-        if element.dlpack == wanted:
+        if element.dlpack == dtype_name:
             return element
-    raise Misuse(f"{name}: {part.path} holds {wanted}, which no element type is; say which: f16[…]={part.path}")
+    raise Misuse(f"{name}: {part.path} holds {dtype_name}, which no element type is; say which: f16[…]={part.path}")

@@ -1,1 +1,1 @@
-"""The functional simulation: launches, clusters, CTAs, warps, schedules, and what a run reports."""
+"""Functional simulation: launches, clusters, CTAs, warps, schedules, and run results."""

@@ -1,8 +1,8 @@
-"""Adversarial schedules: everything goes on at once, but for one thing that a kernel does, which is held back.
+"""Adversarial schedules: all work completes at once, except for one thing that is delayed.
 
-An aim is named `hold:KIND:PLACE`: copies, products or commits asked for at a source line (or, without line
-information, a PTX line), threads that are about to arrive on an mbarrier there, to test one, or to come to a named or
-cluster barrier; or `hold:warps:FIRST-LAST`, those warps of every CTA. What is held goes on when nothing else can.
+The name is `hold:KIND:LOCATION`, where LOCATION is a source line, or a PTX line without line information.
+KIND `copy` and `product` delay asynchronous work; `arrival`, `wait` and `barrier` delay threads before that
+instruction. `hold:warps:FIRST-LAST` delays those warps of every CTA. Delayed work runs when nothing else can.
 """
 
 from __future__ import annotations
@@ -23,58 +23,58 @@ if TYPE_CHECKING:
 PREFIX = "hold:"
 KINDS = ("copy", "product", "arrival", "wait", "barrier")
 OF_TASKS = ("copy", "product")
-RUNS = 24  # of a search for which no budget was named
+RUNS = 24  # default budget of a search
 
 
-class Aim:
-    """What is held back. Raises ValueError for a name that is none."""
+class Delay:
+    """What a schedule delays. Raises ValueError for an invalid name."""
 
     def __init__(self, name: str) -> None:
         parts = name.removeprefix(PREFIX).split(":", 1)
-        self.kind, self.place = parts[0], parts[-1]
+        self.kind, self.location = parts[0], parts[-1]
         self.first = self.last = -1
         if len(parts) < 2 or self.kind not in (*KINDS, "warps"):
-            raise ValueError(f"schedule {name!r}: right would be hold:warps:4-7, or hold:KIND:FILE:LINE of {KINDS}")
+            raise ValueError(f"schedule {name!r}: expected hold:warps:4-7, or hold:KIND:FILE:LINE of {KINDS}")
         if self.kind == "warps":
             try:
-                self.first, self.last = map(int, self.place.split("-"))
+                self.first, self.last = map(int, self.location.split("-"))
             except ValueError:
                 raise ValueError(f"schedule {name!r}: warps are given as FIRST-LAST, such as 4-7") from None
-        self.at: frozenset[int] = frozenset()  # the instructions of a kernel that are meant
-        self.blocks: frozenset[int] = frozenset()  # the blocks that hold them
+        self.at: frozenset[int] = frozenset()  # delayed instructions of the current kernel
+        self.blocks: frozenset[int] = frozenset()  # their blocks
 
     def enter(self, program: Program) -> None:
-        """A launch of this kernel begins."""
+        """Prepare for a launch of a kernel."""
         code = program.instructions
         self.at = frozenset(
-            n for n, ins in enumerate(code) if kind_of(ins) == self.kind and place_of(ins) == self.place
+            n for n, ins in enumerate(code) if kind_of(ins) == self.kind and location_of(ins) == self.location
         )
         inside = (b.index for b in program.blocks if any(n in self.at for n in range(b.first, b.last)))
         self.blocks = frozenset() if self.kind in OF_TASKS else frozenset(inside)
 
-    def fits(self, launch: Launch, program: Program) -> bool:
-        """Whether a launch has anything that could be held back."""
+    def matches(self, launch: Launch, program: Program) -> bool:
+        """Return whether a launch has anything to delay."""
         if self.kind == "warps":
             return 0 <= self.first <= self.last and self.first < launch.warps
-        return any(kind_of(ins) == self.kind and place_of(ins) == self.place for ins in program.instructions)
+        return any(kind_of(ins) == self.kind and location_of(ins) == self.location for ins in program.instructions)
 
-    def holds(self, f: Fragment) -> bool:
-        """Whether a fragment has to let the others go first."""
+    def applies_to(self, f: Fragment) -> bool:
+        """Return whether a fragment is delayed."""
         if self.kind == "warps":
             return f.lo // 32 <= self.last and self.first <= (f.hi - 1) // 32
         return f.pc in self.blocks
 
-    def holds_task(self, task: Task) -> bool:
+    def applies_to_task(self, task: Task) -> bool:
         origin = getattr(task, "origin", None)
         return origin is not None and origin.at in self.at
 
-    def free(self, ready: list[Fragment]) -> list[Fragment]:
-        """Those that may go: all of them where nobody else could."""
-        return [f for f in ready if not self.holds(f)] or ready
+    def runnable(self, ready: list[Fragment]) -> list[Fragment]:
+        """Return the fragments that are not delayed, or all if every one is."""
+        return [f for f in ready if not self.applies_to(f)] or ready
 
 
 def kind_of(ins: Instruction) -> str | None:
-    """The kind of aim that an instruction can be."""
+    """Return the kind of delay that applies to an instruction."""
     match ins.parts:
         case ("mbarrier", "arrive" | "arrive_drop", *_):
             return "arrival"
@@ -91,40 +91,43 @@ def kind_of(ins: Instruction) -> str | None:
     return None
 
 
-def place_of(ins: Instruction) -> str:
-    """The source line, without folders, or the PTX line."""
+def location_of(ins: Instruction) -> str:
+    """Return the source line without folders, or the PTX line."""
     return ins.source.rpartition("/")[2] if ins.source else str(ins.line)
 
 
-def aims(covered: Iterable[Coverage]) -> list[str]:
-    """The aims at what ran, the kinds by turns: roles of warps, then what stands first in the code."""
+def delays(covered: Iterable[Coverage]) -> list[str]:
+    """Return the names of all delays for the code that ran.
+
+    Kinds alternate: warp roles first, then earlier instructions before later ones.
+    """
     ranges: set[tuple[int, int]] = set()
-    found: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+    by_kind: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
     for coverage in covered:
         ranges |= coverage.ranges
         for index in sorted(coverage.visited):
             for ins in coverage.instructions[slice(*coverage.blocks[index])]:
                 kind = kind_of(ins)
                 if kind is not None:
-                    found[kind][f"{PREFIX}{kind}:{place_of(ins)}"] = None
+                    by_kind[kind][f"{PREFIX}{kind}:{location_of(ins)}"] = None
     roles = [f"{PREFIX}warps:{first}-{last}" for first, last in _smallest(ranges)]
-    turns = itertools.zip_longest(roles, *(list(names) for names in found.values()))
-    return [name for turn in turns for name in turn if name is not None]
+    interleaved = itertools.zip_longest(roles, *(list(names) for names in by_kind.values()))
+    return [name for group in interleaved for name in group if name is not None]
 
 
 def _smallest(ranges: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges of warps that went their way together and have none inside them that also did."""
+    """Return the ranges of warps that ran in step and contain no smaller such range."""
     inner = [r for r in ranges if not any(o != r and r[0] <= o[0] and o[1] <= r[1] for o in ranges)]
     return sorted(inner) if len(inner) > 1 else []
 
 
 def orders(covered: Iterable[Coverage], seed: int = 0) -> Iterator[tuple[str, int]]:
-    """The schedules of a search, without end: one at random, each aim in turn, then at random again.
+    """Yield the schedules of a search without end: random, each delay once, random.
 
-    `covered` has to hold the coverage of the first by the time that the second is asked for.
+    `covered` must hold the coverage of the first run before the second is requested.
     """
     yield "random", seed
-    for name in aims(covered):
+    for name in delays(covered):
         yield name, seed
     for n in itertools.count(seed + 1):
         yield ("warps" if n % 2 else "random"), n

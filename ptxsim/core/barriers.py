@@ -1,4 +1,4 @@
-"""What fragments wait at: mbarriers, the named barriers of a CTA, the barrier of a cluster (PTX ISA 9.7.13)."""
+"""Barriers: mbarriers, the named barriers of a CTA, the cluster barrier (PTX ISA 9.7.13)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MBarrier:
     """One mbarrier: expected and pending arrivals, pending transaction bytes, completed phases, sleepers."""
 
     def __init__(self, cta: CTA, offset: int, count: int, at: int) -> None:
-        self.cta, self.offset, self.made_at = cta, offset, at
+        self.cta, self.offset, self.initialised_at = cta, offset, at
         self.expected = self.pending = count
         self.tx, self.phase = 0, 0
         self.sleepers: list[Fragment] = []
@@ -41,7 +41,7 @@ class MBarrier:
         self.bytes_by: dict[int, int] = {}  # instruction → the bytes that it has sent for this phase
         self.waits: dict[int, int] = {}  # instruction → how often it found its phase complete
         self.sleeps: dict[int, int] = {}  # instruction → how often it had to wait
-        self.fenced = False  # whether the thread that made it has executed a fence since
+        self.fenced = False  # fenced by the initialising thread
         self.users: set[tuple[int, int, int]] = set()  # (rank, range of threads) that have used it
 
     def __str__(self) -> str:
@@ -59,20 +59,20 @@ class MBarrier:
         self._settle()
 
     def drop(self, count: int, f: Fragment, at: int) -> None:
-        """So many arrivals fewer are expected from the next phase on."""
+        """Lower the expected arrivals of all later phases."""
         if count > self.expected:
             f.report(at, "barrier", f"{count} arrivals dropped where {self.expected} are expected: {self}")
         self.expected = max(self.expected - count, 0)
 
     def expect(self, tx: int, at: int) -> None:
-        """More transaction bytes are to come in this phase."""
+        """Raise the transaction bytes expected in this phase."""
         self.tx += tx
         self.expected_at.add(at)
         if not -TX_LIMIT <= self.tx <= TX_LIMIT:
             self.cta.machine.report("barrier", f"transaction count out of range: {self}")
 
     def complete_tx(self, count: int, at: int = -1) -> None:
-        """Bytes have come that an instruction asked for."""
+        """Count transaction bytes that an instruction's copy has delivered."""
         self.tx -= count
         self.bytes_by[at] = self.bytes_by.get(at, 0) + count
         self._settle()
@@ -93,12 +93,12 @@ class MBarrier:
             f.wake()
 
     def passed(self, value: np.ndarray, parity: bool) -> np.ndarray:
-        """Whether the phase of a parity, or of a state token, has completed."""
+        """Return whether the phase of a parity, or of a state token, has completed."""
         return np.not_equal(self.phase & 1, value & 1) if parity else np.not_equal(self.phase, value)
 
 
 class NamedBarrier:
-    """One of the sixteen CTA barriers: who has arrived and who sleeps."""
+    """One of the sixteen CTA barriers: arrived threads and sleepers."""
 
     def __init__(self, cta: CTA, number: int) -> None:
         self.cta, self.number = cta, number
@@ -107,20 +107,20 @@ class NamedBarrier:
         self.sleepers: list[Fragment] = []
 
     def __str__(self) -> str:
-        return f"barrier {self.number} of CTA {self.cta.rank} ({self.arrived} of {self.wanted} threads arrived)"
+        return f"barrier {self.number} of CTA {self.cta.rank} ({self.arrived} of {self.required} threads arrived)"
 
     @property
-    def wanted(self) -> int:
+    def required(self) -> int:
         return self.expected if self.expected is not None else self.cta.living
 
     def arrive(self, f: Fragment, at: int, expected: int | None, sleep: bool) -> None:
-        """A fragment's threads arrive; with `sleep` they stay until the barrier lets go."""
+        """Count a fragment's threads as arrived; with `sleep` they wait for the release."""
         cluster = self.cta.cluster
         cluster.progress += 1
         if self.arrived and expected != self.expected:
             f.report(at, "barrier", f"{self}: a thread count of {expected} where the others gave {self.expected}")
         self.expected = expected
-        # a barrier counts whole warps: lanes that have exited count as there
+        # a barrier counts whole warps, including exited lanes
         self.arrived += 32 * len(f.warps()) if expected is not None else f.count
         cluster.observer.barrier_arrived(f, self, at)
         if sleep:
@@ -130,10 +130,10 @@ class NamedBarrier:
         self.check(f, at)
 
     def check(self, f: Fragment | None = None, at: int = -1) -> None:
-        """Let go when all are there: after an arrival, or after threads have exited."""
-        if not self.arrived or self.arrived < self.wanted:
+        """Release the barrier if all have arrived, after an arrival or an exit."""
+        if not self.arrived or self.arrived < self.required:
             return
-        if self.arrived > self.wanted and self.expected is not None:
+        if self.arrived > self.required and self.expected is not None:
             message = f"{self}: more threads than the barrier takes"
             self.cta.machine.report("barrier", message, at, f)
         sleepers, self.sleepers = self.sleepers, []
@@ -143,7 +143,7 @@ class NamedBarrier:
 
 
 class ClusterBarrier:
-    """barrier.cluster of all threads of a cluster."""
+    """The barrier of all threads of a cluster (barrier.cluster)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -151,15 +151,15 @@ class ClusterBarrier:
         self.sleepers: list[Fragment] = []
 
     def __str__(self) -> str:
-        return f"barrier.cluster ({self.arrived} of {self.wanted} threads arrived)"
+        return f"barrier.cluster ({self.arrived} of {self.required} threads arrived)"
 
     @property
-    def wanted(self) -> int:
+    def required(self) -> int:
         return sum(cta.living for cta in self.cluster.ctas)
 
     @property
     def arrived(self) -> int:
-        """How many threads have arrived and not exited: one that has exited is not waited for, and counts no more."""
+        """The number of living threads that have arrived; an exited thread is not waited for."""
         return sum(int(np.count_nonzero(cta.alive & (cta.cluster_phases > self.phase))) for cta in self.cluster.ctas)
 
     def arrive(self, f: Fragment) -> None:
@@ -177,9 +177,9 @@ class ClusterBarrier:
         self.sleepers.append(f)
 
     def check(self) -> None:
-        """Let go when all are there: after an arrival, or after threads have exited."""
+        """Release the barrier if all have arrived, after an arrival or an exit."""
         arrived = self.arrived
-        if not arrived or arrived < self.wanted:
+        if not arrived or arrived < self.required:
             return
         self.phase += 1
         sleepers, self.sleepers = self.sleepers, []
@@ -193,7 +193,7 @@ class ClusterBarrier:
 
 
 def _release(cluster: Cluster, sleepers: list[Fragment]) -> None:
-    """Wake fragments of one CTA; those that stand side by side go on in step."""
+    """Wake fragments of one CTA; adjacent ones continue in step."""
     for f in sleepers:
         f.wake()
     if len(sleepers) > 1 and not cluster.machine.apart:

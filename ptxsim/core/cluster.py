@@ -1,4 +1,4 @@
-"""One cluster of CTAs: its threads and its asynchronous work, in the order a schedule gives."""
+"""One cluster of CTAs: threads and asynchronous work, in the order of a schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .barriers import ClusterBarrier
 from .cta import CTA
 from .deadlock import Deadlock
 from .launch import Dim3
-from .progress import ProgressPolicy, Turn
+from .progress import ProgressPolicy, TimeSlice
 from .protocols import Machine
 from .registers import RegisterFile
 from .schedule import MANY, Schedule
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Launched(Machine, Protocol):
-    """The launch, with what decides who goes next, and who watches."""
+    """The launch, with its schedule, trace and observer."""
 
     schedule: Schedule
     trace: Callable[[str], None] | None
     step_limit: int  # basic blocks that a cluster may run while no thread exits and no asynchronous work completes
 
     def observe(self, cluster: Cluster) -> Observer:
-        """Who watches a cluster."""
+        """Return the observer of a cluster."""
 
 
 class Stuck(Exception):
@@ -38,7 +38,10 @@ class Stuck(Exception):
 
 
 class Cluster:
-    """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
+    """CTAs that run concurrently.
+
+    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
+    """
 
     def __init__(self, machine: Launched, indices: list[Dim3], registers: list[RegisterFile]) -> None:
         self.machine: Launched = machine
@@ -47,7 +50,10 @@ class Cluster:
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
         self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
-        self.taken, self.refused = 0, False  # other clusters whose work it was given, and whether it was denied one
+        self.granted_clusters, self.request_refused = (
+            0,
+            False,
+        )  # cluster launch control
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
         for rank, index in enumerate(indices):
@@ -55,7 +61,10 @@ class Cluster:
         self.observer = machine.observe(self)
 
     def run(self) -> None:
-        """Run until every thread has exited and all work is done. Raises Stuck after it has reported a deadlock."""
+        """Run until every thread has exited and all work is done.
+
+        Raises Stuck after it has reported a deadlock.
+        """
         schedule, queues = self.machine.schedule, self.pipes.queues
         policy = ProgressPolicy(schedule)
         while True:
@@ -74,7 +83,7 @@ class Cluster:
             heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
             choice = schedule.choose(candidates, heads)
             if choice < len(candidates):
-                self._take_turn(policy.turn(candidates, choice))
+                self._run_slice(policy.time_slice(candidates, choice))
             else:
                 self.complete(pipes[choice - len(candidates)])
         for cta in self.ctas:
@@ -85,7 +94,7 @@ class Cluster:
         self.pipes.post(pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
-        """Run the task whose turn it is in a pipe."""
+        """Run the first task of a pipe."""
         task = self.pipes.take(pipe)
         self.progress += 1
         self.steps = 0
@@ -93,18 +102,18 @@ class Cluster:
             self.machine.trace(f"async {task.label}")
         task.run()
 
-    def _take_turn(self, turn: Turn) -> None:
-        """Run a fragment until it sleeps, polls, exits or has run its quantum of blocks.
+    def _run_slice(self, time_slice: TimeSlice) -> None:
+        """Run a fragment until it sleeps, polls, exits or uses up its quantum of blocks.
 
-        Those of its family that stand before it run in its place, unless it overtakes them.
+        Fragments of its family at earlier blocks run first, unless it overtakes them.
         """
-        f, quantum, overtakes = turn
+        f, quantum, overtakes = time_slice
         blocks, visits, trace = self.program.blocks, self.machine.visits, self.machine.trace
         self.rest = False
         for _ in range(quantum):
-            if f.family is not None and not f.turn() and not overtakes:
+            if f.family is not None and not f.reconverge() and not overtakes:
                 before = f.earlier()
-                if before is None or not before.turn():
+                if before is None or not before.reconverge():
                     return
                 f = before
             block = blocks[f.pc]
@@ -141,14 +150,14 @@ class Cluster:
 
     @property
     def later(self) -> int:
-        """How many clusters of the grid run after this one, which it must not wait for."""
+        """The number of clusters that run after this one; it must not wait for them."""
         launch, (x, y, z) = self.machine.launch, self.ctas[0].index
         (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
         across, down = -(-gx // cx), -(-gy // cy)
         return across * down * -(-gz // cz) - 1 - (x // cx + across * (y // cy + down * (z // cz)))
 
     def give_up(self, limit: bool = False) -> NoReturn:
-        """Report who waits for what or, where the step `limit` was reached, where threads loop."""
+        """Report the deadlock or, at the step `limit`, the loop, and raise Stuck."""
         deadlock = Deadlock(self)
         if limit:
             deadlock.report_limit()

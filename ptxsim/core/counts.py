@@ -1,4 +1,4 @@
-"""What a launch did, counted while it ran."""
+"""Dynamic counts of a launch."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
     from ..memory.global_memory import Allocation, Memory
 
 
-_WIDE = 1 << 16  # words, beyond which those of an access are sorted and not marked
+_WIDE = 1 << 16  # words; larger accesses are sorted instead of marked
 
 
 @dataclass
 class Counts:
-    """Dynamic counts of one launch. Bytes are bytes, FLOPs count a multiply-add as two.
+    """Dynamic counts of one launch; a multiply-add is two FLOPs.
 
-    `global_read_bytes` and `global_write_bytes` are totals over all accesses; the `unique` ones count each byte once
-    and are filled only where byte tracking is on (`run(..., track=True)`). So are `shared_wavefronts`, the passes that
-    ordinary shared loads and stores take through the 32 banks of four bytes, and `bank_conflicts`, those beyond the
-    first of each group of lanes that go together (32 lanes of 4 bytes, 16 of 8, 8 of 16).
+    `global_read_bytes` and `global_write_bytes` are totals over all accesses. The `unique` ones count each byte once
+    and are filled only with byte tracking (`run(..., track=True)`). So are `shared_wavefronts`, the passes of ordinary
+    shared loads and stores through the 32 banks of four bytes. `bank_conflicts` are the passes beyond the first of each
+    group of lanes that access the banks in one pass: 32 lanes of 4 bytes, 16 of 8, 8 of 16.
 
-    `instructions` counts what warps executed by class, `opcodes` by opcodes as they are written, `products` the matrix
-    products of tensor memory by kind, CTAs and M x N x K, which stand in a descriptor: `kind::f16 cta_group::2
-    256x256x16`.
+    `instructions` counts warp instructions by class, `opcodes` by opcode as written. `products` counts tensor-memory
+    products by kind, CTAs and M x N x K from the descriptor: `kind::f16 cta_group::2 256x256x16`.
     """
 
     instructions: dict[str, int] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class Counts:
     tracking: bool = False
 
     def product(self, kind: str, group: int, shape: tuple[int, int, int]) -> None:
-        """Account a product of tensor memory by `group` CTAs; `shape` is M, N, K."""
+        """Count a tensor-memory product by `group` CTAs; `shape` is (M, N, K)."""
         m, n, k = shape
         self.mma_instructions += 1
         self.mma_flops += 2 * m * n * k
@@ -58,7 +57,7 @@ class Counts:
         self.products[name] = self.products.get(name, 0) + 1
 
     def global_copy(self, allocation: Allocation, address: int, size: int, write: bool) -> None:
-        """Account a copy of bytes that lie side by side."""
+        """Count a copy of contiguous bytes."""
         self._global_bytes(size, write)
         touched = allocation.write_map if write else allocation.read_map
         if self.tracking and touched is not None:
@@ -71,7 +70,7 @@ class Counts:
             self.global_read_bytes += size
 
     def global_access(self, allocation: Allocation, offsets: np.ndarray, size: int, write: bool) -> None:
-        """Account one access of `size` bytes per lane at `offsets` of an allocation."""
+        """Count one access of `size` bytes per lane at `offsets` of an allocation."""
         self._global_bytes(size * len(offsets), write)
         touched = allocation.write_map if write else allocation.read_map
         if self.tracking and touched is not None:
@@ -82,10 +81,10 @@ class Counts:
                     touched[at + b] = 1
 
     def shared_access(self, offsets: np.ndarray, lanes: np.ndarray, size: int) -> None:
-        """Account an ordinary access of `size` bytes at shared `offsets`, one per lane of a CTA."""
-        together = 32 if size <= 4 else max(128 // size, 1)
+        """Count an ordinary access of `size` bytes per lane at shared `offsets`."""
+        lanes_per_pass = 32 if size <= 4 else max(128 // size, 1)
         words = (offsets.astype(np.int64)[:, None] + np.arange(0, max(size, 4), 4)) // 4
-        groups, low = lanes // together, int(words.min()) // 32 * 32
+        groups, low = lanes // lanes_per_pass, int(words.min()) // 32 * 32
         span = int(words.max()) + 1 - low
         number, count = groups - groups[0], int(groups[-1] - groups[0]) + 1
         if count * span > _WIDE:
@@ -120,7 +119,7 @@ class Counts:
             )
 
     def as_dict(self) -> dict[str, object]:
-        """Plain values for a record."""
+        """Return the counts as plain values for a record."""
         out = {k: v for k, v in self.__dict__.items() if k != "tracking"}
         for name in ("instructions", "opcodes", "products"):
             out[name] = dict(sorted(getattr(self, name).items()))

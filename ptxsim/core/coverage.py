@@ -1,8 +1,8 @@
-"""What a launch exercised: a run that could not have met a bug must not look like one that met none.
+"""Coverage of a launch, which separates tested from untested behaviour.
 
-Basic blocks and the source lines they come from, phases of every mbarrier, turns of the rings that mbarriers form (one
-per stage of a pipeline, side by side in shared memory), turns of the outer loops, which are the items of a persistent
-CTA. Counts are the most that one CTA came to; runs of the same launch add up by `merge`.
+Coverage is: basic blocks and their source lines, phases of every mbarrier, and iterations of mbarrier rings and of
+outer loops. A ring is a run of adjacent mbarriers, one per pipeline stage. Outer loops are the work tiles of a
+persistent CTA. Counts are maxima over CTAs; `merge` combines runs of one launch.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from ..frontend.program import Program
     from .protocols import Cluster
 
-MISSED = 40  # source lines that a report names
-AHEAD = 120  # instructions behind a wait that are looked through for what it was waited for
+MAX_MISSED_LINES = 40  # source lines that a report names
+LOOKAHEAD = 120  # instructions after a wait that are searched for its purpose
 
 
 @dataclass(slots=True)
-class Barrier:
-    """An mbarrier by its offset in shared memory.
+class BarrierCoverage:
+    """Use of an mbarrier, by its offset in shared memory.
 
-    `room` says that a producer waits there for a buffer to be free, `looped` that a wait there stands in a loop: others
-    are for something that happens once.
+    `room` says that a producer waits on it for a free buffer. `looped` says that a wait on it is in a loop; others
+    are for one-time events.
     """
 
     offset: int
@@ -36,7 +36,7 @@ class Barrier:
     room: bool = False
     looped: bool = False
 
-    def add(self, other: Barrier) -> None:
+    def add(self, other: BarrierCoverage) -> None:
         self.phases = max(self.phases, other.phases)
         self.waits += other.waits
         self.slept += other.slept
@@ -52,12 +52,12 @@ class Coverage:
     instructions: list[Instruction]
     blocks: list[tuple[int, int]]  # first and last instruction of each block
     visited: set[int] = field(default_factory=set)
-    barriers: dict[int, Barrier] = field(default_factory=dict)
-    loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → its most turns in a CTA
-    entries: dict[int, list[int]] = field(default_factory=dict)  # the same → the blocks from which it is entered
-    repeated: set[int] = field(default_factory=set)  # the instructions that stand in a loop which does more than wait
-    for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits there
-    ranges: set[tuple[int, int]] = field(default_factory=set)  # first and last of warps that went somewhere in step
+    barriers: dict[int, BarrierCoverage] = field(default_factory=dict)
+    loops: dict[int, int] = field(default_factory=dict)  # first block of an outer loop → most iterations in a CTA
+    entries: dict[int, list[int]] = field(default_factory=dict)  # first block of an outer loop → blocks that enter it
+    repeated: set[int] = field(default_factory=set)  # instructions in loops that do more than wait
+    for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits at it
+    ranges: set[tuple[int, int]] = field(default_factory=set)  # (first, last) warp of ranges that ran in step
 
     @classmethod
     def of(cls, kernel: str, program: Program) -> Coverage:
@@ -67,21 +67,21 @@ class Coverage:
         return cls(kernel, program.instructions, spans, loops=dict.fromkeys(loops, 0), entries=loops, repeated=repeated)
 
     def note(self, cluster: Cluster, before: dict[int, int]) -> None:
-        """A cluster has run; `before` are the visits of blocks until it began."""
+        """Add a cluster's run; `before` are the block visits when it began."""
         visits = cluster.machine.visits
         self.visited |= visits.keys()
         for first in self.loops:
             entries = sum(visits.get(p, 0) - before.get(p, 0) for p in self.entries[first])
-            turns = (visits.get(first, 0) - before.get(first, 0)) // max(entries, 1)
-            self.loops[first] = max(self.loops[first], turns if entries else 0)
+            iterations = (visits.get(first, 0) - before.get(first, 0)) // max(entries, 1)
+            self.loops[first] = max(self.loops[first], iterations if entries else 0)
         for cta in cluster.ctas:
             self.ranges |= cta.registers.ranges()
             for offset, bar in cta.mbarriers.items():
                 tested = bar.waits.keys() | bar.sleeps.keys()
                 waits, sleeps = sum(bar.waits.values()), sum(bar.sleeps.values())
                 room, looped = any(map(self._is_for_room, tested)), not self.repeated.isdisjoint(tested)
-                seen = Barrier(offset, bar.expected, bar.phase, waits, sleeps, room, looped)
-                self.barriers.setdefault(offset, Barrier(offset, bar.expected)).add(seen)
+                seen = BarrierCoverage(offset, bar.expected, bar.phase, waits, sleeps, room, looped)
+                self.barriers.setdefault(offset, BarrierCoverage(offset, bar.expected)).add(seen)
 
     def _is_for_room(self, at: int) -> bool:
         if at not in self.for_room:
@@ -89,28 +89,28 @@ class Coverage:
         return self.for_room[at]
 
     def merge(self, other: Coverage) -> None:
-        """Add another run of the same launch."""
+        """Add another run of the launch."""
         self.visited |= other.visited
         self.ranges |= other.ranges
-        for first, turns in other.loops.items():
-            self.loops[first] = max(self.loops.get(first, 0), turns)
+        for first, iterations in other.loops.items():
+            self.loops[first] = max(self.loops.get(first, 0), iterations)
         for offset, bar in other.barriers.items():
-            self.barriers.setdefault(offset, Barrier(offset, bar.expected)).add(bar)
+            self.barriers.setdefault(offset, BarrierCoverage(offset, bar.expected)).add(bar)
 
     def lines(self) -> tuple[set[str], set[str]]:
-        """(source lines that ran, those that did not), as file:line."""
+        """Return (source lines that ran, source lines that did not), as file:line."""
         run: set[str] = set()
         known: set[str] = set()
         for index, (first, last) in enumerate(self.blocks):
-            here = {ins.source for ins in self.instructions[first:last] if ins.source is not None}
-            known |= here
+            sources = {ins.source for ins in self.instructions[first:last] if ins.source is not None}
+            known |= sources
             if index in self.visited:
-                run |= here
+                run |= sources
         return run, known - run
 
-    def rings(self) -> list[list[Barrier]]:
-        """Neighbouring mbarriers that are waited for alike: the stages of a pipeline."""
-        out: list[list[Barrier]] = []
+    def rings(self) -> list[list[BarrierCoverage]]:
+        """Return runs of adjacent mbarriers with equal use: the stages of a pipeline."""
+        out: list[list[BarrierCoverage]] = []
         for offset in sorted(self.barriers):
             bar = self.barriers[offset]
             last = out[-1][-1] if out else None
@@ -121,34 +121,38 @@ class Coverage:
         return out
 
     def notes(self) -> list[str]:
-        """In sentences what was never put to the test."""
-        told = []
+        """Return sentences on behaviour that was never tested."""
+        out = []
         for ring in self.rings():
             where = f"mbarrier{'s' * (len(ring) > 1)} at shared offset {ring[0].offset}"
             where += f" to {ring[-1].offset}" if len(ring) > 1 else ""
             phases, least = max(bar.phases for bar in ring), min(bar.phases for bar in ring)
             if not any(bar.waits or bar.slept for bar in ring):
-                told.append(f"{where}: nobody ever waited there")
+                out.append(f"{where}: never waited on")
             elif phases < 2 and any(bar.looped for bar in ring):
                 times = ("no phase", "one phase")[phases]
                 never = "the ring never wrapped and " if len(ring) > 1 else ""
-                told.append(f"{where}: {times} completed at most, so that {never}the parity never flipped")
+                out.append(f"{where}: {times} completed at most, so that {never}the parity never flipped")
             elif least < 2 and any(bar.looped for bar in ring):
                 some = sum(bar.phases < 2 for bar in ring)
                 stages = f"at {some} of {len(ring)} stages one phase completed at most"
-                told.append(f"{where}: {stages}, so that their parity never flipped")
+                out.append(f"{where}: {stages}, so that their parity never flipped")
             elif ring[0].room and not any(bar.slept for bar in ring):
-                told.append(f"{where}: the pipeline was never full, no producer ever waited for room")
-        return told
+                out.append(f"{where}: the pipeline was never full, no producer ever waited for a free stage")
+        return out
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for a record."""
+        """Return the coverage as plain values for a record."""
         run, missed = self.lines()
         rings = self.rings()
         return {
             "kernel": self.kernel,
             "blocks": {"run": len(self.visited), "all": len(self.blocks)},
-            "lines": {"run": len(run), "all": len(run) + len(missed), "missed": sorted(missed, key=_place)[:MISSED]},
+            "lines": {
+                "run": len(run),
+                "all": len(run) + len(missed),
+                "missed": sorted(missed, key=_source_order)[:MAX_MISSED_LINES],
+            },
             "rings": [
                 {
                     "offset": ring[0].offset,
@@ -162,8 +166,8 @@ class Coverage:
                 for ring in rings
             ],
             "loops": [
-                {"source": self.instructions[self.blocks[first][0]].source, "turns": turns}
-                for first, turns in sorted(self.loops.items())
+                {"source": self.instructions[self.blocks[first][0]].source, "turns": iterations}
+                for first, iterations in sorted(self.loops.items())
             ],
             "items": max(self.loops.values(), default=0),
             "notes": self.notes(),
@@ -171,8 +175,8 @@ class Coverage:
 
 
 def fills(instructions: list[Instruction], at: int) -> bool:
-    """Whether the code behind a wait sends for data: then the wait was for room."""
-    for ins in instructions[at + 1 : at + AHEAD]:
+    """Return whether a load follows a wait, which then was for a free buffer."""
+    for ins in instructions[at + 1 : at + LOOKAHEAD]:
         if ins.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
             return False
         if "expect_tx" in ins.parts or (ins.parts[:3] == ("cp", "async", "bulk") and ins.parts[3] != "wait_group"):
@@ -180,6 +184,6 @@ def fills(instructions: list[Instruction], at: int) -> bool:
     return False
 
 
-def _place(source: str) -> tuple[str, int]:
+def _source_order(source: str) -> tuple[str, int]:
     file, _, line = source.rpartition(":")
     return file, int(line) if line.isdigit() else 0

@@ -1,4 +1,4 @@
-"""A cooperative thread array: its threads as fragments, its memories, its barriers."""
+"""A CTA: its threads as fragments, its memories, its barriers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CTA:
         self.cluster_phases = np.zeros(n, np.int64)  # per thread the phase of barrier.cluster it has arrived for
         self.shared_bytes: int = self.machine.layout.shared_bytes
         self.local_bytes: int = self.machine.layout.local_bytes  # per thread
-        # Filled with NaN in every format: what nobody wrote must not look like a result.
+        # NaN in every format, so that unwritten bytes do not look like a result.
         self.shared = np.full(-(-self.shared_bytes // 16) * 16, 0xFF, np.uint8)
         self.words = word_views(self.shared)
         self.local = word_views(np.zeros(max(n * self.local_bytes, 16), np.uint8))
@@ -57,7 +57,7 @@ class CTA:
         self.fragments = self._threads(n)
 
     def _threads(self, n: int) -> list[Fragment]:
-        """All threads in step, or each warp by itself where the schedule wants them apart."""
+        """Return all threads as one fragment, or one per warp for schedules apart."""
         if self.launch.threads < n:
             first = Fragment(self, 0, n, 0, self.alive.copy())
             first.family = [first]
@@ -68,7 +68,7 @@ class CTA:
 
     @property
     def living(self) -> int:
-        """How many threads have not exited."""
+        """Return how many threads have not exited."""
         return int(count_nonzero(self.alive))
 
     @property
@@ -78,18 +78,18 @@ class CTA:
         return self._tensor_memory
 
     def finish(self) -> None:
-        """Report what a CTA should not leave behind."""
-        held = "" if self._tensor_memory is None else self._tensor_memory.held()
-        if held:
+        """Report tensor memory and register requests left at the end of a CTA."""
+        unreleased = "" if self._tensor_memory is None else self._tensor_memory.unreleased()
+        if unreleased:
             program = self.machine.program
-            behind = f"the kernel ends behind {program.instructions[program.end].place}"
-            message = f"CTA {self.index} ends with tensor memory allocated: {held}; {behind}"
+            end_location = f"the kernel ends after {program.instructions[program.end].location}"
+            message = f"CTA {self.index} ends with tensor memory allocated: {unreleased}; {end_location}"
             self.machine.report("leak", message, program.end)
         if self.register_pool is not None:
             self.register_pool.finish()
 
     def exited(self, f: Fragment) -> None:
-        """A fragment is gone: its warps' other lanes, and barriers, may now go on."""
+        """Remove an exited fragment; other lanes of its warps, and barriers, may now proceed."""
         self.fragments.remove(f)
         self.cluster.progress += 1
         self.cluster.steps = 0
@@ -106,7 +106,7 @@ class CTA:
         return ctas[rank] if 0 <= rank < len(ctas) else None
 
     def pair(self) -> list[CTA | None]:
-        """The two CTAs of cta_group::2, the even one first."""
+        """Return the two CTAs of cta_group::2, the even rank first."""
         return [self.peer(self.rank & ~1), self.peer(self.rank | 1)]
 
     def barrier(self, number: int) -> NamedBarrier:
@@ -115,14 +115,14 @@ class CTA:
         return self.barriers[number]
 
     def mbarrier(self, address: SharedAddress) -> MBarrier | None:
-        """The mbarrier at a shared address of the cluster, or None."""
+        """Return the mbarrier at a shared address of the cluster, or None."""
         target = self.peer(address.rank)
         return None if target is None else target.mbarriers.get(address.offset)
 
     def symbol(self, name: str) -> int:
-        """Address of a shared, global, local or parameter symbol in its own state space."""
+        """Return the address of a symbol in its own state space."""
         return self.machine.layout.symbol(name).address(self.rank)
 
     def special(self, name: str, lo: int, hi: int) -> np.ndarray:
-        """A special register in threads lo..hi."""
+        """Return a special register in threads lo..hi."""
         return special_register(self, name, lo, hi)

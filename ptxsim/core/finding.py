@@ -1,4 +1,4 @@
-"""What a run can find."""
+"""Findings of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong that a run met: kind, message, kernel, PTX line, source line, CTA, warp and lanes."""
+    """A fault: kind, message, kernel, PTX and source line, CTA, warp, lanes, repeat count."""
 
     kind: str
     message: str

@@ -1,9 +1,10 @@
-"""A kernel launch, and where the kernel's own variables lie in it."""
+"""A kernel launch, and the layout of the kernel's variables in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ from ..memory.address import RANK_SHIFT, SHARED_BASE
 from ..memory.global_memory import Memory, WordViews, word_views
 
 Dim3 = tuple[int, int, int]
-EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
+
+
+makers: dict[str, Callable[..., Any]] = {}  # of Launch.from_*, by name; ptxsim.host.makers puts them here
 
 
 @dataclass
 class Launch:
-    """One kernel launch: the kernel, grid, block and cluster dimensions, dynamic shared bytes, parameter bytes."""
+    """One launch: kernel, grid, block and cluster dimensions, dynamic shared bytes, parameters."""
 
     module: Module
     kernel: Kernel
@@ -31,7 +35,62 @@ class Launch:
     attributes: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     explicit_cluster: bool = False
-    cta_memory: tuple[int, int] = (0, 0)  # global memory of each CTA's own: the address of the first one's, bytes each
+    cta_memory: tuple[int, int] = (0, 0)  # private global memory of CTAs: address of the first, bytes per CTA
+
+    @staticmethod
+    def from_object(
+        obj: str | Path,
+        function: str,
+        args: Sequence[Any],
+        ptx: str | Path | Module | None = None,
+        *,
+        sm_count: int = 148,
+        pointees: Sequence[Any] = (),
+    ) -> list[Launch]:
+        """Return the launches that a function of an exported CuTe DSL object makes.
+
+        ptx: the PTX of the same compilation; default: the object's name with .ptx. The rest is as in ptxsim.capture.
+        """
+        launches: list[Launch] = makers["object"](obj, function, args, ptx, sm_count=sm_count, pointees=pointees)
+        return launches
+
+    @staticmethod
+    def from_ptx(
+        ptx: str | Path | Module,
+        kernel: str | None,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Any],
+        *,
+        dynamic_shared: int = 0,
+        cluster: tuple[int, ...] = (1, 1, 1),
+        pointees: Sequence[Any] = (),
+    ) -> Launch:
+        """Return a launch of a kernel in PTX (a path, PTX text or a Module) with explicit dimensions.
+
+        The rest is as in ptxsim.launch.
+        """
+        options = {"dynamic_shared": dynamic_shared, "cluster": cluster, "pointees": pointees}
+        launch: Launch = makers["ptx"](ptx, kernel, grid, block, args, **options)
+        return launch
+
+    @staticmethod
+    def from_cubin(
+        cubin: str | Path,
+        kernel: str,
+        grid: tuple[int, ...],
+        args: Sequence[Any],
+        ptx: str | Path | Module | None = None,
+        *,
+        pointees: Sequence[Any] = (),
+        early: bool = False,
+    ) -> Launch:
+        """Return a launch of a kernel in a cuTile cubin.
+
+        ptx: the PTX of the same compilation; default: the cubin's name with .ptx. The rest is as in ptxsim.tile_launch.
+        """
+        launch: Launch = makers["cubin"](cubin, kernel, grid, args, ptx, pointees=pointees, early=early)
+        return launch
 
     @property
     def threads(self) -> int:
@@ -39,12 +98,12 @@ class Launch:
 
     @property
     def early(self) -> bool:
-        """Whether it may begin while the launch before still runs (programmatic dependent launch)."""
+        """Whether it may begin before the previous launch ends (programmatic dependent launch)."""
         return bool(self.attributes.get(EARLY, (0,))[0])
 
     @property
     def warps(self) -> int:
-        """Warps of a CTA, the last one perhaps not full."""
+        """Warps per CTA; the last one may be partial."""
         return -(-self.threads // 32)
 
     @property
@@ -52,13 +111,13 @@ class Launch:
         return self.kernel.name
 
     def memory_of(self, index: Dim3) -> int:
-        """The address of the memory of a CTA's own, 0 where it has none (%perctamemoryoffset)."""
+        """Return the address of a CTA's private global memory (%perctamemoryoffset), 0 without."""
         address, size = self.cta_memory
         x, y, z = index
         return address + size * (x + self.grid[0] * (y + self.grid[1] * z)) if size else 0
 
     def clusters(self) -> Iterator[list[Dim3]]:
-        """The CTA indices of each cluster, ranks in order (x fastest)."""
+        """Yield the CTA indices of each cluster in rank order, x fastest."""
         gx, gy, gz = self.grid
         cx, cy, cz = self.cluster
         for z in range(0, gz, cz):
@@ -69,18 +128,18 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """Where a variable or parameter begins in its state space; for global variables a host address."""
+    """A variable's or parameter's offset in its state space (global: host address)."""
 
     space: str
     offset: int
 
     def address(self, rank: int) -> int:
-        """Its address in its own space, for the CTA of a rank."""
+        """Return the address in the symbol's own space, for the CTA of a rank."""
         return (rank << RANK_SHIFT) + SHARED_BASE + self.offset if self.space == "shared" else self.offset
 
 
 class Layout:
-    """Places of a kernel's own variables: static shared first, dynamic shared after it, local per thread."""
+    """Offsets of a kernel's variables: static shared, then dynamic shared; local per thread."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -120,13 +179,13 @@ class Layout:
         self.symbols[var.name] = Symbol("global", address)
 
     def _parameters(self) -> WordViews:
-        given = self.launch.params
-        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(given)), 16) + 16, np.uint8)
-        words[: len(given)] = np.frombuffer(given, np.uint8)
+        raw = self.launch.params
+        words = np.zeros(_up(max(self.launch.kernel.param_bytes, len(raw)), 16) + 16, np.uint8)
+        words[: len(raw)] = np.frombuffer(raw, np.uint8)
         return word_views(words)
 
     def symbol(self, name: str) -> Symbol:
-        """Where a symbol lies. Raises PtxError for one that is not declared."""
+        """Return a symbol. Raises PtxError if it is not declared."""
         if name not in self.symbols:
             raise PtxError(f"kernel {self.launch.name[:80]}: unknown symbol {name}")
         return self.symbols[name]

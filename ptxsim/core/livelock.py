@@ -1,8 +1,8 @@
-"""Livelock: threads that loop without end, at the same block with the same registers and memory.
+"""Livelock: threads that loop forever at one block with unchanged registers and memory.
 
-A fragment that stands at a block with the registers that it had there before, while nothing in the cluster has changed,
-will come there again: only another thread, or asynchronous work, can end that. Where all fragments that can go on loop,
-and no work is under way, nobody ever will. A loop that counts, or reads a clock, is not found: its registers change.
+A fragment that returns to a block with the same registers will loop, if nothing in the cluster changed meanwhile. Only
+another thread or asynchronous work can end that. If every runnable fragment loops and no work is in flight, none ever
+ends. A loop that counts or reads a clock is not detected: its registers change.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from .cta import CTA
 
-_LONGEST = 512  # blocks of a loop that are run once more to see what it reads
+_LONGEST = 512  # most blocks of a loop that are rerun to find its read
 
 
 @dataclass(slots=True)
 class _Mark:
-    """Where a fragment stood, and for how many of its turns that is to be compared with before it is taken anew."""
+    """A fragment's position and state, and for how many of its steps it is compared."""
 
-    place: tuple[int, int, int, int]
+    position: tuple[int, int, int, int]
     mask: np.ndarray | None
     state: list[np.ndarray]
     span: int
@@ -36,73 +36,75 @@ class _Mark:
 
 
 class LoopDetector:
-    """Finds which fragments loop, in clusters in which nothing changes."""
+    """Finds fragments that loop in a cluster whose state does not change."""
 
     def __init__(self) -> None:
         self._marks: dict[Fragment, _Mark] = {}
-        self._came: set[Fragment] = set()
+        self._looping: set[Fragment] = set()
 
     def forget(self) -> None:
-        """Something has changed."""
+        """Discard all marks, after a change of state."""
         if self._marks:
             self._marks.clear()
-            self._came.clear()
+            self._looping.clear()
 
     def note(self, f: Fragment) -> bool:
-        """Note that a fragment is about to go on; True where it is found now that it loops.
+        """Record that a fragment runs next; return True when it first loops.
 
-        Marks are renewed after twice as long each time (Brent's way to find cycles), so that it does not matter how
-        long a loop is and how long ago it began.
+        Marks are renewed after twice as many steps each time (Brent's cycle detection). So neither the length of a
+        loop nor its start matters.
         """
-        if f in self._came:
+        if f in self._looping:
             return False
         mark = self._marks.get(f)
-        if mark is not None and mark.place == _place(f) and _same(mark, f):
-            self._came.add(f)
+        if mark is not None and mark.position == _position(f) and _is_unchanged(mark, f):
+            self._looping.add(f)
             return True
         if mark is None or mark.age >= mark.span:
             span = 1 if mark is None else 2 * mark.span
-            self._marks[f] = _Mark(_place(f), f.mask, [part.copy() for part in _state(f)], span)
+            self._marks[f] = _Mark(_position(f), f.mask, [part.copy() for part in _state(f)], span)
         else:
             mark.age += 1
         return False
 
-    def instead(self, f: Fragment) -> Fragment:
-        """Choose who goes on where a fragment would: other lanes of its warps if it loops.
+    def alternative(self, f: Fragment) -> Fragment:
+        """Return other lanes of a looping fragment's warps, else the fragment.
 
-        They go though they stand behind it, since they may hold the lock that it asks for.
+        They run although they stand behind it, since they may hold the lock that it polls.
         """
-        if f.family is None or f not in self._came:
+        if f.family is None or f not in self._looping:
             return f
-        others = (other for other in f.family if other.state is RUNNING and other not in self._came)
+        others = (other for other in f.family if other.state is RUNNING and other not in self._looping)
         return min(others, key=lambda other: other.pc, default=f)
 
     def all_of(self, fragments: Collection[Fragment]) -> bool:
-        """Whether each of these fragments loops."""
-        return len(self._came) >= len(fragments) and self._came.issuperset(fragments)
+        """Return whether each of these fragments loops."""
+        return len(self._looping) >= len(fragments) and self._looping.issuperset(fragments)
 
 
-def _place(f: Fragment) -> tuple[int, int, int, int]:
-    """Block and lanes; and how often a clock was read, because what reads one may end by itself."""
+def _position(f: Fragment) -> tuple[int, int, int, int]:
+    """Return block, lanes and clock reads; a loop that reads a clock may end."""
     return f.pc, f.lo, f.hi, f.machine.ticks
 
 
 def _state(f: Fragment) -> list[np.ndarray]:
-    """The registers of a fragment's threads, and their carry flags."""
+    """Return the registers and carry flags of a fragment's threads."""
     return [*(array[:, f.lo : f.hi] for array in f.cta.registers.arrays.values()), f.cta.carry[f.lo : f.hi]]
 
 
-def _same(mark: _Mark, f: Fragment) -> bool:
+def _is_unchanged(mark: _Mark, f: Fragment) -> bool:
     if mark.mask is None or f.mask is None:
-        same = mark.mask is f.mask
+        equal = mark.mask is f.mask
     else:
-        same = np.array_equal(mark.mask, f.mask)
-    return same and all(map(np.array_equal, mark.state, _state(f)))
+        equal = np.array_equal(mark.mask, f.mask)
+    return equal and all(map(np.array_equal, mark.state, _state(f)))
 
 
 class Read(Observer):
-    """The last read of memory in a round, or the last one that acquires, is volatile or atomic if there is such a one:
-    the instruction and what it reads, in words."""
+    """The last memory read of a loop iteration: instruction and description.
+
+    A read that acquires, is volatile or atomic takes precedence.
+    """
 
     def __init__(self) -> None:
         self.at, self.what = -1, ""
@@ -110,7 +112,7 @@ class Read(Observer):
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         first = int(offsets[0])
-        where = f.machine.memory.place(allocation.start + first, access.size)
+        where = f.machine.memory.location(allocation.start + first, access.size)
         self._note(access, str(where), allocation.words[1][first : first + access.size])
 
     def shared_access(
@@ -119,21 +121,24 @@ class Read(Observer):
         first = int(offsets[0])
         self._note(access, f"shared memory of CTA {cta.rank}, byte {first}", cta.shared[first : first + access.size])
 
-    def _note(self, access: Access, where: str, held: np.ndarray) -> None:
+    def _note(self, access: Access, where: str, content: np.ndarray) -> None:
         if (access.write and not access.atomic) or (self._ordered and not access.ordered):
             return
         self.at, self._ordered = access.at, access.ordered
-        value = int.from_bytes(held[: access.item].tobytes(), "little")
+        value = int.from_bytes(content[: access.item].tobytes(), "little")
         self.what = f"{access.size} bytes of {where}, which hold {value:#x}"
 
 
 def read_by(f: Fragment) -> Read:
-    """What a fragment that goes round reads: it is sent round once more. For the end of a run: checks see nothing."""
+    """Return what a looping fragment reads, by running one more iteration.
+
+    Use it at the end of a run only: checks do not see the iteration.
+    """
     cluster = f.cta.cluster
     read, before, begin = Read(), cluster.observer, f.pc
     cluster.observer = read
     for _ in range(_LONGEST):
-        if f.state is not RUNNING or (f.family is not None and not f.turn()):
+        if f.state is not RUNNING or (f.family is not None and not f.reconverge()):
             break
         block = cluster.program.blocks[f.pc]
         if block.collective and not f.whole():

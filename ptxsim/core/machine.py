@@ -1,4 +1,4 @@
-"""Runs one launch, cluster after cluster, and keeps what all its clusters share: memory, counts, findings."""
+"""Runs one launch, cluster by cluster, and holds shared state: memory, counts, findings."""
 
 from __future__ import annotations
 
@@ -52,37 +52,37 @@ class Machine:
         self.launch, self.schedule, self.checks, self.trace = launch, schedule, checks, trace
         self.apart = schedule.apart
         self.sm_count: int = sm_count
-        self.ticks = 0  # of %clock, which counts how often it was read
+        self.ticks = 0  # %clock counts its reads
         self.program = self._program()
-        if schedule.aim is not None:
-            schedule.aim.enter(self.program)
+        if schedule.delay is not None:
+            schedule.delay.enter(self.program)
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
-        self.waiting = launch.clusters()  # not yet launched; one that runs may take the next one's place
+        self.waiting = launch.clusters()  # clusters not yet launched; a running one may take over the next
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
-        self.visits: dict[int, int] = {}  # block → how many warps have run it
+        self.visits: dict[int, int] = {}  # block → warps that have run it
         self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
         self.coverage = Coverage.of(launch.name, self.program)
-        self.found: dict[tuple[str, int, str], Finding] = {}
+        self.by_key: dict[tuple[str, int, str], Finding] = {}
         if track:
             for allocation in self.memory.allocations:
                 allocation.track()
 
     def _program(self) -> Program:
-        """The kernel, ready to run."""
+        """Return the kernel's executable program."""
         return program_of(self.launch.module, self.launch.kernel)
 
     def observe(self, cluster: Cluster) -> Observer:
-        """Who watches a cluster: the checks that are asked for."""
+        """Return the observer of a cluster: the enabled checks."""
         return observer_for(cluster, self.checks, self.history)
 
     @property
     def findings(self) -> list[Finding]:
-        return list(self.found.values())
+        return list(self.by_key.values())
 
     def run(self) -> None:
-        """Run every cluster of the grid; findings and counts are left on the machine."""
+        """Run every cluster of the grid; findings and counts stay on the machine."""
         launch = self.launch
         cx, cy, cz = launch.cluster
         pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
@@ -96,7 +96,7 @@ class Machine:
         self.counts.finish(self.program.blocks, self.visits, self.memory)
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
-        """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        """Return global bytes for a copy, counted as read; None if outside one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
@@ -108,7 +108,7 @@ class Machine:
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """The same, counted as written."""
+        """Return global bytes to fill, counted as written; None if outside one allocation."""
         allocation = self.memory.find(address, size)
         if allocation is None:
             return None
@@ -121,16 +121,16 @@ class Machine:
     def report(
         self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
     ) -> None:
-        """Keep a finding; repeats of the same kind at the same instruction are counted."""
+        """Record a finding; repeats of a kind at an instruction are counted."""
         key = (kind, at, message if at < 0 else "")
-        if key in self.found:
-            self.found[key] = replace(self.found[key], count=self.found[key].count + 1)
+        if key in self.by_key:
+            self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)
             return
-        if len(self.found) >= self.LIMIT:
+        if len(self.by_key) >= self.LIMIT:
             return
         ins = self.program.instructions[at] if at >= 0 else None
         threads = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
-        self.found[key] = Finding(
+        self.by_key[key] = Finding(
             kind,
             message,
             self.launch.name,
@@ -145,7 +145,7 @@ class Machine:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread: the products are small, and a second thread that has to be waited for costs milliseconds."""
+    """Limit BLAS to one thread: the products are small, and joining a second costs milliseconds."""
     lib = _blas()
     if lib is None:
         yield
@@ -160,7 +160,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> ctypes.CDLL | None:
-    """numpy's own OpenBLAS, or None where numpy was built with something else."""
+    """Return numpy's OpenBLAS library; None if numpy uses another BLAS."""
     for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas64_*"):
         lib = ctypes.CDLL(str(path))
         if hasattr(lib, "scipy_openblas_set_num_threads64_"):

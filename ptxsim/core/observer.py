@@ -1,7 +1,6 @@
-"""What can be watched while a cluster runs: the seam for checks, and for a clock.
+"""Hooks of a running cluster, for checks and for the clock.
 
-An Observer does nothing. The race check (checks/happens_before.py) overrides what it needs; whoever else wants to know
-when work is issued, when a barrier lets go or who touches which word does the same.
+An Observer does nothing. The race check (checks/happens_before.py) and the clock override the hooks that they need.
 """
 
 from __future__ import annotations
@@ -23,74 +22,74 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Hooks, called by the thread or the asynchronous work that does something. `at` is an instruction's index."""
+    """Hooks, called by the thread or task that acts; `at` is an instruction's index."""
 
-    serial = 1  # of the last piece of work issued
-    doubtful = False  # whether it wants to be told when the write under way has been made
+    serial = 1  # of the last work issued
+    doubtful = False  # whether it needs a call after the current write
 
     # asynchronous work is asked for, and waited for
     def issued(self, f: Fragment, at: int, warp: int) -> Token:
         return NO_TOKEN
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
-        """Copies into a CTA's shared memory were issued, so many in one, that will signal an mbarrier."""
+        """Handle `times` issued copies into a CTA's shared memory that will signal an mbarrier."""
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
-        """An mbarrier is signalled by tcgen05.commit: all tensor-core work before it has run."""
+        """Handle tcgen05.commit signalling an mbarrier: all earlier tensor-core work has run."""
 
     def copies_committed(self, f: Fragment, warp: int) -> None:
-        """A warp closed a group of cp.async copies."""
+        """Handle a warp closing a group of cp.async copies."""
 
     def copies_waited(self, f: Fragment, warp: int, left: int) -> None:
-        """A warp has waited for all but `left` of its groups of cp.async copies (-1: for every copy)."""
+        """Handle a warp's wait for all but `left` cp.async groups (-1: for every copy)."""
 
     def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
-        """An mbarrier is signalled by cp.async.mbarrier.arrive."""
+        """Handle cp.async.mbarrier.arrive signalling an mbarrier."""
 
     def stores_waited(self, f: Fragment, warp: int, stores: Iterable[Origin]) -> None:
-        """A thread has waited for bulk stores."""
+        """Handle a thread's wait for bulk stores."""
 
     def wgmma_started(self, origin: Origin, group: int) -> None:
-        """A product of a warpgroup is about to read its operands and write its registers."""
+        """Handle a warpgroup product that is about to read operands and write registers."""
 
     def wgmma_waited(self, rank: int, warp: int, group: int) -> None:
-        """A warp has waited for products of its warpgroup."""
+        """Handle a warp's wait for products of its warpgroup."""
 
     def tmem_waited(self, f: Fragment, stores: bool) -> None:
-        """A fragment has executed tcgen05.wait::ld or, with `stores`, ::st."""
+        """Handle tcgen05.wait::ld or, with `stores`, tcgen05.wait::st."""
 
     def tmem_loaded(self, rank: int, warp: int, serial: int) -> None:
-        """A tcgen05.ld of a warp, and those before it, have read tensor memory."""
+        """Handle the completion of a warp's tcgen05.ld and all before it."""
 
     def tensor_fenced(self, f: Fragment, after: bool) -> None:
-        """tcgen05.fence::before_thread_sync or, with `after`, ::after_thread_sync."""
+        """Handle tcgen05.fence::before_thread_sync or, with `after`, ::after_thread_sync."""
 
     # fences and barriers
     def proxy_fenced(self, f: Fragment) -> None:
-        """fence.proxy.async."""
+        """Handle fence.proxy.async."""
 
     def init_fenced(self, f: Fragment) -> None:
-        """A fence after which copies may signal the mbarriers that these warps made."""
+        """Handle a fence after which copies may signal mbarriers that these warps initialised."""
 
     def memory_fenced(self, f: Fragment) -> None:
-        """A fence of the whole device or system: what these warps did before is released by what they write next."""
+        """Handle a device- or system-scope fence: later writes release what the warps did before."""
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
+    def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
 
-    def mbarrier_met(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
-        """Threads use an mbarrier for the first time: they arrive on it, or find a phase complete."""
+    def mbarrier_first_used(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        """Handle threads' first use of an mbarrier: an arrival or a completed wait."""
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
-        """Threads arrive on an mbarrier with release semantics."""
+        """Handle an arrival on an mbarrier with release semantics."""
 
     def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
-        """Threads arrive, with any semantics, on an mbarrier of another CTA."""
+        """Handle an arrival, with any semantics, on an mbarrier of another CTA."""
 
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
-        """Threads have seen a phase complete, with acquire semantics."""
+        """Handle threads that saw a phase complete, with acquire semantics."""
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
-        """A phase has completed; its sleepers have not yet been woken."""
+        """Handle a completed phase, before its sleepers wake."""
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None: ...
 
@@ -99,61 +98,70 @@ class Observer:
     def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None: ...
 
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
-        """A fragment goes on after barrier.cluster.wait."""
+        """Handle a fragment that continues after barrier.cluster.wait."""
 
     # memory
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
-        """An ordinary access at byte `offsets` of `target`'s shared memory, one per lane of `lanes` (None: all)."""
+        """Handle an ordinary access at byte `offsets` of `target`'s shared memory.
+
+        One offset per lane of `lanes`; None means all lanes.
+        """
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
-        """An ordinary access at byte `offsets` of an allocation, one per active lane."""
+        """Handle an ordinary access at byte `offsets` of an allocation, one per active lane."""
 
     def global_written(self, agree: bool) -> None:
-        """The same as shared_written, of global memory."""
+        """Handle the end of a global write; `agree`: every lane finds what it wrote.
+
+        Called only while the observer is `doubtful`.
+        """
 
     def shared_written(self, target: CTA, agree: bool) -> None:
-        """What was told of last has been written; `agree` says that every lane finds there what it wrote.
+        """Handle the end of a shared write; `agree`: every lane finds what it wrote.
 
-        Called only where the observer is `doubtful`.
+        Called only while the observer is `doubtful`.
         """
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
-        """Bytes start..end were written by a copy that signals `bar`, or are about to be by a cp.async (None)."""
+        """Handle bytes start..end written by a copy that signals `bar`.
+
+        For cp.async (`bar` None) the write is about to happen.
+        """
 
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
-        """Words of four bytes, by their numbers, were written by an st.async that signals `bar`."""
+        """Handle 4-byte words, by number, written by an st.async that signals `bar`."""
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
-        """Bytes start..end were read by a bulk store."""
+        """Handle bytes start..end read by a bulk store."""
 
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
-        """16-byte chunks were read by tcgen05.mma or cp or, with `group`, by that warpgroup's wgmma."""
+        """Handle 16-byte chunks read by tcgen05.mma, tcgen05.cp or, with `group`, by wgmma."""
 
     def tmem_access(
         self, f: Fragment, at: int, warp: int, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool
     ) -> None:
-        """tcgen05.ld or st of a warp."""
+        """Handle tcgen05.ld or tcgen05.st of a warp."""
 
     def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
-        """tcgen05.mma or cp reads or writes tensor memory."""
+        """Handle tensor memory read or written by tcgen05.mma or tcgen05.cp."""
 
     def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
-        """A warp has been given columns first..end."""
+        """Handle the allocation of columns first..end to a warp."""
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
-        """A warp gives columns first..end back."""
+        """Handle the deallocation of columns first..end by a warp."""
 
     # global memory
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
     ) -> None:
-        """A copy reads or writes bytes of an allocation; one that `combines` does so with what is there."""
+        """Handle a copy that reads or writes an allocation; `combines`: a reduction."""
 
     def dependency_waited(self, f: Fragment) -> None:
-        """griddepcontrol.wait: the launch before is over and all that it wrote is there."""
+        """Handle griddepcontrol.wait: the previous launch has ended and its writes are visible."""
 
     # the end
     def cta_exited(self, cta: CTA) -> None:
-        """The last thread of a CTA has exited."""
+        """Handle the exit of a CTA's last thread."""

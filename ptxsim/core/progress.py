@@ -1,4 +1,4 @@
-"""Progress policy of a cluster: who may go next, by how long nothing has changed, and when it counts as stuck."""
+"""Progress policy of a cluster: which fragments may run, and when it counts as stuck."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .schedule import Schedule
 from .warp import RUNNING, Fragment
 
 STEP_LIMIT = 10_000_000  # blocks that a cluster may run while no thread exits and no asynchronous work completes
-_PATIENCE = 20_000  # turns without any change of state before threads count as stuck
-_CALM = 40  # turns without any change of state after which threads that loop are looked for
-# Schedules without chance: threads that poll must not keep others, or asynchronous work, from going on without end.
-_FAIR_STEPS = 4_096  # blocks after which the next fragment goes first, though the one before may have changed something
-_CALM_TURNS = 2  # with work outstanding, turns without any change of state after which turns are short
-_CALM_QUANTUM = 32  # blocks of a short turn
-_SPIN_TURNS = 128  # turns per fragment without any change of state after which the work, or a warp's other lanes, go on
-_SPIN_STEPS = 50_000  # blocks after which the work goes on whatever changes: threads that poll may meet at a barrier
+_PATIENCE = 20_000  # unchanged slices before threads count as stuck
+_CALM = 40  # unchanged slices before loop detection starts
+# Deterministic schedules: polling threads must not starve other threads or asynchronous work.
+_FAIR_STEPS = 4_096  # blocks before the next fragment runs, even if the state changed
+_CALM_SLICES = 2  # unchanged slices before slices become short, with work outstanding
+_CALM_QUANTUM = 32  # blocks of a short slice
+_SPIN_SLICES = 128  # unchanged slices per fragment before work, or a warp's other lanes, proceed
+_SPIN_STEPS = 50_000  # blocks before work proceeds regardless: polling threads may change state at a barrier
 
 
-class Turn(NamedTuple):
-    """The fragment that goes next, for how many blocks, and whether it overtakes lanes of its warp that loop."""
+class TimeSlice(NamedTuple):
+    """The next fragment, its number of blocks, and whether it overtakes looping lanes."""
 
     fragment: Fragment
     quantum: int
@@ -29,33 +29,33 @@ class Turn(NamedTuple):
 
 
 class ProgressPolicy:
-    """Counts turns since the state of a cluster last changed.
+    """Counts time slices since the state of a cluster last changed.
 
-    A turn is `idle` where its thread waited or polled, else `busy`: plain computation may yet lead somewhere.
+    A slice is `idle` if its thread waited or polled, else `busy`: computation may still change something.
     """
 
     def __init__(self, schedule: Schedule) -> None:
-        self.schedule, self.aim = schedule, schedule.aim
-        self.fixed = schedule.at_once is not None  # no chance in it
+        self.schedule, self.delay = schedule, schedule.delay
+        self.fixed = schedule.at_once is not None  # deterministic
         self.idle = self.busy = self.steps = 0
         self.work = False
-        self._last = -1  # the cluster's progress when a turn was counted last
+        self._last = -1  # progress at the last count
         self._loops = LoopDetector()
 
     @property
     def unchanged(self) -> int:
-        """Turns since the last change of state."""
+        """Time slices since the last change of state."""
         return self.idle + self.busy
 
     @property
     def waits(self) -> bool:
-        """Whether asynchronous work waits because a schedule without chance puts it off."""
+        """Whether a deterministic schedule is delaying asynchronous work."""
         return self.fixed and self.work
 
     def count(self, progress: int, rested: bool, steps: int, work: bool) -> None:
-        """Count a turn: `rested` where its thread waited or polled.
+        """Count a time slice; `rested`: its thread waited or polled.
 
-        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed, and
+        `progress` numbers the changes of state. `steps` counts blocks since a thread exited or work completed.
         `work` says whether asynchronous work is outstanding.
         """
         self.steps, self.work = steps, work
@@ -68,43 +68,43 @@ class ProgressPolicy:
             self.busy += 1
 
     def stuck(self, ready: Sequence[Fragment]) -> bool:
-        """Whether nothing is outstanding, and threads will change nothing any more."""
+        """Return whether no work is outstanding and threads will change nothing."""
         return not self.work and (self.unchanged > _PATIENCE or self._loops.all_of(ready))
 
     def candidates(self, ready: list[Fragment]) -> list[Fragment]:
-        """The threads that may go: none where all only poll or loop, and asynchronous work can go on instead.
+        """Return the fragments that may run, none if asynchronous work should proceed.
 
-        What an adversarial schedule holds back goes, too, once the others have changed nothing for long.
+        Delayed fragments also run once the others have changed nothing for long.
         """
         if self.work and (self.idle > 2 * len(ready) + 2 or self._spinning(ready)):
             return []
-        if self.aim is not None and self.unchanged <= 2 * len(ready) + 50:
-            return self.aim.free(ready)
+        if self.delay is not None and self.unchanged <= 2 * len(ready) + 50:
+            return self.delay.runnable(ready)
         return ready
 
     def _spinning(self, ready: Sequence[Fragment]) -> bool:
-        """Whether threads keep the work waiting, and only go round."""
-        long = self.busy > _SPIN_TURNS * len(ready) or self.steps > _SPIN_STEPS
+        """Return whether threads that only loop keep the work waiting."""
+        long = self.busy > _SPIN_SLICES * len(ready) or self.steps > _SPIN_STEPS
         return self.waits and (long or self._loops.all_of(ready))
 
-    def turn(self, candidates: Sequence[Fragment], choice: int) -> Turn:
-        """What a schedule's choice among candidates leads to.
+    def time_slice(self, candidates: Sequence[Fragment], choice: int) -> TimeSlice:
+        """Return the time slice for a schedule's choice among candidates.
 
-        Each turn without a change moves the choice on by one, so that no candidate is passed over for ever.
+        Each slice without a change moves the choice on by one, so that no candidate starves.
         """
         aside = self.steps // _FAIR_STEPS if self.fixed else 0
         f = first = candidates[(choice + self.unchanged + aside) % len(candidates)]
-        short = self.waits and self.busy > _CALM_TURNS
+        short = self.waits and self.busy > _CALM_SLICES
         if short or self.unchanged > _CALM:
-            first = f if f.turn() else f.earlier() or f
-            f = self._in_place_of(first)
+            first = f if f.reconverge() else f.earlier() or f
+            f = self._alternative_to(first)
             self._loops.note(f)
         quantum = self.schedule.quantum()
-        return Turn(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
+        return TimeSlice(f, min(quantum, _CALM_QUANTUM) if short else quantum, f is not first)
 
-    def _in_place_of(self, f: Fragment) -> Fragment:
-        """Other lanes of a fragment's warp where it loops, and now and then where it may: they may hold its lock."""
-        chosen = self._loops.instead(f)
-        if chosen is f and f.family is not None and self.busy > _SPIN_TURNS and self.busy % 2:
+    def _alternative_to(self, f: Fragment) -> Fragment:
+        """Return other lanes of a fragment's warp if it loops or may loop."""
+        chosen = self._loops.alternative(f)
+        if chosen is f and f.family is not None and self.busy > _SPIN_SLICES and self.busy % 2:
             return next((other for other in f.family if other is not f and other.state is RUNNING), f)
         return chosen

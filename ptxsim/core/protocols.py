@@ -1,4 +1,4 @@
-"""What the parts of a run see of the launch and the cluster that they belong to."""
+"""Protocols: what parts of a run see of their launch and cluster."""
 
 from __future__ import annotations
 
@@ -30,29 +30,32 @@ class Machine(Protocol):
     layout: Layout
     counts: Counts
     checks: frozenset[str]
-    apart: bool  # whether the schedule wants each warp by itself
+    apart: bool  # whether warps run apart
     sm_count: int
-    ticks: int  # of %clock, which counts how often it was read
-    waiting: Iterator[list[Dim3]]  # clusters that are not yet launched; one that runs may take the next one's place
+    ticks: int  # %clock counts its reads
+    waiting: Iterator[list[Dim3]]  # clusters not yet launched; a running one may take over the next
     changed_maps: dict[int, ChangedMap]  # TMA descriptors in global memory that the launch has changed
-    visits: dict[int, int]  # block → how many warps have run it
+    visits: dict[int, int]  # block → warps that have run it
 
     def report(
         self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
     ) -> None:
-        """Keep a finding; repeats of the same kind at the same instruction are counted."""
+        """Record a finding; repeats of a kind at an instruction are counted."""
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
-        """Bytes of global memory for a copy, counted as read; None where they are not all in one allocation."""
+        """Return global bytes for a copy, counted as read; None if outside one allocation."""
 
     def write_global(
         self, address: int, size: int, origin: Origin | None = None, combines: bool = False
     ) -> np.ndarray | None:
-        """Bytes of global memory for a copy, counted as written; None where they are not all in one allocation."""
+        """Return global bytes to fill, counted as written; None if outside one allocation."""
 
 
 class Cluster(Protocol):
-    """CTAs that run together. `progress` counts changes of state; `rest` says that a turn only waited or polled."""
+    """CTAs that run concurrently.
+
+    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
+    """
 
     program: Program
     pipes: Pipes
@@ -60,25 +63,25 @@ class Cluster(Protocol):
     progress: int
     rest: bool
     steps: int  # blocks that were run since a thread exited or asynchronous work completed
-    taken: int  # other clusters whose work it was given
-    refused: bool  # whether it was denied one
+    granted_clusters: int  # granted by cluster launch control
+    request_refused: bool  # whether a request was refused
     barrier: ClusterBarrier
     observer: Observer
 
     @property
     def machine(self) -> Machine:
-        """The launch."""
+        """Return the launch."""
 
     @property
     def ctas(self) -> Sequence[CTA]:
-        """The CTAs by rank."""
+        """Return the CTAs by rank."""
 
     @property
     def later(self) -> int:
-        """How many clusters of the grid run after this one, which it must not wait for."""
+        """Return the number of clusters that run only after this one."""
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""
 
     def complete(self, pipe: Pipe) -> None:
-        """Run the task whose turn it is in a pipe."""
+        """Run the first task of a pipe."""

@@ -1,4 +1,4 @@
-"""The registers of a CTA, which setmaxnreg moves between its warps (PTX ISA 9.7.20.5)."""
+"""The registers of a CTA, which setmaxnreg moves between warps (PTX ISA 9.7.20.5)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 PER_SM = 65_536
 _UNIT = 8  # registers per thread are allocated in multiples of this
-_MOST = 256  # 255, rounded up
+_MAX_PER_THREAD = 256  # 255, rounded up
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """Threads that execute setmaxnreg."""
 
     @property
@@ -28,49 +28,53 @@ class Asker(Protocol):
 
 
 class _Request(NamedTuple):
-    """A warp that asked for more registers per thread than were free."""
+    """A warp's request for more registers per thread than were free."""
 
     warp: int
-    wanted: int
+    requested: int
     at: int
-    f: Asker
+    f: Requester
 
 
 class RegisterPool:
-    """Registers per thread that each warp of a CTA holds, and the requests that do not fit.
+    """Registers per thread of each warp of a CTA, and pending requests.
 
-    A warp that waits for registers goes on all the same, so that one run finds more. Registers of a warp that exits
-    stay with the CTA, as on hardware.
+    A warp that waits for registers continues, so that one run finds more faults. Registers of an exited warp stay
+    with the CTA, as on hardware.
     """
 
     def __init__(self, launch: Launch, per_thread: int) -> None:
         self.per_thread = per_thread
-        self.held = [per_thread] * launch.warps
-        self.size = 32 * sum(self.held)
+        self.per_warp = [per_thread] * launch.warps
+        self.size = 32 * sum(self.per_warp)
         self.waiting: list[_Request] = []
 
-    def change(self, f: Asker, at: int, count: int, more: bool) -> None:
-        """Warps give registers back or, with `more`, ask for some."""
+    def change(self, f: Requester, at: int, count: int, more: bool) -> None:
+        """Release registers of warps or, with `more`, request some."""
         for warp in f.warps():
-            if more and count > self.held[warp]:
+            if more and count > self.per_warp[warp]:
                 if all((warp, at) != (request.warp, request.at) for request in self.waiting):
                     self.waiting.append(_Request(warp, count, at, f))
             else:
-                self.held[warp] = min(self.held[warp], count)
+                self.per_warp[warp] = min(self.per_warp[warp], count)
         for request in list(self.waiting):
-            if 32 * (sum(self.held) - self.held[request.warp] + request.wanted) <= self.size:
-                self.held[request.warp] = max(self.held[request.warp], request.wanted)
+            if 32 * (sum(self.per_warp) - self.per_warp[request.warp] + request.requested) <= self.size:
+                self.per_warp[request.warp] = max(self.per_warp[request.warp], request.requested)
                 self.waiting.remove(request)
 
     def finish(self) -> None:
-        """Report the requests that were never granted, once per instruction."""
+        """Report requests that were never granted, once per instruction."""
         for at in dict.fromkeys(request.at for request in self.waiting):
             mine = sorted((x for x in self.waiting if x.at == at), key=lambda x: x.warp)
-            warps, count, f = [x.warp for x in mine], mine[0].wanted, mine[0].f
-            asked = {request.warp: request.wanted for request in self.waiting}
-            total = 32 * sum(asked.get(warp, held) for warp, held in enumerate(self.held))
-            kept = [warp for warp, held in enumerate(self.held) if held == self.per_thread and warp not in asked]
-            never = f"; warps {_ranges(kept)} gave none back" if kept else ""
+            warps, count, f = [x.warp for x in mine], mine[0].requested, mine[0].f
+            requested_by_warp = {request.warp: request.requested for request in self.waiting}
+            total = 32 * sum(requested_by_warp.get(warp, registers) for warp, registers in enumerate(self.per_warp))
+            unchanged = [
+                warp
+                for warp, registers in enumerate(self.per_warp)
+                if registers == self.per_thread and warp not in requested_by_warp
+            ]
+            never = f"; warps {_ranges(unchanged)} gave none back" if unchanged else ""
             what = f"setmaxnreg.inc to {count} registers per thread never ends in warps {_ranges(warps)}"
             f.report(
                 at,
@@ -82,23 +86,23 @@ class RegisterPool:
 
 
 def registers_at_launch(launch: Launch) -> int | None:
-    """The most registers per thread that a CTA can begin with, None where ptxas ignores setmaxnreg.
+    """Return the most registers per thread at launch; None if ptxas ignores setmaxnreg.
 
     ptxas gives a kernel that uses setmaxnreg what its launch bounds allow.
     """
     directives = launch.kernel.directives
-    if (given := directives.get("maxnreg")) is not None:
-        return min(-(-given[0] // _UNIT) * _UNIT, _MOST)
+    if (maxnreg := directives.get("maxnreg")) is not None:
+        return min(-(-maxnreg[0] // _UNIT) * _UNIT, _MAX_PER_THREAD)
     bounds = directives.get("reqntid") or directives.get("maxntid")
     if bounds is None:
         return None
     ctas = max((directives.get("minnctapersm") or (1,))[0], 1)
     warps = -(-int(np.prod(bounds)) // 32)
-    return min(PER_SM // (32 * warps * ctas) // _UNIT * _UNIT, _MOST)
+    return min(PER_SM // (32 * warps * ctas) // _UNIT * _UNIT, _MAX_PER_THREAD)
 
 
 def _ranges(warps: list[int]) -> str:
-    """Warps as ranges: 0..3, 8..11."""
+    """Format warps as ranges: 0..3, 8..11."""
     starts = [w for w in warps if w - 1 not in warps]
     ends = [w for w in warps if w + 1 not in warps]
     return ", ".join(f"{a}..{b}" if a < b else str(a) for a, b in zip(starts, ends, strict=True))

@@ -1,4 +1,4 @@
-"""The register file of a CTA, and how code sees it: numpy views of the lanes of a range of threads."""
+"""The register file of a CTA, and numpy views of thread ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..frontend.formats import FORMATS, UNSIGNED, Format
 
 
 class _Lazy(dict[int, np.ndarray]):
-    """slot → the view of that register's lanes, made when first used."""
+    """Views of a range's lanes by register slot, made on first use."""
 
     def __init__(self, array: np.ndarray, fmt: Format, lo: int, hi: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _Lazy(dict[int, np.ndarray]):
 
 
 class Views:
-    """The register file seen through one range of threads: an attribute per format, each slot → array."""
+    """The register file for one range of threads: an attribute per format, slot → array."""
 
     def __init__(self, file: RegisterFile, lo: int, hi: int) -> None:
         for fmt in FORMATS:
@@ -32,7 +32,7 @@ class Views:
 
 
 class RegisterFile:
-    """All registers of a CTA, `threads` lanes wide; reused for one CTA after another."""
+    """All registers of a CTA, `threads` lanes wide; reused for later CTAs."""
 
     def __init__(self, counts: dict[int, int], threads: int) -> None:
         self.threads = threads
@@ -47,10 +47,10 @@ class RegisterFile:
         return views
 
     def ranges(self) -> set[tuple[int, int]]:
-        """First and last warp of every range of threads that has run in step."""
+        """Return (first, last) warp of every range of threads that has run in step."""
         return {(lo // 32, (hi - 1) // 32) for lo, hi in self._views}
 
     def forget_specials(self) -> None:
-        """Special registers differ from CTA to CTA."""
+        """Discard cached special registers, which differ between CTAs."""
         for views in self._views.values():
             views.special.clear()

@@ -1,4 +1,4 @@
-"""Running captured launches: the call the outside makes."""
+"""`run`: execute captured launches (public entry point)."""
 
 from __future__ import annotations
 
@@ -37,45 +37,47 @@ def run(
     judge: Callable[[], str | None] | None = None,
     step_limit: int = STEP_LIMIT,
 ) -> Result:
-    """Execute launches in order; results appear in the host memory the launches were captured with.
+    """Execute launches in order; results appear in the host memory they were captured with.
 
-    schedule, seed: see ptxsim.SCHEDULES. checks: names of docs/ptxsim.md («Checks»); out-of-bounds and misaligned
-    accesses, barrier misuse and deadlocks are always reported. trace: called with a line per basic block and per
-    asynchronous completion.
-    track: count the global bytes touched once (slow). progress: called with (launches done, launches).
-    The schedule "search" runs them under one adversarial schedule after another (`hold:…`), on the same
-    memory each, until something is wrong or the budget of `runs` or `seconds` is spent; `judge` is asked after each and
-    says in a sentence what is wrong with the outputs. The result is that of the run that is wrong, or of the first.
-    The schedule "timed" goes by a clock: that of `device`, a card in ptxsim/devices, whose prediction is in the result.
-    A cluster that runs more than `step_limit` basic blocks while no thread exits and no asynchronous work completes is
-    a deadlock that names where its threads loop.
+    schedule, seed: see ptxsim.SCHEDULES.
+    checks: names from docs/ptxsim/checks.md. Out-of-bounds and misaligned accesses, barrier misuse and deadlocks
+    are always reported.
+    trace: called with a line per basic block and per asynchronous completion.
+    track: count unique global bytes and bank conflicts (slow).
+    progress: called with (launches done, launches).
+    device: a device of ptxsim/devices, for the schedule "timed", whose result carries a prediction.
+    runs, seconds, judge: for the schedule "search", which runs one adversarial schedule (`hold:…`) after another on
+    the same input. It stops at the first fault, or after `runs` runs or `seconds`. `judge` is called after each run
+    and returns a sentence if the outputs are wrong. The result is that of the faulty run, else of the first.
+    step_limit: basic blocks that a cluster may run without an exit or a completion, before it counts as a deadlock.
+
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
     unknown schedule or check and for a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
-    wanted = frozenset(checks)
-    if wanted - set(CHECKS):
-        raise ValueError(f"unknown check {sorted(wanted - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
+    enabled = frozenset(checks)
+    if enabled - set(CHECKS):
+        raise ValueError(f"unknown check {sorted(enabled - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
     if schedule == "timed":
-        from ..timing.run_timed import run_timed  # only here: most runs have no clock
+        from ..timing.run_timed import run_timed  # imported late: most runs have no clock
 
         return run_timed(
-            launches, device, checks=wanted, trace=trace, track=track, progress=progress, step_limit=step_limit
+            launches, device, checks=enabled, trace=trace, track=track, progress=progress, step_limit=step_limit
         )
     if schedule == "search":
-        again = {"checks": wanted, "trace": trace, "track": track, "progress": progress, "step_limit": step_limit}
+        again = {"checks": enabled, "trace": trace, "track": track, "progress": progress, "step_limit": step_limit}
         return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, **again)
     start = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
-    aim = plan.aim
-    if aim is not None and not any(aim.fits(x, program_of(x.module, x.kernel)) for x in launches):
-        raise ValueError(f"schedule {schedule!r}: nothing in these launches is of this kind and at this place")
+    delay = plan.delay
+    if delay is not None and not any(delay.matches(x, program_of(x.module, x.kernel)) for x in launches):
+        raise ValueError(f"schedule {schedule!r}: nothing in these launches matches")
     history = None
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, wanted, trace, track, before=history, step_limit=step_limit)
+        machine = Machine(launch, plan, enabled, trace, track, before=history, step_limit=step_limit)
         machine.run()
         history = machine.history
         findings += machine.findings

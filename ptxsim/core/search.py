@@ -1,4 +1,4 @@
-"""A search with a budget: the same launches under one adversarial schedule after another, until something is wrong."""
+"""Schedule search with a budget: run adversarial schedules until one finds a fault."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .result import Result
 
 
 class Snapshot:
-    """What all buffers of some launches hold, to begin again with."""
+    """The content of all buffers of launches, to restore before another run."""
 
     def __init__(self, launches: Iterable[Launch]) -> None:
         allocations = {id(a): a for launch in launches for a in launch.memory.allocations}
-        self.kept: list[tuple[Allocation, np.ndarray]] = [(a, a.bytes.copy()) for a in allocations.values()]
+        self.contents: list[tuple[Allocation, np.ndarray]] = [(a, a.bytes.copy()) for a in allocations.values()]
 
     def restore(self) -> None:
-        for allocation, content in self.kept:
-            if not np.array_equal(allocation.bytes, content):  # what was not written may be read-only
+        for allocation, content in self.contents:
+            if not np.array_equal(allocation.bytes, content):  # unwritten buffers may be read-only
                 allocation.bytes[:] = content
 
 
@@ -39,10 +39,10 @@ def search(
     judge: Callable[[], str | None] | None = None,
     **options: Any,
 ) -> Result:
-    """The Result of `run` that is wrong first or, if none is, the first one, with the coverage of all of them.
+    """Return the first faulty Result of `run`, else the first, with all coverage.
 
-    The search ends with a budget of `runs` or of `seconds` (by default after 24 runs). Memory holds what the wrong
-    run, or the last one, has left. `judge` looks at it after each run and says in a sentence what is wrong.
+    The budget is `runs` or `seconds` (default 24 runs). Memory holds what the faulty run, or the last one, wrote.
+    `judge` is called after each run and returns a sentence if the outputs are wrong.
     """
     if runs is None and seconds is None:
         runs = RUNS

@@ -16,7 +16,7 @@ CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_
 WIDE_CLOCKS = frozenset({"clock64", "globaltimer"})
 AXES = {"x": 0, "y": 1, "z": 2}
 
-# Registers that are the same in all threads of a CTA; `axis` is 0 where the register has none.
+# Registers equal in all threads of a CTA; `axis` is 0 for registers without axes.
 UNIFORM: dict[str, Callable[[CTA, int], int]] = {
     "ntid": lambda cta, axis: cta.launch.block[axis],
     "ctaid": lambda cta, axis: cta.index[axis],
@@ -38,7 +38,7 @@ UNIFORM: dict[str, Callable[[CTA, int], int]] = {
 
 
 def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
-    """A special register in threads lo..hi. Raises PtxError for one that is not known."""
+    """Return a special register in threads lo..hi. Raises PtxError for an unknown one."""
     base, _, axis = name[1:].partition(".")
     threads = np.arange(lo, hi, dtype=np.uint32)
     if base == "tid":
@@ -62,7 +62,7 @@ def special_register(cta: CTA, name: str, lo: int, hi: int) -> np.ndarray:
 
 
 def _lane_mask(which: str, threads: np.ndarray) -> np.ndarray:
-    """Per lane the mask of lanes equal to it, below (lt, le) or above (gt, ge) it."""
+    """Return per lane the mask of lanes eq, lt, le, gt or ge it."""
     one = np.uint64(1)
     own = one << (threads % 32).astype(np.uint64)
     below = own - one

@@ -1,10 +1,10 @@
 """Control flow of the threads of a CTA.
 
-Threads run as fragments: a range [lo, hi) of whole warps at one program counter, with a mask where not all its
-lanes are there. A branch that splits along warps makes ranges, one that splits inside a warp makes two masked
-fragments of a family (same range). Inside a family the fragment with the lowest block runs first and fragments that
-meet are merged, which reconverges them; a collective instruction waits until its warps are whole. Ranges join
-again when a barrier releases them side by side.
+Threads run as fragments: a range [lo, hi) of whole warps at one program counter, with a mask if some lanes are
+elsewhere. A branch that splits along warps makes ranges. One that splits inside a warp makes two masked
+fragments of a family (same range). The fragment of a family at the lowest block runs first. Fragments at one block are
+merged, which reconverges them. A collective instruction waits until its warps are whole. Ranges join
+again when a barrier releases adjacent ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .cta import CTA
     from .protocols import Machine
 
-Place = tuple[np.ndarray, int]  # a memory operand: the lanes' addresses (0-d where they share one), a byte offset
+Address = tuple[np.ndarray, int]  # a memory operand: lanes' base addresses (0-d if shared), byte offset
 
 
 class State(Enum):
@@ -35,19 +35,19 @@ class State(Enum):
     DONE = "done"
 
 
-RUNNING, PARTED, WAITING, DONE = State  # looked up in every turn
+RUNNING, PARTED, WAITING, DONE = State  # module globals, since every slice looks them up
 
 
 class Poll(NamedTuple):
-    """A wait that has failed: the instruction, and what has to change before it can succeed."""
+    """A failed wait: its instruction, and what must change before it can succeed."""
 
     at: int
-    place: int
+    address_pair: int
     phase: int
 
 
 class Fragment:
-    """Threads [lo, hi) of a CTA at block `pc`; `mask` is None when all of them are here."""
+    """Threads [lo, hi) of a CTA at block `pc`; `mask`: active lanes (None: all)."""
 
     __slots__ = (
         "_lanes",
@@ -79,7 +79,7 @@ class Fragment:
         self.stamp = -1  # the cluster's progress at that poll
         self.set_mask(mask)
 
-    # who is here
+    # active lanes
     def set_mask(self, mask: np.ndarray | None) -> None:
         self.mask = mask
         self.count = self.n if mask is None else int(count_nonzero(mask))
@@ -88,38 +88,38 @@ class Fragment:
 
     @property
     def mask_of_pairs(self) -> np.ndarray:
-        """The mask for registers that hold two elements a lane; used by code for masked fragments only."""
+        """The mask for registers of two elements per lane; for masked fragments only."""
         if self._mask_of_pairs is None:
             assert self.mask is not None
             self._mask_of_pairs = np.repeat(self.mask, 2)
         return self._mask_of_pairs
 
     def lanes(self) -> np.ndarray:
-        """Indices, within the range, of the active lanes."""
+        """Return the indices, within the range, of the active lanes."""
         if self._lanes is None:
             self._lanes = np.arange(self.n) if self.mask is None else flatnonzero(self.mask)
         return self._lanes
 
     def warps(self) -> range | list[int]:
-        """Numbers, within the CTA, of the warps with an active lane."""
+        """Return the numbers, within the CTA, of the warps with an active lane."""
         if self.mask is None:
             return range(self.lo // 32, -(-self.hi // 32))
         m = self.mask
         return [self.lo // 32 + w for w in range(-(-self.n // 32)) if count_nonzero(m[32 * w : 32 * w + 32])]
 
     def warp_of(self, lane: int) -> int:
-        """Number, within the CTA, of the warp of a lane of the range."""
+        """Return the number, within the CTA, of the warp of a lane of the range."""
         return (self.lo + int(lane)) // 32
 
     def lanes_by_warp(self, lanes: np.ndarray) -> dict[int, list[int]]:
-        """Warp → those of the given lanes (within the range) that it has."""
+        """Group lanes of the range by warp."""
         out: dict[int, list[int]] = {}
         for lane in lanes:
             out.setdefault(self.warp_of(lane), []).append(int(lane))
         return out
 
     def whole(self) -> bool:
-        """Whether every warp with an active lane has all its living lanes here."""
+        """Return whether all living lanes of its warps are in this fragment."""
         if self.mask is None:
             return True
         missing = self.cta.alive[self.lo : self.hi] & ~self.mask
@@ -129,56 +129,56 @@ class Fragment:
 
     # values of operands
     def values(self, operand: np.ndarray) -> list[int]:
-        """An operand in each active lane."""
+        """Return an operand in each active lane."""
         operand = np.asarray(operand)
         if operand.ndim:
             return (operand if self.mask is None else operand[self.lanes()]).tolist()
         return [int(operand)] * self.count
 
     def value(self, operand: np.ndarray) -> int:
-        """An operand in the first active lane."""
+        """Return an operand in the first active lane."""
         operand = np.asarray(operand)
         if operand.ndim == 0:
             return int(operand)
         return int(operand[0 if self.mask is None else int(self.mask.argmax())])
 
-    def addresses(self, place: Place) -> list[int]:
-        """A memory operand's address in each active lane."""
-        base, offset = place
+    def addresses(self, address_pair: Address) -> list[int]:
+        """Return a memory operand's address in each active lane."""
+        base, offset = address_pair
         return [x + offset for x in self.values(base)]
 
-    def address(self, place: Place) -> int:
-        """A memory operand's address in the first active lane."""
-        return self.value(place[0]) + place[1]
+    def address(self, address_pair: Address) -> int:
+        """Return a memory operand's address in the first active lane."""
+        return self.value(address_pair[0]) + address_pair[1]
 
     def special(self, name: str) -> np.ndarray:
-        """A special register's value in each lane of the range (uint32; uint64 for clocks)."""
+        """Return a special register's value in each lane of the range (uint32; uint64 for clocks)."""
         value = self.views.special.get(name)
         if value is None or name in self.cta.VOLATILE:
             value = self.views.special[name] = self.cta.special(name, self.lo, self.hi)
         return value
 
     def symbol(self, name: str, offset: int, numpy: str) -> Any:
-        """The address of a variable plus an offset, as the integer type `numpy`."""
+        """Return the address of a variable plus an offset, as the integer type `numpy`."""
         return np.array(self.cta.symbol(name) + offset).astype(numpy)
 
-    # what it does besides computing
+    # findings and asynchronous work
     def report(self, at: int, kind: str, message: str, lanes: np.ndarray | None = None) -> None:
-        """A finding at an instruction of this fragment, of the given lanes of its range."""
+        """Report a finding at an instruction, for lanes of this fragment's range."""
         self.machine.report(kind, message, at, self, lanes)
 
     def report_repeats(self, at: int, what: str, operands: Sequence[Hashable]) -> None:
-        """A finding where lanes of a warp ask for the very same work, given the operands of each active lane."""
+        """Report lanes of a warp that request identical work; `operands` has one per active lane."""
         if self.count == 1 or "repeated" not in self.machine.checks:
             return
-        asked = Counter((self.warp_of(lane), key) for lane, key in zip(self.lanes(), operands, strict=True))
-        for (warp, _), times in asked.items():
+        requests = Counter((self.warp_of(lane), key) for lane, key in zip(self.lanes(), operands, strict=True))
+        for (warp, _), times in requests.items():
             if times > 1:
-                why = "one was meant, such as the lane that elect.sync chooses"
-                return self.report(at, "repeated", f"{times} lanes of warp {warp} each ask for the same {what}: {why}")
+                why = "use one lane, such as the one elect.sync chooses"
+                return self.report(at, "repeated", f"{times} lanes of warp {warp} each request the same {what}: {why}")
 
     def issue(self, at: int, warp: int) -> Origin:
-        """The origin of a piece of asynchronous work that a warp asks for now."""
+        """Return the origin of asynchronous work that a warp issues now."""
         return Origin(self, at, warp, self.cta.cluster.observer.issued(self, at, warp))
 
     def sleep(self, wait: Wait) -> None:
@@ -189,7 +189,7 @@ class Fragment:
 
     # control flow
     def branch(self, p: np.ndarray, target: int, fall: int, negated: bool) -> int:
-        """The block to go on with; splits the fragment where its lanes disagree."""
+        """Return the next block; split the fragment if its lanes disagree."""
         taken = int(count_nonzero(p if self.mask is None else p & self.mask))
         if negated:
             taken = self.count - taken
@@ -200,15 +200,15 @@ class Fragment:
         return self._split(~p if negated else p, target, fall)
 
     def _split(self, p: np.ndarray, target: int, fall: int) -> int:
-        """Go apart: along warps where whole warps agree, else into two masks. Returns this fragment's own block."""
+        """Split along warps where whole warps agree, else into two masks; return the next block."""
         if self.mask is None and self.n > 32:
             runs = _runs(p)
             if len(runs) > 1:
                 for run in runs[1:]:
-                    piece = Fragment(self.cta, self.lo + run.start, self.lo + run.end, target if run.taken else fall)
-                    self.cta.fragments.append(piece)
+                    part = Fragment(self.cta, self.lo + run.start, self.lo + run.end, target if run.taken else fall)
+                    self.cta.fragments.append(part)
                     if run.taken is None:
-                        piece.pc = piece._mask_apart(p[run.start : run.end].copy(), target, fall)
+                        part.pc = part._mask_apart(p[run.start : run.end].copy(), target, fall)
                 mine = runs[0]
                 p = p[: mine.end].copy()
                 self._set_range(self.lo, self.lo + mine.end)
@@ -217,14 +217,14 @@ class Fragment:
         return self._mask_apart(p, target, fall)
 
     def _mask_apart(self, p: np.ndarray, target: int, fall: int) -> int:
-        """The lanes of `p` stay in this fragment and take the branch, the others go on in a new one."""
-        here = np.ones(self.n, bool) if self.mask is None else self.mask
-        other = Fragment(self.cta, self.lo, self.hi, fall, here & ~p)
+        """Keep the lanes of `p`, which branch; move the others to a new fragment."""
+        active = np.ones(self.n, bool) if self.mask is None else self.mask
+        other = Fragment(self.cta, self.lo, self.hi, fall, active & ~p)
         if self.family is None:
             self.family = [self]
         other.family = self.family
         self.family.append(other)
-        self.set_mask(here & p)
+        self.set_mask(active & p)
         self.cta.fragments.append(other)
         return target
 
@@ -234,7 +234,7 @@ class Fragment:
         self.set_mask(None)
 
     def exit(self) -> int:
-        """The active lanes leave the kernel."""
+        """Remove the active lanes from the kernel."""
         alive = self.cta.alive[self.lo : self.hi]
         alive &= False if self.mask is None else ~self.mask
         self.state = DONE
@@ -243,8 +243,8 @@ class Fragment:
         self.cta.exited(self)
         return -1
 
-    def turn(self) -> bool:
-        """Merge with fragments of the family at this block; False when another of them has to run first."""
+    def reconverge(self) -> bool:
+        """Merge with the family's fragments at this block; return False if another must run first."""
         family = self.family
         if family is None:
             return True
@@ -258,7 +258,7 @@ class Fragment:
         return not any(other.pc < self.pc and other.state is RUNNING for other in family if other is not self)
 
     def earlier(self) -> Fragment | None:
-        """The first other fragment of the family that can run and stands before this one."""
+        """Return the first runnable fragment of the family at an earlier block."""
         family = self.family or []
         family.sort(key=lambda other: other.pc)
         for other in family:
@@ -274,36 +274,36 @@ class Fragment:
         self.cta.fragments.remove(other)
 
     def unpart(self) -> None:
-        """Lanes have moved: a collective block may now find its warps whole."""
+        """Let a collective block be tried again, after lanes have moved."""
         if self.state is PARTED:
             self.state = RUNNING
 
 
-class _Run(NamedTuple):
-    """Threads start..end of a range whose warps all take a branch, all fall through, or (None) are each divided."""
+class _WarpRun(NamedTuple):
+    """Threads start..end whose warps all branch, all fall through, or (None) diverge."""
 
     taken: bool | None
     start: int
     end: int
 
 
-def _runs(p: np.ndarray) -> list[_Run]:
-    """Neighbouring warps with the same fate, put together."""
-    runs: list[_Run] = []
+def _runs(p: np.ndarray) -> list[_WarpRun]:
+    """Group adjacent warps with equal branch outcome."""
+    runs: list[_WarpRun] = []
     for start in range(0, len(p), 32):
         warp = p[start : start + 32]
         count = count_nonzero(warp)
         taken = None if 0 < count < len(warp) else bool(count)
         end = start + len(warp)
         if runs and runs[-1].taken is taken:
-            runs[-1] = _Run(taken, runs[-1].start, end)
+            runs[-1] = _WarpRun(taken, runs[-1].start, end)
         else:
-            runs.append(_Run(taken, start, end))
+            runs.append(_WarpRun(taken, start, end))
     return runs
 
 
 def join_ranges(fragments: list[Fragment]) -> None:
-    """Join whole, adjacent fragments at the same block into one; the others are left as they are."""
+    """Join whole, adjacent fragments at the same block into one."""
     whole = sorted((f for f in fragments if f.mask is None and f.family is None), key=lambda f: f.lo)
     for a, b in itertools.pairwise(whole):
         if a.hi == b.lo and a.pc == b.pc and a.state is b.state and a.state is not DONE:

@@ -1,7 +1,6 @@
-"""Asynchronous work: what was asked of the copy engines and tensor cores, and in which pipes it waits its turn.
+"""Asynchronous work: tasks for copy engines and tensor cores, queued in pipes.
 
-A task is a dataclass with named fields for all that it needs, so that a schedule can look at it (how many bytes, which
-product) before it runs it.
+A task is a dataclass with all its operands as fields, so that a schedule can inspect it before it runs.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ Kind = Literal["copy", "store", "mma"]
 
 
 class Pipe(NamedTuple):
-    """Where asynchronous work queues: tasks of one pipe run in order, those of different pipes in any order.
+    """A queue of asynchronous work: in order within a pipe, unordered between pipes.
 
-    `engine` is "tcgen05" (one per CTA), "wgmma" (one per warpgroup) or "cp.async" (one per warp); copies that nothing
-    orders have a pipe "bulk" each, told apart by `number`.
+    `engine` is "tcgen05" (one per CTA), "wgmma" (one per warpgroup) or "cp.async" (one per warp). Copies that nothing
+    orders each have a pipe "bulk", distinguished by `number`.
     """
 
     engine: str
@@ -36,9 +35,9 @@ class Pipe(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """The clocks of a warp when it issued asynchronous work (happens_before.py), and the work's serial number.
+    """A warp's clocks when it issued asynchronous work, and the work's serial number.
 
-    `phases` has, per mbarrier the work signals, the phase that its signal belongs to.
+    `phases` has, per mbarrier that the work signals, the phase of the signal.
     """
 
     known: np.ndarray
@@ -47,12 +46,12 @@ class Token:
     phases: dict[MBarrier, int]
 
 
-NO_TOKEN = Token(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, {})  # where nobody keeps clocks
+NO_TOKEN = Token(np.zeros(0, np.int64), np.zeros(0, np.int64), 0, {})  # without vector clocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """Who asked for a piece of work: the fragment and its warp, the instruction, and the clocks of that moment."""
+    """The issuer of asynchronous work: fragment, instruction, warp, and clocks at issue."""
 
     fragment: Fragment
     at: int
@@ -72,9 +71,9 @@ class Origin:
         return self.fragment.machine
 
     @property
-    def place(self) -> str:
-        """Where the instruction stands: its PTX line and its source line."""
-        return self.fragment.machine.program.instructions[self.at].place
+    def location(self) -> str:
+        """The PTX line and source line of the instruction."""
+        return self.fragment.machine.program.instructions[self.at].location
 
     @property
     def line(self) -> int:
@@ -86,7 +85,7 @@ class Origin:
 
 
 class Task:
-    """A piece of asynchronous work, run once. Schedules tell tasks apart by `kind`."""
+    """A unit of asynchronous work, run once; `kind` selects how schedules treat it."""
 
     __slots__ = ()
     kind: Kind
@@ -94,28 +93,28 @@ class Task:
 
     @property
     def label(self) -> str:
-        """What a trace calls it."""
+        """The task's name in a trace."""
         raise NotImplementedError
 
     def run(self) -> None:
-        """Do the work at the moment the schedule has picked."""
+        """Do the work, when the schedule picks it."""
         raise NotImplementedError
 
     def brings(self, cta: CTA, offset: int) -> bool:
-        """Whether it will write a byte of a CTA's shared memory."""
+        """Return whether the task will write a byte of a CTA's shared memory."""
         return False
 
 
 class Pipes:
-    """The queues of a cluster, in the order in which they came to hold work."""
+    """The queues of a cluster, in the order in which they became non-empty."""
 
     def __init__(self) -> None:
         self.queues: dict[Pipe, deque[Task]] = {}
-        self.heads: Counter[Kind] = Counter()  # how many tasks whose turn it is are of a kind
+        self.heads: Counter[Kind] = Counter()  # first tasks of the queues, by kind
         self._unordered = 0
 
     def post(self, pipe: Pipe, task: Task) -> None:
-        """Queue a task after what is queued in the same pipe."""
+        """Append a task to a pipe's queue."""
         if pipe in self.queues:
             self.queues[pipe].append(task)
         else:
@@ -123,16 +122,16 @@ class Pipes:
             self.heads[task.kind] += 1
 
     def bringing(self, cta: CTA, offset: int) -> Task | None:
-        """A task that waits its turn and will write a byte of a CTA's shared memory."""
+        """Return a queued task that will write a byte of a CTA's shared memory."""
         return next((t for queue in self.queues.values() for t in queue if t.brings(cta, offset)), None)
 
     def own(self, rank: int) -> Pipe:
-        """A pipe for work that nothing orders with any other."""
+        """Return a new pipe for work that nothing orders."""
         self._unordered += 1
         return Pipe("bulk", rank, self._unordered)
 
     def take(self, pipe: Pipe) -> Task:
-        """The task whose turn it is in a pipe, taken out of it."""
+        """Remove and return the first task of a pipe."""
         queue = self.queues[pipe]
         task = queue.popleft()
         self.heads[task.kind] -= 1
@@ -144,7 +143,7 @@ class Pipes:
 
 
 class Heads(Sequence[Task]):
-    """The tasks whose turn it is in pipes, looked up when they are asked for, and how many of them are of a kind."""
+    """The first task of each pipe, looked up on access; `kinds` counts them by kind."""
 
     def __init__(self, of: Pipes, pipes: list[Pipe]) -> None:
         self.queues, self.pipes, self.kinds = of.queues, pipes, of.heads

@@ -23,18 +23,18 @@ _SPACES = (".shared", ".local", ".global", ".const")
 
 @dataclass(slots=True, eq=False)
 class _Scope:
-    """The names of one pair of braces: registers, prefixes of register ranges with their width, labels."""
+    """The names of one pair of braces: registers, register ranges with widths, labels."""
 
     parent: _Scope | None
     registers: dict[str, Reg] = field(default_factory=dict)
     ranges: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
-    operands: dict[str, Operand] = field(default_factory=dict)  # those that have been read, by their text
+    operands: dict[str, Operand] = field(default_factory=dict)  # parsed operands by text
 
 
 @dataclass(slots=True, eq=False)
 class _Jump:
-    """A branch whose label is looked up when all labels are known."""
+    """A branch, resolved once all labels are known."""
 
     instruction: Instruction
     label: str
@@ -114,10 +114,10 @@ class Body:
         if m is None or m[1] not in WIDTHS:
             raise self.scanner.fail(f"unknown register type .{m[1] if m else ''}")
         width = 1 if m[1] == "pred" else max(WIDTHS[m[1]], 16)
-        self.scope.operands.clear()  # a name may stand for another register from here on
+        self.scope.operands.clear()  # a name may now mean another register
         for name in (x.strip() for x in m[2].split(",")):
-            if found := _RANGE.match(name):
-                self.scope.ranges[found[1]] = width
+            if range_match := _RANGE.match(name):
+                self.scope.ranges[range_match[1]] = width
             else:
                 self.scope.registers[name] = self._new(width, name)
 
@@ -126,7 +126,10 @@ class Body:
         return Reg(self.counts[width] - 1, width, name)
 
     def _lookup(self, name: str) -> Reg | None:
-        """The register of a name in the innermost scope that has it; those of a range are made when first named."""
+        """Return the register of a name, from the innermost scope that declares it.
+
+        Registers of a range are created on first use.
+        """
         if name in self.scope.registers:
             return self.scope.registers[name]
         prefix = name.rstrip("0123456789")
@@ -160,14 +163,14 @@ class Body:
         self.kernel.instructions.append(ins)
 
     def _operand(self, a: str) -> Operand:
-        """An operand; one that stands in the same braces again is read once."""
+        """Parse an operand; repeated texts within a scope are parsed once."""
         known = self.scope.operands
         if a not in known:
             known[a] = self._read_operand(a)
         return known[a]
 
     def _read_operand(self, a: str) -> Operand:
-        if a.startswith("%") and (register := self._lookup(a)) is not None:  # most of them
+        if a.startswith("%") and (register := self._lookup(a)) is not None:  # the most frequent case
             return register
         if a.startswith("["):
             return self._memory(a)
@@ -185,8 +188,8 @@ class Body:
             return Pair(self._operand(first.strip()), self._operand(second.strip()))
         if (number := _immediate(a)) is not None:
             return number
-        if (found := self._lookup(a)) is not None:
-            return found
+        if (register := self._lookup(a)) is not None:
+            return register
         if a.startswith("%"):
             return Special(a)
         if m := _SYMBOL.match(a):
@@ -205,7 +208,7 @@ class Body:
 
 
 def _immediate(a: str) -> Imm | None:
-    """A number, or None for anything else."""
+    """Parse a number; return None for anything else."""
     if _NUMBER.match(a):
         return Imm(int(a, 8) if _OCTAL.match(a) else int(a.rstrip("U"), 0))
     if a[:2] in ("0f", "0F"):
@@ -218,7 +221,7 @@ def _immediate(a: str) -> Imm | None:
 
 
 def _split(args: str) -> list[str]:
-    """Operands split at the commas outside any bracket."""
+    """Split operands at the commas outside brackets."""
     if not _BRACKET.search(args):
         parts = [part.strip() for part in args.split(",")]
         return parts if parts[-1] else parts[:-1]

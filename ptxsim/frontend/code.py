@@ -1,4 +1,4 @@
-"""The code of a kernel as basic blocks: what follows what, and which blocks form the outer loops."""
+"""A kernel's code as basic blocks: successors and outer loops."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .parser import Module
 from .registry import opcode
 from .syntax import Instruction, Kernel, PtxError, Reg
 
-BlockFunction = Callable[[Any], int]  # takes a fragment and returns the block to run next, or -1 after an exit
+BlockFunction = Callable[[Any], int]  # fragment → next block, or -1 after an exit
 _LEAVES = ("bra", "ret", "exit", "trap")
 
 
 @dataclass(slots=True)
 class Block:
-    """Instructions first..last-1, with the next block on fall-through and what is executed, by class.
+    """Instructions first..last-1, the fall-through block, and instruction counts by class.
 
     `collective` blocks run only when their warps are whole.
     """
@@ -27,7 +27,7 @@ class Block:
     index: int
     next: int
     counts: dict[str, int] = field(default_factory=dict)
-    opcodes: dict[str, int] = field(default_factory=dict)  # the same, by opcodes as written
+    opcodes: dict[str, int] = field(default_factory=dict)  # counts by opcode as written
     full: BlockFunction | None = None
     masked: BlockFunction | None = None
     collective: bool = False
@@ -35,9 +35,9 @@ class Block:
 
 
 class Code:
-    """Instructions without guards, split into basic blocks, and the constants that generated code uses."""
+    """Unguarded instructions in basic blocks, and the constants of generated code."""
 
-    watches_divisions = False  # whether generated code tells what divisions are given
+    watches_divisions = False  # generated code reports division operands
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.module, self.kernel = module, kernel
@@ -48,11 +48,11 @@ class Code:
         self.block_of = {b.first: b.index for b in self.blocks}
 
     def calls_before(self, at: int) -> Sequence[str]:
-        """Lines of generated code that run before an instruction."""
+        """Return lines of generated code to run before an instruction."""
         return ()
 
     def calls_after(self, at: int) -> Sequence[str]:
-        """Lines of generated code that run after an instruction, unless it leaves the block."""
+        """Return lines of generated code to run after an instruction, unless it leaves the block."""
         return ()
 
     def fail(self, ins: Instruction, what: str) -> PtxError:
@@ -60,14 +60,14 @@ class Code:
 
     @cached_property
     def end(self) -> int:
-        """The last instruction that is not part of returning, as line information has it: what an exit comes behind."""
+        """The last instruction before the return code, by line information; exits are reported after it."""
         code = self.instructions
         returning = {ins.source for ins in code if ins.base in ("ret", "exit")}
         own = (n for n in range(len(code) - 1, -1, -1) if code[n].source not in returning and code[n].base != "bra")
         return next(own, len(code) - 1)
 
     def after(self, block: Block) -> int:
-        """The block that follows, or -1 at the end of the kernel."""
+        """Return the following block, or -1 at the end of the kernel."""
         return block.next if block.next < len(self.blocks) else -1
 
     def _split(self) -> list[Block]:
@@ -87,12 +87,12 @@ class Code:
         return [Block(a, b, n, n + 1) for n, (a, b) in enumerate(zip(starts, ends, strict=True))]
 
     def stands_alone(self, ins: Instruction) -> bool:
-        """Whether an instruction is a block of its own."""
+        """Return whether an instruction is a block of its own."""
         known = opcode(ins.op)
         return known is not None and known.own_block
 
     def successors(self, block: Block) -> list[int]:
-        """The blocks that may run after a block."""
+        """Return the blocks that may run after a block."""
         last = self.instructions[block.last - 1]
         out = [self.block_of[last.target]] if last.base == "bra" else []
         if (last.base not in _LEAVES or last.guard is not None) and self.after(block) >= 0:
@@ -101,12 +101,12 @@ class Code:
 
 
 def unguarded(code: list[Instruction]) -> list[Instruction]:
-    """Guards on anything but a branch become a branch around the instruction, so that blocks need none."""
+    """Replace guards, except on branches, by a branch around the instruction."""
     if not any(i.guard is not None and i.base != "bra" for i in code):
         return code
     out: list[Instruction] = []
-    moved: list[int] = []  # old place → new place
-    around: set[int] = set()  # new places of the branches put in
+    moved: list[int] = []  # old index → new index
+    around: set[int] = set()  # indices of inserted branches
     for ins in code:
         moved.append(len(out))
         guard = ins.guard
@@ -126,7 +126,7 @@ def unguarded(code: list[Instruction]) -> list[Instruction]:
 
 
 def outer_loops(program: Code) -> dict[int, tuple[int, list[int]]]:
-    """First blocks of loops that lie in no other and do more than wait → last block, blocks they are entered from."""
+    """Return outermost loops that do more than wait: first block → (last, entry blocks)."""
     spans: dict[int, int] = {}
     for block in program.blocks:
         for following in program.successors(block):
@@ -138,5 +138,5 @@ def outer_loops(program: Code) -> dict[int, tuple[int, list[int]]]:
 
 
 def _entries(program: Code, first: int) -> list[int]:
-    """The blocks before a loop from which it is entered."""
+    """Return the blocks before a loop from which it is entered."""
     return [b.index for b in program.blocks[:first] if first in program.successors(b)]

@@ -1,4 +1,4 @@
-"""How the bits of a register are seen: the formats of generated code, named as PTX names its types."""
+"""Register formats of generated code, named after PTX types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Format:
-    """A numpy element type, and how many of them (low one first) a value of `bits` bits holds."""
+    """A numpy element type; a value of `bits` bits holds `elements`, low first."""
 
     name: str
     dtype: np.dtype[Any]
@@ -18,7 +18,7 @@ class Format:
     elements: int = 1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Code asks whether a format is this one or that: there is one of each, in a copy from a file, too."""
+        """Pickle by name, since code compares formats by identity."""
         return _format_named, (self.name,)
 
     @property
@@ -33,7 +33,7 @@ class Format:
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is one whole number; predicates and packed formats are not."""
+        """Return whether it is one whole number; predicates and packed formats are not."""
         return self.dtype.kind in "ui" and self.elements == 1
 
     @property
@@ -51,7 +51,7 @@ class Format:
 
     @property
     def double(self) -> Format:
-        """The integer format of twice the width and the same sign."""
+        """The integer format of twice the width and equal signedness."""
         return (SIGNED if self.is_signed else UNSIGNED)[2 * self.bits]
 
 
@@ -76,7 +76,7 @@ _NAMED = {fmt.name: fmt for fmt in FORMATS}
 UNSIGNED = {1: PRED, 8: U8, 16: U16, 32: U32, 64: U64, 128: B128}
 SIGNED = {8: S8, 16: S16, 32: S32, 64: S64}
 
-# The format a PTX type is computed in: bfloat16 and tf32 have no numpy type and are seen as their bits.
+# The format a PTX type is computed in; bfloat16 and tf32 have no numpy type and use their bits.
 TYPES = {
     "pred": PRED,
     "b8": U8,

@@ -1,4 +1,4 @@
-"""Python's collector of garbage, and what is made while it rests."""
+"""Pausing Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import gc
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-Made = TypeVar("Made")
+Returned = TypeVar("Returned")
 
 
-def without_collection(make: Callable[..., Made]) -> Callable[..., Made]:
-    """A function during which Python does not look for garbage: what it makes by the ten thousand is all kept."""
+def without_collection(function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """Disable garbage collection during a function, whose many new objects all stay alive."""
 
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Made:
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Returned:
         was_on = gc.isenabled()
         gc.disable()
         try:
-            return make(*args, **kwargs)
+            return function(*args, **kwargs)
         finally:
             if was_on:
                 gc.enable()
 
-    return made
+    return wrapped

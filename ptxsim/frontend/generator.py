@@ -1,4 +1,4 @@
-"""Writes the Python source of one basic block; the emitters in `isa` are handed a Generator and call its methods."""
+"""Python source generation for a basic block; emitters in `isa` call a Generator's methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REGISTER = re.compile(rf"\b({'|'.join(f.name for f in FORMATS if f.bits != 8)})
 
 
 class Generator:
-    """The source of one block so far. In it `f` is the fragment, `m` its mask, `u32[3]` the lanes of a register."""
+    """The source of one block; `f` is the fragment, `m` its mask, `u32[3]` a register."""
 
     def __init__(self, program: Code, block: Block, masked: bool) -> None:
         self.program, self.block, self.masked = program, block, masked
@@ -30,34 +30,34 @@ class Generator:
         self.temps = 0
 
     def source(self, name: str = "b") -> str:
-        """The whole function. Raises PtxError for an instruction that is not simulated."""
+        """Return the whole function. Raises PtxError for an instruction that is not simulated."""
         block = self.block
         block.counts, block.opcodes = {}, {}
         for self.at in range(block.first, block.last):
             self.ins = ins = self.program.instructions[self.at]
-            known = opcode(ins.op)
-            if known is None:
+            entry = opcode(ins.op)
+            if entry is None:
                 raise self.unknown()
             kind = instruction_class(ins.parts)
             block.counts[kind] = block.counts.get(kind, 0) + 1
             block.opcodes[ins.op] = block.opcodes.get(ins.op, 0) + 1
             self.lines += self.program.calls_before(self.at)
-            self._emit(known, ins)
+            self._emit(entry, ins)
             if not self.ended:
                 self.lines += self.program.calls_after(self.at)
         if not self.ended:
             self.line(f"return {self.program.after(block)}")
         return self._function(name)
 
-    def _emit(self, known: Opcode, ins: Instruction) -> None:
-        """Write an instruction. Raises PtxError for operands that its opcode does not take."""
+    def _emit(self, entry: Opcode, ins: Instruction) -> None:
+        """Emit an instruction. Raises PtxError for operands that its opcode does not take."""
         try:
-            known.emit(self, ins)
+            entry.emit(self, ins)
         except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:
             raise self.fail("operands that the opcode does not take") from error
 
     def _function(self, name: str) -> str:
-        """The lines as a function that looks up views, and registers used more than once, at its start."""
+        """Return the lines as a function, with views and repeated registers looked up first."""
         head = [f"def {name}(f):"]
         if self.masked:
             head.append(" m = f.mask")
@@ -68,17 +68,17 @@ class Generator:
         often = {x for x, n in Counter(_REGISTER.findall(body)).items() if n > 1}
         head += [f" {view}_{slot} = {view}[{slot}]" for view, slot in sorted(often)]
 
-        def short(found: re.Match[str]) -> str:
-            return f"{found[1]}_{found[2]}" if found.groups() in often else found[0]
+        def short(m: re.Match[str]) -> str:
+            return f"{m[1]}_{m[2]}" if m.groups() in often else m[0]
 
         return "\n".join([*head, _REGISTER.sub(short, body) if often else body])
 
-    # what emitters use
+    # interface for emitters
     def line(self, text: str) -> None:
         self.lines.append(text)
 
     def end(self, text: str) -> None:
-        """The last line of a block that says itself where to go on."""
+        """Append the last line of a block that returns the next block itself."""
         self.lines.append(text)
         self.ended = True
 
@@ -86,7 +86,7 @@ class Generator:
         return self.program.fail(self.ins, what)
 
     def unknown(self, why: str = "") -> PtxError:
-        """The error for an opcode, or a form of one, that is not simulated."""
+        """Return the error for an opcode, or a form of one, that is not simulated."""
         return self.fail(f"unknown opcode {self.ins.op}{f' ({why})' if why else ''}")
 
     def temp(self) -> str:
@@ -94,12 +94,12 @@ class Generator:
         return f"t{self.temps}"
 
     def collective(self, member: Operand = None) -> None:
-        """The block may only run with its warps whole, unless an explicit member mask names fewer lanes."""
+        """Require whole warps for the block, unless a constant member mask names fewer lanes."""
         if member is None or (isinstance(member, Imm) and int(member.value) & 0xFFFFFFFF == 0xFFFFFFFF):
             self.block.collective = True
 
     def bind(self, value: object) -> str:
-        """A name in generated code for a hashable object, such as the decoded form of an instruction."""
+        """Return a name in generated code for a hashable object, such as a decoded instruction."""
         return self._bound(value, value)
 
     def _bound(self, key: object, value: object) -> str:
@@ -110,7 +110,7 @@ class Generator:
         return name
 
     def constant(self, value: Any, fmt: Format) -> str:
-        """The name of a 0-d array that holds `value`; integers are taken modulo their width."""
+        """Return the name of a 0-d array of `value`; integers wrap to the format's width."""
         if fmt.dtype.kind in "ui" and not isinstance(value, np.ndarray):
             size = fmt.dtype.itemsize
             array = np.array(int(value) & ((1 << 8 * size) - 1), f"u{size}").view(fmt.dtype)
@@ -119,7 +119,10 @@ class Generator:
         return self._bound((array.tobytes(), fmt.name), array)
 
     def read(self, op: Operand, fmt: Format) -> str:
-        """An expression for a source operand as an array of `fmt` (0-d for what all lanes share)."""
+        """Return an expression for a source operand as an array of `fmt`.
+
+        The array is 0-d for a value that all lanes share.
+        """
         if isinstance(op, Reg):
             return self._register(op, fmt)
         if isinstance(op, Imm):
@@ -131,7 +134,7 @@ class Generator:
             return f"{expr}.{'view' if fmt.bits == 32 else 'astype'}('{fmt.numpy}')"
         if isinstance(op, Sym):
             return f"f.symbol({op.name!r}, {op.offset}, '{fmt.numpy}')"
-        raise self.fail(f"operand {op!r} is not understood here")
+        raise self.fail(f"operand {op!r} is not supported in this position")
 
     def _register(self, op: Reg, fmt: Format) -> str:
         if op.width == fmt.register_bits:
@@ -152,7 +155,7 @@ class Generator:
         if fmt.elements > 1:
             return f"full(f.n, {self.constant(value, fmt.unsigned)}).view('{fmt.numpy}')"
         if fmt.is_float:
-            if isinstance(op.value, int):  # digits without a point are the bits
+            if isinstance(op.value, int):  # digits without a point are bits
                 size = fmt.dtype.itemsize
                 bits = np.array(op.value & ((1 << 8 * size) - 1), f"u{size}")
                 return self.constant(bits.view(fmt.dtype), fmt)
@@ -162,9 +165,9 @@ class Generator:
         return self.constant(value, fmt)
 
     def target(self, op: Operand, fmt: Format) -> str:
-        """The view of a register in a format of its own width."""
+        """Return the view of a register in a format of its own width."""
         if not isinstance(op, Reg):
-            raise self.fail(f"{op!r} is no register")
+            raise self.fail(f"{op!r} is not a register")
         self.views.add(fmt.name)
         return f"{fmt.name}[{op.slot}]"
 
@@ -191,7 +194,7 @@ class Generator:
             self.line(f"copyto({to}, {expr}, where={self._mask(fmt)}, casting='unsafe')")
 
     def ufunc(self, op: Operand, fmt: Format, name: str, *args: str) -> None:
-        """dst = name(args) for a numpy ufunc, written in place where every lane is active."""
+        """Emit dst = name(args) for a numpy ufunc, in place if all lanes are active."""
         if op is None:
             return
         to = self.target(op, fmt)
@@ -202,9 +205,9 @@ class Generator:
             self.line(f"{call}, {to})")
 
     def address(self, op: Operand) -> tuple[str, int]:
-        """(array expression, byte offset) of a memory operand."""
+        """Return (array expression, byte offset) of a memory operand."""
         if not isinstance(op, Mem):
-            raise self.fail(f"{op!r} is no memory operand")
+            raise self.fail(f"{op!r} is not a memory operand")
         base = op.base
         if isinstance(base, Reg):
             return self.read(base, UNSIGNED[base.width]), op.offset
@@ -212,39 +215,40 @@ class Generator:
             return self.constant(int(base.value) + op.offset, U64), 0
         return self.read(base, U64), op.offset
 
-    def place(self, op: Operand) -> str:
-        """A memory operand as a pair for `Fragment.addresses`: the lanes' bases and the byte offset."""
+    def address_tuple(self, op: Operand) -> str:
+        """Return a memory operand as the expression (lanes' base addresses, byte offset)."""
         expr, offset = self.address(op)
         return f"({expr}, {offset})"
 
     def number(self, op: Operand, what: str) -> int:
-        """The value of an operand that has to be an integer constant."""
+        """Return the value of an integer constant operand."""
         if not isinstance(op, Imm) or not isinstance(op.value, int):
-            raise self.fail(f"{what} that is no constant")
+            raise self.fail(f"{what} that is not a constant")
         return op.value
 
     def reads(self, ops: tuple[Operand, ...], fmt: Format) -> str:
-        """A tuple expression of several source operands."""
+        """Return a tuple expression of several source operands."""
         return f"({''.join(self.read(x, fmt) + ', ' for x in ops)})"
 
     def mods(self, ins: Instruction, allowed: set[str], types: int = 1, skip: int = 1) -> tuple[set[str], list[str]]:
-        """The modifiers and types of an opcode; anything not allowed is an unknown opcode."""
-        found, kinds = set(), []
+        """Return an opcode's modifiers and types; anything not allowed is an unknown opcode."""
+        present: set[str] = set()
+        kinds = []
         for part in ins.parts[skip:]:
             if part in TYPES:
                 kinds.append(part)
             elif part in allowed:
-                found.add(part)
+                present.add(part)
             else:
                 raise self.unknown(f".{part}")
         if len(kinds) != types:
             raise self.unknown(f"{len(kinds)} types where {types} are expected")
-        return found, kinds
+        return present, kinds
 
 
 @lru_cache(maxsize=4096)
 def instruction_class(parts: tuple[str, ...]) -> str:
-    """The class an instruction is counted under: its opcode, and for memory accesses the state space."""
+    """Return an instruction's class for counts: opcode, and state space of memory accesses."""
     base = parts[0]
     if base in ("tcgen05", "wgmma"):
         return ".".join(parts[:2])

@@ -1,4 +1,7 @@
-"""Reader of PTX text: modules, kernels' headers and directives (PTX ISA, chapters 4 to 7); body.py reads code."""
+"""PTX parser: modules, kernel headers and directives (PTX ISA, chapters 4 to 7).
+
+body.py parses kernel bodies.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)$")
 NEWEST = (9, 4)  # the PTX ISA that ptxsim was last compared with
 _TARGET = re.compile(r"sm_(\d+)([af]?)$")
 TARGETS = (90, 100, 101, 103, 107, 110, 120, 121)  # what is simulated
-OLDER = range(50, 90)  # code for these runs on later GPUs, too
+OLDER = range(50, 90)  # code for these also runs on later GPUs
 _DEBUG_SECTIONS = (".section", ".nv_intermediate_source_section")  # cuTile's holds its source text
 
 
@@ -56,13 +59,13 @@ class Module:
 
 
 def _read_item(scanner: Scanner, module: Module) -> bool:
-    """Read one directive, kernel or variable of a module; False where nothing follows that matters."""
+    """Parse one directive, kernel or variable; return False when nothing relevant follows."""
     rest = scanner.ahead(400)
     if m := _HEADER.match(rest):
         if m[1] == "version":
-            module.version = _known_version(scanner, m[2].strip())
+            module.version = _checked_version(scanner, m[2].strip())
         elif m[1] == "target":
-            module.target = _known_target(scanner, m[2].strip())
+            module.target = _checked_target(scanner, m[2].strip())
         scanner.advance(m.end())
     elif rest.startswith(".file"):
         scanner.rest_of_line()
@@ -84,19 +87,19 @@ def _read_item(scanner: Scanner, module: Module) -> bool:
     return True
 
 
-def _known_version(scanner: Scanner, version: str) -> str:
-    """The version; one that is newer than what ptxsim knows gets a warning."""
+def _checked_version(scanner: Scanner, version: str) -> str:
+    """Return the version; warn if it is newer than the newest one compared with ptxsim."""
     m = _VERSION.match(version)
     if m is None:
-        raise scanner.fail(f"«.version {version[:40]}» is no PTX ISA version")
+        raise scanner.fail(f"«.version {version[:40]}» is not a PTX ISA version")
     if (int(m[1]), int(m[2])) > NEWEST:
         newest = ".".join(map(str, NEWEST))
         warnings.warn(f"{scanner.path}:{scanner.line}: .version {version} is newer than {newest}", stacklevel=4)
     return version
 
 
-def _known_target(scanner: Scanner, target: str) -> str:
-    """The target; one before sm_90, whose code later GPUs run, gets a warning, an unknown one is refused."""
+def _checked_target(scanner: Scanner, target: str) -> str:
+    """Return the target; warn for one before sm_90, raise PtxError for an unknown one."""
     name = target.split(",")[0].strip()
     m = _TARGET.match(name)
     known = ", ".join(f"sm_{x}" for x in TARGETS)
@@ -110,7 +113,7 @@ def _known_target(scanner: Scanner, target: str) -> str:
 
 
 def _pass_prototype(scanner: Scanner) -> None:
-    """A body would need calls, which the kernels met so far do not have."""
+    """Skip a function prototype; a function body is an error, since calls are not simulated."""
     semicolon, brace = (scanner.text.find(c, scanner.pos) for c in ";{")
     if 0 <= brace < semicolon:
         raise scanner.fail("device functions with a body are not simulated")
@@ -136,7 +139,7 @@ def _read_kernel(scanner: Scanner) -> Kernel:
 
 
 def _parameters(text: str) -> list[Param]:
-    """Parameters laid out one after another, each at its alignment."""
+    """Lay out parameters in order, each at its alignment."""
     out, offset = [], 0
     for p in _PARAM.finditer(text):
         item = WIDTHS[p["type"]] // 8

@@ -1,13 +1,12 @@
-"""Registers of asynchronous instructions that are touched before their wait.
+"""Registers of asynchronous instructions that are accessed before their wait.
 
-tcgen05.ld writes its registers at some time until tcgen05.wait::ld, wgmma its accumulators (and reads its A registers)
-until a wgmma.wait_group: PTX leaves open what an instruction in between sees. ptxas does not: it makes the instruction
-wait for its registers, and NVIDIA's kernels count on that. So a touch completes the load or product here too; the
-checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions where it can
-happen; only these ask, when they run, whether it does.
+tcgen05.ld writes its registers at any time until tcgen05.wait::ld. wgmma writes its accumulators, and reads its A
+registers, until wgmma.wait_group. PTX leaves open what an instruction in between sees. ptxas makes that instruction
+wait for its registers, and NVIDIA's kernels rely on it. So an access completes the load or product; the
+checks "unwaited" and "unwaited-ld" report it. A data flow over the basic blocks finds the instructions that may do
+this; only these check when they run.
 
-An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async, so
-that the two waits tell them apart.
+An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ def instruction_of(origin: int) -> int:
 
 @dataclass(frozen=True)
 class Touch:
-    """A register that an instruction uses: its name, and the instructions whose wait may be missing."""
+    """A register that an instruction accesses, and the instructions that may be unwaited."""
 
     name: str
     origins: Origins
 
 
-class Held(NamedTuple):
-    """A register that asynchronous work still holds; one it only reads matters to nobody but who writes it."""
+class PendingRegister(NamedTuple):
+    """A register in use by asynchronous work; `only_read` ones conflict with writes only."""
 
     width: int
     slot: int
@@ -57,7 +56,7 @@ class Held(NamedTuple):
 
 
 def registers(operand: Operand) -> list[Reg]:
-    """All registers in an operand."""
+    """Return all registers of an operand."""
     if isinstance(operand, Reg):
         return [operand]
     if isinstance(operand, Vec):
@@ -70,7 +69,7 @@ def registers(operand: Operand) -> list[Reg]:
 
 
 def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
-    """The registers an instruction writes, and those it reads."""
+    """Return the registers an instruction writes, and those it reads."""
     known = opcode(ins.op)
     count = known.results if known is not None else 1
     results: list[Reg] = []
@@ -85,49 +84,49 @@ def results_and_sources(ins: Instruction) -> tuple[list[Reg], list[Reg]]:
 
 
 def touches(program: Code) -> dict[int, list[Touch]]:
-    """Instruction → what it may touch too early. Empty for kernels without such loads and products."""
+    """Return, per instruction, the accesses that may be too early; {} for most kernels."""
     if not any(ins.parts[:2] in (LOAD, PRODUCT) for ins in program.instructions):
         return {}
     flow = _Flow()
-    before: dict[int, dict[Held, Origins]] = {0: {}}
+    before: dict[int, dict[PendingRegister, Origins]] = {0: {}}
     work = [0]
     while work:
         block = program.blocks[work.pop()]
-        flow.held = dict(before[block.index])
+        flow.pending = dict(before[block.index])
         for at in range(block.first, block.last):
             flow.step(program.instructions[at], at)
         for following in program.successors(block):
             known = before.get(following)
             if known is None:
-                before[following] = dict(flow.held)
-            elif all(key in known and origins <= known[key] for key, origins in flow.held.items()):
-                continue  # nothing new comes this way
+                before[following] = dict(flow.pending)
+            elif all(key in known and origins <= known[key] for key, origins in flow.pending.items()):
+                continue  # no new information on this path
             else:
                 merged = before[following] = dict(known)
-                for key, origins in flow.held.items():
+                for key, origins in flow.pending.items():
                     merged[key] = merged.get(key, frozenset()) | origins
             work.append(following)
-    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.found.items()}
+    return {at: [Touch(name, origins) for name, origins in uses.items()] for at, uses in flow.touched.items()}
 
 
 class _Flow:
-    """What is held at one point of the program, and the touches met so far."""
+    """The pending registers at one point of the program, and the accesses so far."""
 
     def __init__(self) -> None:
-        self.held: dict[Held, Origins] = {}
-        self.found: dict[int, dict[str, Origins]] = {}
+        self.pending: dict[PendingRegister, Origins] = {}
+        self.touched: dict[int, dict[str, Origins]] = {}
 
     def step(self, ins: Instruction, at: int) -> None:
-        """Move over one instruction and note what it touches."""
+        """Process one instruction and record what it accesses."""
         kind = ins.parts[:2]
         if kind == ("tcgen05", "wait::ld"):
-            return self._keep(is_product)
+            return self._retain(is_product)
         if kind == ("wgmma", "wait_group"):
-            return self._keep(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
+            return self._retain(is_load) if getattr(ins.operands[0], "value", None) == 0 else None
         if kind == PRODUCT:
             return self._product(ins, at)
-        if not self.held and kind != LOAD:
-            return None  # there is nothing to touch
+        if not self.pending and kind != LOAD:
+            return None  # nothing is pending
         if ins.base == "mov":
             return self._copy(ins, at)
         results, sources = results_and_sources(ins)
@@ -137,43 +136,43 @@ class _Flow:
             self._use(r, at, write=True)
         if kind == LOAD:
             for r in results:
-                self.held[Held(r.width, r.slot)] = frozenset({at})
+                self.pending[PendingRegister(r.width, r.slot)] = frozenset({at})
         return None
 
-    def _keep(self, wanted: Callable[[int], bool]) -> None:
-        """Only accesses of one sort are still held after a wait for the other."""
-        kept = {key: frozenset(o for o in origins if wanted(o)) for key, origins in self.held.items()}
-        self.held = {key: origins for key, origins in kept.items() if origins}
+    def _retain(self, is_kind: Callable[[int], bool]) -> None:
+        """Keep only origins of one kind, after a wait for the other kind."""
+        retained = {key: frozenset(o for o in origins if is_kind(o)) for key, origins in self.pending.items()}
+        self.pending = {key: origins for key, origins in retained.items() if origins}
 
     def _product(self, ins: Instruction, at: int) -> None:
-        """Accumulators may be handed from product to product without a wait; A's registers are read until one."""
+        """Process a product: accumulators chain without a wait, A's registers stay in use."""
         origin = frozenset({product_origin(at)})
         for r in registers(ins.operands[0]):
-            key = Held(r.width, r.slot)
-            self.held[key] = self.held.get(key, frozenset()) | origin
+            key = PendingRegister(r.width, r.slot)
+            self.pending[key] = self.pending.get(key, frozenset()) | origin
         if isinstance(ins.operands[1], Vec):
             for r in registers(ins.operands[1]):
                 self._use(r, at)
-                self.held[Held(r.width, r.slot, only_read=True)] = origin
+                self.pending[PendingRegister(r.width, r.slot, only_read=True)] = origin
 
     def _copy(self, ins: Instruction, at: int) -> None:
-        """A copy is as unfinished as the load it copies."""
+        """Process a copy, whose result is as unfinished as its source."""
         results, sources = results_and_sources(ins)
         loads: Origins = frozenset()
         for r in sources:
-            origins = self.held.get(Held(r.width, r.slot), frozenset())
+            origins = self.pending.get(PendingRegister(r.width, r.slot), frozenset())
             loads |= {o for o in origins if is_load(o)}
         for r in sources:
-            if any(is_product(o) for o in self.held.get(Held(r.width, r.slot), ())):
+            if any(is_product(o) for o in self.pending.get(PendingRegister(r.width, r.slot), ())):
                 self._use(r, at)
         for r in results:
             self._use(r, at, write=True)
             if loads:
-                self.held[Held(r.width, r.slot)] = loads
+                self.pending[PendingRegister(r.width, r.slot)] = loads
 
     def _use(self, r: Reg, at: int, write: bool = False) -> None:
         for only_read in (False, True) if write else (False,):
-            origins = self.held.pop(Held(r.width, r.slot, only_read), None)  # said once
+            origins = self.pending.pop(PendingRegister(r.width, r.slot, only_read), None)  # reported once
             if origins:
-                uses = self.found.setdefault(at, {})
+                uses = self.touched.setdefault(at, {})
                 uses[r.name] = uses.get(r.name, frozenset()) | origins

@@ -1,8 +1,7 @@
-"""A kernel made ready to run: each basic block becomes one Python function over numpy views of its registers.
+"""A kernel compiled to one Python function per basic block, over numpy register views.
 
-A block function takes a fragment (see core/warp.py) and returns the index of the block to run next, or -1 when its
-lanes have exited. Two versions exist, one for all lanes of the fragment's range active and one with a mask;
-each is compiled when first run.
+A block function takes a fragment (core/warp.py). It returns the next block's index, or -1 when its lanes have exited.
+One version serves fully active ranges, one masked ranges; each is compiled on first run.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from .wgmma_fences import unfenced
 
 
 class Program(Code):
-    """Code with a Python function per block, and what the analyses of registers have found in it."""
+    """Code with a Python function per block, and the results of register analyses."""
 
     @without_collection
     def __init__(self, module: Module, kernel: Kernel) -> None:
         super().__init__(module, kernel)
         self.namespace.update(RUNTIME)
-        self.codes: dict[str, CodeType] = {}  # of the functions that have been compiled
+        self.codes: dict[str, CodeType] = {}  # compiled functions
         self.pending: dict[int, list[Touch]] = touches(self)
         self.watched = {origin for uses in self.pending.values() for use in uses for origin in use.origins}
         self.unfenced = unfenced(self)
         self.loops = outer_loops(self)
-        self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes that such a product asks for
+        self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes to record for such products
         self.unwritten = unwritten(self)
         for block in self.blocks:
             block.source = Generator(self, block, masked=False).source(f"b{block.index}")
@@ -50,7 +49,7 @@ class Program(Code):
         return [f"note_write(f, {at})"] * (at in self.noted)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For translations.py: functions are made again out of their code."""
+        """Drop functions for pickling (translations.py); they are rebuilt from their code."""
         constants = {name: self.namespace[name] for name in self.bound.values()}
         blocks = [replace(block, full=None, masked=None) for block in self.blocks]
         return {**self.__dict__, "namespace": constants, "blocks": blocks, "codes": marshal.dumps(self.codes)}
@@ -61,7 +60,7 @@ class Program(Code):
         self.codes = marshal.loads(state["codes"])
 
     def compile(self, block: Block, masked: bool) -> BlockFunction:
-        """The function of a block; `masked` selects the version for a partly active range."""
+        """Return the function of a block; `masked` selects the version for masked ranges."""
         name = f"b{block.index}{'m' if masked else ''}"
         code = self.codes.get(name)
         if code is None:
@@ -80,15 +79,15 @@ _PROGRAMS: Recent[Program] = Recent()
 
 
 def program_of(module: Module, kernel: Kernel) -> Program:
-    """The translated kernel, made once as long as it is among the recent ones."""
-    return _PROGRAMS.get(id(kernel), lambda kept: kept.kernel is kernel, lambda: Program(module, kernel))
+    """Return the compiled kernel, from the cache of recent ones if possible."""
+    return _PROGRAMS.get(id(kernel), lambda cached: cached.kernel is kernel, lambda: Program(module, kernel))
 
 
 def remembered(kernel: Kernel) -> Program | None:
-    """The translated kernel, where it is among the recent ones."""
-    return _PROGRAMS.find(id(kernel), lambda kept: kept.kernel is kernel)
+    """Return the compiled kernel if it is in the cache."""
+    return _PROGRAMS.find(id(kernel), lambda cached: cached.kernel is kernel)
 
 
 def remember(program: Program) -> None:
-    """Have a kernel that was translated elsewhere among the recent ones."""
-    _PROGRAMS.get(id(program.kernel), lambda kept: kept is program, lambda: program)
+    """Add a compiled kernel to the cache."""
+    _PROGRAMS.get(id(program.kernel), lambda cached: cached is program, lambda: program)

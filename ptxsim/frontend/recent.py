@@ -1,4 +1,4 @@
-"""What was translated last, so that a process that simulates one module after another does not keep them all."""
+"""A small cache of translated kernels, bounded for long-lived processes."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-Made = TypeVar("Made")
+Cached = TypeVar("Cached")
 
-KEPT = 32  # more than the kernels of any one call; a translated kernel takes 3 MB and more
+CAPACITY = 32  # more than any call's kernels; an entry takes at least 3 MB
 
 
-class Recent(Generic[Made]):
-    """What was made for the KEPT keys that were asked for last."""
+class Recent(Generic[Cached]):
+    """A least-recently-used cache of CAPACITY entries."""
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, Made] = OrderedDict()
+        self._entries: OrderedDict[Hashable, Cached] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._entries)
 
-    def find(self, key: Hashable, fits: Callable[[Made], bool]) -> Made | None:
-        """What was made for `key`, None where there is nothing that `fits`."""
-        found = self._made.get(key)
-        return found if found is not None and fits(found) else None
+    def find(self, key: Hashable, is_valid: Callable[[Cached], bool]) -> Cached | None:
+        """Return the entry of `key`; None if missing or not valid."""
+        cached = self._entries.get(key)
+        return cached if cached is not None and is_valid(cached) else None
 
-    def get(self, key: Hashable, fits: Callable[[Made], bool], make: Callable[[], Made]) -> Made:
-        """What was made for `key`, made anew unless it `fits`: a key may be the id of something that is gone."""
-        found = self._made.get(key)
-        if found is None or not fits(found):
-            found = self._made[key] = make()
-        self._made.move_to_end(key)
-        if len(self._made) > KEPT:
-            self._made.popitem(last=False)
-        return found
+    def get(self, key: Hashable, is_valid: Callable[[Cached], bool], make: Callable[[], Cached]) -> Cached:
+        """Return the entry of `key`, rebuilt unless valid, since ids may be reused."""
+        cached = self._entries.get(key)
+        if cached is None or not is_valid(cached):
+            cached = self._entries[key] = make()
+        self._entries.move_to_end(key)
+        if len(self._entries) > CAPACITY:
+            self._entries.popitem(last=False)
+        return cached

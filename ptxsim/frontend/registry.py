@@ -1,4 +1,4 @@
-"""The table of opcodes: who writes an opcode's code, and the functions that such code may call.
+"""The table of opcodes: emitters, and functions that generated code may call.
 
 The modules of `isa` fill it when they are imported.
 """
@@ -14,16 +14,16 @@ import numpy as np
 
 from .syntax import Instruction
 
-Emitter = Callable[[Any, Instruction], None]  # is handed the Generator of the block
+Emitter = Callable[[Any, Instruction], None]  # called with the block's Generator
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Opcode:
-    """What is known of an opcode before it runs.
+    """Static properties of an opcode.
 
-    `own_block` makes each of its instructions a basic block of its own, so that it can be come back to. `results` says
-    how many of its first operands it writes; a memory operand is never one of them.
+    `own_block` makes each of its instructions a basic block, so that it can be resumed. `results` is how many of its
+    first operands it writes; a memory operand never counts.
     """
 
     name: str
@@ -48,19 +48,19 @@ def emits(*names: str, own_block: bool = False, results: int = 1) -> Callable[[E
 
 
 def runtime(function: Function) -> Function:
-    """Make a function callable by its name from generated code."""
+    """Make a function callable by name from generated code."""
     RUNTIME[function.__name__] = function
     return function
 
 
 @lru_cache(maxsize=4096)
 def opcode(op: str) -> Opcode | None:
-    """The opcode an instruction is registered under, by the longest prefix of its parts; None for an unknown one."""
+    """Return the registered opcode with the longest matching prefix; None for an unknown one."""
     parts = op.split(".")
     for n in range(min(len(parts), 5), 0, -1):
-        found = OPCODES.get(".".join(parts[:n]))
-        if found is not None:
-            return found
+        entry = OPCODES.get(".".join(parts[:n]))
+        if entry is not None:
+            return entry
     return None
 
 

@@ -1,4 +1,4 @@
-"""A place in PTX text, and what both the reader of modules and that of kernel bodies take from there."""
+"""A position in PTX text, with the scanning functions that both parsers use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _VARIABLE = re.compile(
 
 
 def _without_comments(text: str) -> str:
-    """The text without comments, newlines kept so that line numbers hold."""
+    """Remove comments, but keep newlines so that line numbers hold."""
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     return re.sub(r"//[^\n]*", "", text)
 
 
 class Scanner:
-    """PTX text and how far it has been read; `kernel` is what is being read, for messages."""
+    """PTX text and the read position; `kernel` names the current kernel in messages."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = _without_comments(text), path
@@ -34,11 +34,11 @@ class Scanner:
         return PtxError(f"{self.path}:{self.line}: in {self.kernel[:60]}: {what}")
 
     def ahead(self, n: int) -> str:
-        """The next characters."""
+        """Return the next characters without consuming them."""
         return self.text[self.pos : self.pos + n]
 
     def skip_space(self) -> bool:
-        """Whether anything follows."""
+        """Skip whitespace; return whether text follows."""
         if m := _SPACE.match(self.text, self.pos):
             self.advance(m.end() - self.pos)
         return self.pos < len(self.text)
@@ -48,14 +48,14 @@ class Scanner:
         self.pos += n
 
     def rest_of_line(self) -> str:
-        """What is left of the line, passed over."""
+        """Consume and return the rest of the line."""
         end = self.text.find("\n", self.pos)
         line = self.text[self.pos : end if end >= 0 else len(self.text)]
         self.pos += len(line)
         return line
 
     def statement(self) -> str:
-        """What comes before the next semicolon, passed over with it."""
+        """Consume a statement with its semicolon; return it without."""
         end = self.text.find(";", self.pos)
         if end < 0:
             raise self.fail("a statement without its semicolon")
@@ -64,7 +64,7 @@ class Scanner:
         return statement
 
     def variable(self, statement: str) -> Variable:
-        """A variable's declaration."""
+        """Parse a variable's declaration."""
         m = _VARIABLE.match(statement)
         if not m or m["type"] not in WIDTHS:
             raise self.fail(f"cannot read the declaration «{statement[:80]}»")

@@ -1,10 +1,9 @@
-"""Registers that are read before anything wrote them.
+"""Registers that are read before they are written.
 
-Two data flows over the basic blocks find the registers that no path has written before they are read (the check
-"unwritten"), and those that some path leaves unwritten. Whether such a path is taken is seen when the code runs, by a
-map of the lanes that have written (the check "unwritten-lanes", which also finds what compilers do on purpose: they
-compute with values that were loaded under a condition, and store under the same one). A copy (mov) is as unwritten as
-what it copies and reads nothing itself: compilers copy values that nobody will use.
+Two data flows over the basic blocks find registers that no path has written before a read (check "unwritten"), and
+registers that some path leaves unwritten. A per-lane map decides the latter at run time (check "unwritten-lanes"). That
+check also reports deliberate compiler code: values loaded and stored under one condition, computed without it.
+A copy (mov) is as unwritten as its source and counts as no read: compilers copy values that nothing uses.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ Key = tuple[int, int]  # width and slot of a register
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What an instruction does with watched registers: reads by name, writes, and a copy (to, from).
+    """An instruction's use of watched registers: reads by name, writes, a copy (to, from).
 
-    `never` are the names of those it reads that nothing can have written.
+    `never` names the registers read that no path can have written.
     """
 
     never: tuple[str, ...] = ()
@@ -32,7 +31,7 @@ class Uses:
 
 
 class _Plain:
-    """What one instruction reads, writes and copies."""
+    """The reads, writes and copy of one instruction."""
 
     __slots__ = ("copied", "copy", "reads", "writes", "written")
 
@@ -49,10 +48,10 @@ class _Plain:
         self.writes = [_key(r) for r in results]
         self.reads = [] if ins.base == "mov" else [(_key(r), r.name) for r in sources]
         self.copied: tuple[int, int] | None = None  # the bits of `copy`
-        self.written = 0  # those of `writes`
+        self.written = 0  # the bits of `writes`
 
     def number(self, bits: dict[Key, int]) -> None:
-        """Give every register that it uses a bit."""
+        """Assign a bit to every register of the instruction."""
         if self.copy is not None:
             self.copied = _bit(bits, self.copy[0]), _bit(bits, self.copy[1])
         for key in self.writes:
@@ -71,7 +70,7 @@ def _bit(bits: dict[Key, int], key: Key) -> int:
 
 
 def unwritten(program: Code) -> dict[int, Uses]:
-    """Instruction → what it does with the registers that may be read unwritten; empty where there are none."""
+    """Return, per instruction, its use of registers that may be read unwritten; {} if none."""
     plain = [_Plain(ins) for ins in program.instructions]
     bits: dict[Key, int] = {}
     for own in plain:
@@ -81,16 +80,16 @@ def unwritten(program: Code) -> dict[int, Uses]:
         return {}
     never = _Flow(program, plain, bits, every_path=False).unwritten_reads()
     risky = _with_copies(plain, {key for reads in always.values() for key, _ in reads})
-    found = {}
+    out = {}
     for at, own in enumerate(plain):
         uses = _watched(own, risky, tuple(name for _, name in never.get(at, ())))
         if uses is not None:
-            found[at] = uses
-    return found
+            out[at] = uses
+    return out
 
 
 def _with_copies(plain: list[_Plain], risky: set[Key]) -> set[Key]:
-    """Those, and the registers that they are copied from."""
+    """Return these registers, and those they are copied from."""
     copies = [x.copy for x in plain if x.copy is not None]
     while more := {source for to, source in copies if to in risky} - risky:
         risky = risky | more
@@ -108,7 +107,7 @@ def _watched(plain: _Plain, risky: set[Key], never: tuple[str, ...]) -> Uses | N
 
 
 class _Flow:
-    """The registers that every path to a block, or any path, has written, as bits of an integer."""
+    """Registers written on every path, or any path, to each block, as integer bits."""
 
     def __init__(self, program: Code, plain: list[_Plain], bits: dict[Key, int], every_path: bool) -> None:
         self.program, self.plain, self.bits = program, plain, bits
@@ -125,17 +124,17 @@ class _Flow:
                     work.append(following)
 
     def unwritten_reads(self) -> dict[int, list[tuple[Key, str]]]:
-        """Instruction → the registers that it reads and that are not among the written ones, with their names."""
-        found: dict[int, list[tuple[Key, str]]] = {}
+        """Return, per instruction, the registers read that are not written, with names."""
+        out: dict[int, list[tuple[Key, str]]] = {}
         for index, written in self.before.items():
-            self._step(self.program.blocks[index], written, found)
-        return found
+            self._step(self.program.blocks[index], written, out)
+        return out
 
-    def _step(self, block: Block, written: int, found: dict[int, list[tuple[Key, str]]] | None = None) -> int:
-        """What is written after a block."""
+    def _step(self, block: Block, written: int, out: dict[int, list[tuple[Key, str]]] | None = None) -> int:
+        """Return the written registers after a block."""
         for at, plain in enumerate(self.plain[block.first : block.last], block.first):
-            if found is not None and (bad := [x for x in plain.reads if not written & self.bits.get(x[0], 0)]):
-                found[at] = bad
+            if out is not None and (bad := [x for x in plain.reads if not written & self.bits.get(x[0], 0)]):
+                out[at] = bad
             if plain.copied is None:
                 written |= plain.written
             else:

@@ -1,11 +1,11 @@
 """Registers of wgmma products that no wgmma.fence orders (PTX ISA 9.7.15.7.1).
 
-A warp has to execute wgmma.fence before its first product, and between any other access of a product's registers (its
-accumulators, and A where that lies in registers) and the product; products that accumulate into the same registers need
-none among them. Only writes of accumulators are looked at (compilers move what computes A behind the fence, and ptxas
-waits for it as for any operand), and a copy (mov) counts as what it copies: compilers put reads and copies
-between fence and product, and ptxas makes them vanish. A data flow over the basic blocks finds the writes that may lie
-unfenced before a product; only where there are any does the code note, when it runs, that it has come by.
+A warp must execute wgmma.fence before its first product, and between another access of a product's registers
+(accumulators, and A in registers) and the product. Products that accumulate into the same registers need none among
+them. Only writes of accumulators are checked: compilers move the computation of A past the fence, and ptxas
+waits for it as for any operand. A copy (mov) counts as its source: compilers put reads and copies
+between fence and product, and ptxas removes them. A data flow over the basic blocks finds unfenced writes;
+only their instructions are recorded at run time.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ Slots = dict[int, frozenset[int]]  # register → the instructions that may have
 
 
 def unfenced(program: Code) -> dict[int, dict[int, str]]:
-    """Product → the writes that may come before it without a fence, each with the register's name."""
+    """Return, per product, the writes that may precede it unfenced, with register names."""
     products = {at: ins for at, ins in enumerate(program.instructions) if ins.parts[:2] == PRODUCT}
     if not products:
         return {}
     watched = _copied_into(program, {slot for ins in products.values() for slot in _of_product(ins)})
-    found: dict[int, dict[int, str]] = {}
+    unfenced_writes: dict[int, dict[int, str]] = {}
     before: dict[int, Slots] = {0: {}}
     work = [0]
     while work:
         block = program.blocks[work.pop()]
         used = dict(before[block.index])
         for at in range(block.first, block.last):
-            _step(program.instructions[at], at, used, watched, found)
+            _step(program.instructions[at], at, used, watched, unfenced_writes)
         for following in program.successors(block):
             known = before.get(following)
             if known is None:
                 before[following] = dict(used)
             elif all(slot in known and writes <= known[slot] for slot, writes in used.items()):
-                continue  # nothing new comes this way
+                continue  # no new information on this path
             else:
                 before[following] = _merged(known, used)
             work.append(following)
-    return found
+    return unfenced_writes
 
 
 def _of_product(ins: Instruction) -> dict[int, str]:
-    """The 32-bit accumulators of a product by slot."""
+    """Return the 32-bit accumulators of a product: slot → name."""
     return {r.slot: r.name for r in registers(ins.operands[0]) if r.width == 32}
 
 
 def _copied_into(program: Code, slots: set[int]) -> set[int]:
-    """These registers, and those that copies bring into them."""
+    """Return these registers, and those that are copied into them."""
     copies = [pair for ins in program.instructions if (pair := _copy(ins)) is not None]
     while more := {source for to, source in copies if to in slots} - slots:
         slots = slots | more
@@ -58,7 +58,7 @@ def _copied_into(program: Code, slots: set[int]) -> set[int]:
 
 
 def _copy(ins: Instruction) -> tuple[int, int] | None:
-    """(to, from) of a mov between 32-bit registers."""
+    """Return (to, from) of a mov between 32-bit registers."""
     if ins.base == "mov" and all(isinstance(x, Reg) and x.width == 32 for x in ins.operands):
         to, source = (r.slot for operand in ins.operands for r in registers(operand))
         return to, source
@@ -69,13 +69,15 @@ def _merged(a: Slots, b: Slots) -> Slots:
     return {slot: a.get(slot, frozenset()) | b.get(slot, frozenset()) for slot in a.keys() | b.keys()}
 
 
-def _step(ins: Instruction, at: int, used: Slots, watched: set[int], found: dict[int, dict[int, str]]) -> None:
+def _step(
+    ins: Instruction, at: int, used: Slots, watched: set[int], unfenced_writes: dict[int, dict[int, str]]
+) -> None:
     if ins.parts[:2] == FENCE:
         used.clear()
     elif ins.parts[:2] == PRODUCT:
         for slot, name in _of_product(ins).items():
             for first in used.get(slot, ()):
-                found.setdefault(at, {})[first] = name
+                unfenced_writes.setdefault(at, {})[first] = name
     elif (pair := _copy(ins)) is not None:
         to, source = pair
         if to in watched:

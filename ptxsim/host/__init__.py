@@ -1,1 +1,1 @@
-"""Host side: kernels' arguments, linking of exported objects, and capture of the launches they make."""
+"""Host side: kernel arguments, linking of exported objects, launch capture."""

@@ -1,4 +1,4 @@
-"""Arguments of exported functions: host memory, described the way tvm-ffi and DLPack do."""
+"""Arguments of exported functions: host memory in tvm-ffi and DLPack form."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class AnyValue(ctypes.Structure):
 class Tensor:
     """A host buffer with an explicit element type, for types numpy and torch lack.
 
-    `array` is a numpy array or torch CPU tensor that holds the bytes; `dtype` a DLPack name such as
-    "float8_e4m3fn"; shape and strides count elements of that type. Four-bit floats have two spellings: of
-    "float4_e2m1fn" each is an element, of "float4_e2m1fn_x2" (torch's own type) each pair that shares a byte.
+    `array` is a numpy array or torch CPU tensor that holds the bytes. `dtype` is a DLPack name such as
+    "float8_e4m3fn"; shape and strides count elements of that type. Four-bit floats have two names: with
+    "float4_e2m1fn" an element is one float, with "float4_e2m1fn_x2" (torch's type) the two that share a byte.
     """
 
     array: object
@@ -70,7 +70,7 @@ class Pointer:
 
 
 class Buffer(NamedTuple):
-    """The memory of an array or tensor: address, bytes spanned, its element type's name, shape, strides in elements."""
+    """The memory of an array: address, bytes spanned, type name, shape, strides in elements."""
 
     address: int
     size: int
@@ -81,7 +81,7 @@ class Buffer(NamedTuple):
 
 
 def buffer_of(x: Any) -> Buffer:
-    """Where a numpy array or torch CPU tensor lies. Raises CaptureError for anything else."""
+    """Return the memory of a numpy array or torch CPU tensor. Raises CaptureError for others."""
     if isinstance(x, np.ndarray):
         strides = tuple(s // x.itemsize for s in x.strides)
         span = (1 + sum((n - 1) * s for n, s in zip(x.shape, strides, strict=False))) * x.itemsize if x.size else 0
@@ -113,9 +113,9 @@ def _dtype(name: str) -> tuple[int, int]:
 
 
 class Arguments:
-    """Arguments packed the tvm-ffi way, with every buffer registered in `memory`.
+    """Arguments packed for tvm-ffi; every buffer is registered in `memory`.
 
-    `names` are those of the function's parameters, where they are known.
+    `names` are the function's parameter names, if known.
     """
 
     def __init__(self, args: tuple[Any, ...], memory: Memory, names: list[str]) -> None:
@@ -166,7 +166,7 @@ class Arguments:
 
 
 def _in_pairs(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of four-bit elements counted in pairs, which lie along the dimension of stride 1."""
+    """Return shape and strides of four-bit elements, counted in pairs along the stride-1 dimension."""
     inner = max((k for k, step in enumerate(strides) if step == 1), key=lambda k: shape[k], default=None)
     outer = [step for k, step in enumerate(strides) if k != inner and shape[k] > 1]
     if inner is None or shape[inner] % 2 or any(step % 2 for step in outer):
@@ -177,7 +177,7 @@ def _in_pairs(name: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> tu
 
 
 def register(pointees: Sequence[Any], memory: Memory) -> None:
-    """Let a launch reach memory that is none of its arguments."""
+    """Register memory that a launch reaches, but not through its arguments."""
     for n, x in enumerate(pointees):
         buffer = buffer_of(x.array if isinstance(x, (Tensor, Pointer)) else x)
         memory.add(getattr(x, "name", None) or f"pointee {n}", buffer.address, buffer.size, buffer.keep)

@@ -1,7 +1,7 @@
-"""Launch capture: calls an exported CuTe DSL object with host tensors and keeps the launches it would have made.
+"""Launch capture: call an exported CuTe DSL object and record its launches.
 
-The object's own host code computes grids, strides and TMA descriptors; a small C stub (stub.c, compiled with the
-machine's compiler) stands in for the CUDA runtime. Nothing of CUDA, CuTe DSL or tvm-ffi is needed.
+The object's own host code computes grids, strides and TMA descriptors. A small C stub (stub.c, compiled with the
+machine's compiler) replaces the CUDA runtime. CUDA, CuTe DSL and tvm-ffi are not needed.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an exported function, as its object describes it: `a`, `Tensor([n0, 64], float16)`."""
+    """A parameter of an exported function: name, and type such as `Tensor([n0, 64], float16)`."""
 
     name: str
     type: str
 
 
 def signature(obj: str | Path, function: str) -> list[Parameter]:
-    """The parameters of an exported function; empty where its object does not tell them.
+    """Return the parameters of an exported function; empty if its object does not list them.
 
-    An object tells them when it refuses a call with too few arguments, which is what is made here.
+    An object lists them when it rejects a call with too few arguments; this makes such a call.
     Raises CaptureError as `capture` does.
     """
     return _signature(_entry(_library(obj), obj, function))
 
 
 def _signature(entry: _Entry) -> list[Parameter]:
-    entry.lib.ptxsim_setup(_CALLBACK(lambda *_: None), 1, 9, 0)
+    entry.lib.ptxsim_setup(LAUNCH_CALLBACK(lambda *_: None), 1, 9, 0)
     if not _call(entry, Arguments((), Memory(), [])):
         return []
-    found = re.search(r"`\w+\((.*)\)`", _message(entry.lib), re.S)
-    parts = re.split(r", (?=\w+: )", found[1]) if found and found[1] else []
+    match = re.search(r"`\w+\((.*)\)`", _message(entry.lib), re.S)
+    parts = re.split(r", (?=\w+: )", match[1]) if match and match[1] else []
     return [Parameter(name, kind) for name, _, kind in (part.partition(": ") for part in parts)]
 
 
@@ -79,42 +79,44 @@ def capture(
     compute_capability: tuple[int, int] | None = None,
     pointees: Sequence[Any] = (),
 ) -> list[Launch]:
-    """The launches that the exported function makes when called with `args`, in order.
+    """Return the launches of the exported function for arguments `args`, in order.
 
-    obj: the object (.o) that CuTe DSL exported with --enable-tvm-ffi. args: numpy arrays or torch CPU tensors (of the
-    shapes and types the function was compiled for), Tensor, Pointer, int, float, bool or None; the environment stream
-    is no argument. module: the PTX of the same build. pointees: arrays, tensors, Tensor or Pointer that kernels reach
-    through addresses that stand in the arguments' own memory. Raises CaptureError with the object's own message when it
-    refuses its arguments, when a kernel it launches is not in the module, and for a file that is no such object.
+    obj: the object (.o) that CuTe DSL exported with --enable-tvm-ffi.
+    args: numpy arrays or torch CPU tensors of the compiled shapes and types, Tensor, Pointer, int, float, bool or None.
+    The environment stream is no argument.
+    module: the PTX of the same build.
+    pointees: arrays, tensors, Tensor or Pointer that kernels reach through addresses stored in the arguments' memory.
+    Raises CaptureError with the object's message if it rejects its arguments. It is also raised if a launched kernel is
+    missing in the module, and for a file that is no such object.
     """
     entry = _entry(_library(obj), obj, function)
     memory = Memory()
     launches: list[Launch] = []
-    trouble: list[Exception] = []
+    failures: list[Exception] = []
 
     def on_launch(name: bytes, config: int, params: int) -> None:
         try:
-            launches.append(_launch(name.decode(), config, params, module, memory))
+            launches.append(launch_of(name.decode(), config, params, module, memory))
         except Exception as error:  # an exception cannot cross the C frames between here and the caller
-            trouble.append(error)
+            failures.append(error)
 
     names = [parameter.name for parameter in _signature(entry)]
-    callback = _CALLBACK(on_launch)
+    callback = LAUNCH_CALLBACK(on_launch)
     entry.lib.ptxsim_setup(callback, sm_count, *(compute_capability or _capability(module.target)))
     code = _call(entry, Arguments(tuple(args), memory, names))
-    if trouble:
-        raise trouble[0]
+    if failures:
+        raise failures[0]
     if code:
         raise CaptureError(_message(entry.lib) or f"{function} failed with code {code}")
     register(pointees, memory)
     return launches
 
 
-_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
+LAUNCH_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class _Entry(NamedTuple):
-    """An exported function, and the library it lies in."""
+    """An exported function and its library."""
 
     lib: ctypes.CDLL
     call: Any
@@ -133,25 +135,25 @@ def _entry(lib: ctypes.CDLL, obj: str | Path, function: str) -> _Entry:
         return _Entry(lib, getattr(lib, f"{ENTRY}{function}"))
     except AttributeError:
         names = exported(obj)
-        there = f"it has {', '.join(names)}" if names else "was it exported with --enable-tvm-ffi?"
-        raise CaptureError(f"{obj} has no exported function {function}{nearest(function, names)}: {there}") from None
+        hint = f"it has {', '.join(names)}" if names else "was it exported with --enable-tvm-ffi?"
+        raise CaptureError(f"{obj} has no exported function {function}{nearest(function, names)}: {hint}") from None
 
 
 def _message(lib: ctypes.CDLL) -> str:
-    """What the object says of a call that it has refused."""
+    """Return the object's message about a rejected call."""
     lib.ptxsim_error.restype = ctypes.c_char_p
     text: bytes = lib.ptxsim_error()
     return text.decode(errors="replace")
 
 
 def _capability(target: str) -> tuple[int, int]:
-    """(10, 0) for sm_100a."""
+    """Return the compute capability of a target: (10, 0) for sm_100a."""
     digits = "".join(c for c in target.split(",")[0] if c.isdigit())
     return int(digits[:-1]), int(digits[-1])
 
 
 def _call(entry: _Entry, packed: Arguments) -> int:
-    """Call an exported function the tvm-ffi way; returns its error code."""
+    """Call an exported function by the tvm-ffi convention; return its error code."""
     result, function = AnyValue(), entry.call
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p]
     function.restype = ctypes.c_int
@@ -159,7 +161,8 @@ def _call(entry: _Entry, packed: Arguments) -> int:
     return code
 
 
-def _launch(name: str, config: int, params: int, module: Module, memory: Memory) -> Launch:
+def launch_of(name: str, config: int, params: int, module: Module, memory: Memory) -> Launch:
+    """Read a launch out of the C structures that the host code passes to the CUDA runtime."""
     kernel = module.kernels.get(name)
     if kernel is None:
         raise CaptureError(f"the object launches {name[:80]}, which is not in {module.path}")

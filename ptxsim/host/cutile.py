@@ -1,9 +1,9 @@
-"""Launches of cuTile's cubins, with the TMA descriptors that a driver would pass.
+"""Launches of cuTile cubins, with the TMA descriptors that the driver would pass.
 
-A cubin of cuTile takes its descriptors as hidden parameters behind the visible ones. What fills them is host code that
-cuTile's compiler writes for each kernel and puts into the cubin itself, as an object of its own: the driver calls it
-whenever the arguments change. Here it is linked and called in the same way, on the parameters as they lie in memory, as
-`capture` calls the host code of CuTe DSL's objects. Nothing of CUDA or cuTile is needed.
+A cuTile cubin takes its descriptors as hidden parameters after the visible ones. cuTile's compiler writes host code
+for each kernel that fills them, and stores it in the cubin as an object. The driver calls it whenever the
+arguments change. This module links and calls it in the same way, on parameters laid out as in memory, as
+`capture` calls the host code of CuTe DSL objects. CUDA and cuTile are not needed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import platform
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +45,15 @@ def tile_launch(
     pointees: Sequence[Any] = (),
     early: bool = False,
 ) -> Launch:
-    """A launch of a kernel of a cubin that cuTile exported, over a grid of tile blocks.
+    """Return a launch of an exported cuTile kernel over a grid of tile blocks.
 
-    module: the PTX that the cubin carries. args: what the kernel takes, by cuTile's calling convention: an array (of
-    numpy, of torch, or a Tensor) stands for its address, its shape and its strides, an int and a float for four bytes,
-    bytes for themselves. pointees: arrays that the kernel reaches by addresses among the bytes, or in other arrays.
-    early: whether the grid may start before the launch ahead of it has ended (programmatic dependent launch).
-    Raises ValueError for a kernel that is not there and for arguments that do not fit, CaptureError for a cubin whose
-    host code cannot be run here.
+    module: the PTX that the cubin carries.
+    args: by cuTile's calling convention. An array (numpy, torch or Tensor) becomes its address, shape and strides.
+    An int or a float becomes four bytes; bytes are copied.
+    pointees: arrays that the kernel reaches by addresses within bytes or other arrays.
+    early: whether the grid may start before the previous launch has ended (programmatic dependent launch).
+    Raises ValueError for a missing kernel and for arguments that do not fit, CaptureError for a cubin whose
+    host code cannot run on this machine.
     """
     if kernel not in module.kernels:
         raise ValueError(f"{module.path} has no kernel {kernel}{nearest(kernel, module.kernels)}")
@@ -66,7 +68,7 @@ def tile_launch(
 
 
 def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequence[bytes]) -> np.ndarray:
-    """The bytes of all parameters of a kernel: the visible ones as given, then the descriptors by the host code.
+    """Return the bytes of all parameters: visible ones from `values`, descriptors from host code.
 
     Each lies at its offset in the kernel's `params`. Raises as `tile_launch` does.
     """
@@ -75,8 +77,8 @@ def parameter_block(cubin: str | Path, module: Module, kernel: str, values: Sequ
     wrong = [n for n, (p, value) in enumerate(zip(visible, values, strict=False)) if p.size != len(value)]
     workspace = 8 if "minperctamemory" in k.directives else DESCRIPTOR  # a pointer, which %perctamemoryoffset replaces
     if len(visible) < len(values) or wrong or any(p.size not in (DESCRIPTOR, workspace) for p in hidden):
-        sizes, given = [p.size for p in k.params if p.size != DESCRIPTOR], [len(x) for x in values]
-        raise ValueError(f"{kernel} takes parameters of {sizes} bytes, the arguments make {given}")
+        sizes, lengths = [p.size for p in k.params if p.size != DESCRIPTOR], [len(x) for x in values]
+        raise ValueError(f"{kernel} takes parameters of {sizes} bytes, the arguments make {lengths}")
     params = np.zeros(k.param_bytes, np.uint8)
     for p, value in zip(visible, values, strict=True):
         params[p.offset : p.offset + p.size] = np.frombuffer(value, np.uint8)
@@ -93,17 +95,17 @@ def _launch(
     memory: Memory,
     attributes: dict[str, tuple[int, ...]],
 ) -> Launch:
-    """With the threads and the cluster that the PTX asks for; a grid of clusters becomes one of CTAs."""
+    """Return a launch with the PTX's block and cluster, and a grid in CTAs."""
     cx, cy, cz = cluster = _three(kernel.directives.get("reqnctapercluster", (1,)))
     x, y, z = _three(grid)
     if "blocksareclusters" in kernel.directives:
         x, y, z = x * cx, y * cy, z * cz
     block = _three(kernel.directives["reqntid"])
     size = -(-kernel.directives.get("minperctamemory", (0,))[0] // DESCRIPTOR) * DESCRIPTOR
-    room = np.zeros(x * y * z * size + DESCRIPTOR, np.uint8)
-    own = room.ctypes.data + -room.ctypes.data % DESCRIPTOR
+    backing = np.zeros(x * y * z * size + DESCRIPTOR, np.uint8)
+    own = backing.ctypes.data + -backing.ctypes.data % DESCRIPTOR
     if size:
-        memory.add("the CTAs' own memory", own, x * y * z * size, room)
+        memory.add("the CTAs' own memory", own, x * y * z * size, backing)
     return Launch(
         module,
         kernel,
@@ -124,7 +126,7 @@ def _three(x: Sequence[int]) -> Dim3:
 
 
 def _values(arg: Any, name: str, memory: Memory) -> list[bytes]:
-    """An argument as the bytes of the parameters that stand for it."""
+    """Return an argument as the bytes of its parameters."""
     if isinstance(arg, (bytes, bytearray)):
         return [bytes(arg)]
     if isinstance(arg, (float, np.floating)):
@@ -140,9 +142,9 @@ def _values(arg: Any, name: str, memory: Memory) -> list[bytes]:
 
 
 def _fill(cubin: Path, target: str, kernel: Kernel, params: np.ndarray) -> None:
-    """Let the cubin's host code write the descriptors of a kernel into its parameters.
+    """Run the cubin's host code to write a kernel's descriptors into its parameters.
 
-    That code sees the parameters as they lie in the constant bank, where their alignments count from the bank's start.
+    That code sees the parameters as in the constant bank, where alignment counts from the start of the bank.
     """
     library = _host_code(cubin, cubin.stat().st_mtime_ns)
     address = _callbacks(library, cubin).get(kernel.name)
@@ -150,19 +152,19 @@ def _fill(cubin: Path, target: str, kernel: Kernel, params: np.ndarray) -> None:
         raise CaptureError(f"{cubin} has no host code for {kernel.name}, which takes TMA descriptors")
     spare = np.zeros(4096, np.uint8).ctypes.data  # for what else is passed, which the code seen so far does not touch
     prototype = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
-    places = _bank_offsets(kernel, _BANK_START.get(target.split(",")[0].rstrip("af"), 0))
+    offsets = _bank_offsets(kernel, _BANK_START.get(target.split(",")[0].rstrip("af"), 0))
     bank = np.zeros(len(params) + 2 * DESCRIPTOR, np.uint8)
-    for p, place in zip(kernel.params, places, strict=True):
-        bank[place : place + p.size] = params[p.offset : p.offset + p.size]
+    for p, start_offset in zip(kernel.params, offsets, strict=True):
+        bank[start_offset : start_offset + p.size] = params[p.offset : p.offset + p.size]
     status: int = prototype(address)(spare, spare, spare, bank.ctypes.data)
     if status:
         raise CaptureError(f"the host code of {kernel.name} in {cubin} refuses its arguments with status {status}")
-    for p, place in zip(kernel.params, places, strict=True):
-        params[p.offset : p.offset + p.size] = bank[place : place + p.size]
+    for p, start_offset in zip(kernel.params, offsets, strict=True):
+        params[p.offset : p.offset + p.size] = bank[start_offset : start_offset + p.size]
 
 
 def _bank_offsets(kernel: Kernel, start: int) -> list[int]:
-    """Where each parameter lies from the first one on, if that is at `start` of its bank."""
+    """Return each parameter's offset from the first one, which is at `start` of the bank."""
     out, end = [], start
     for p in kernel.params:
         align = 64 if p.size == DESCRIPTOR else p.size
@@ -173,14 +175,14 @@ def _bank_offsets(kernel: Kernel, start: int) -> list[int]:
 
 
 def _check(kernel: str, raw: np.ndarray, memory: Memory) -> None:
-    """Whether a descriptor is one, and of an argument's memory."""
+    """Raise CaptureError unless a descriptor is valid and points into an argument's memory."""
     try:
-        found = decode(raw.tobytes())
+        descriptor = decode(raw.tobytes())
     except ValueError as error:
         raise CaptureError(f"the host code of {kernel} wrote no descriptor that is understood: {error}") from None
-    allocation = memory.find(found.address) or memory.find(found.address - 15)
-    if allocation is None and 1 not in found.sizes:
-        raise CaptureError(f"a descriptor of {kernel} names {found.address:#x}, which is no argument's memory")
+    allocation = memory.find(descriptor.address) or memory.find(descriptor.address - 15)
+    if allocation is None and 1 not in descriptor.sizes:
+        raise CaptureError(f"a descriptor of {kernel} names {descriptor.address:#x}, which is no argument's memory")
 
 
 @lru_cache(maxsize=64)
@@ -198,35 +200,32 @@ def _host_code(cubin: Path, _changed: int) -> ctypes.CDLL:
 
 
 def _callbacks(library: ctypes.CDLL, cubin: Path) -> dict[str, int]:
-    """Kernel name → address of what is called when its arguments change."""
+    """Return kernel name → address of the callback for changed arguments."""
     try:
         table = ctypes.addressof((ctypes.c_char * (_COUNT + 8)).in_dll(library, _TABLE))
     except ValueError:
         raise CaptureError(f"the host code of {cubin} has no table of callbacks") from None
-    first, count, size = (_word(table + at) for at in (_ENTRIES, _COUNT, _ENTRY_BYTES))
+    first, count, size = (_u64(table + at) for at in (_ENTRIES, _COUNT, _ENTRY_BYTES))
     if not first or not 0 < count < 1024 or not _ARGUMENTS + 8 <= size <= 1024:
         raise CaptureError(f"the host code of {cubin} has a table of callbacks that is not understood")
     entries = [first + n * size for n in range(count)]
-    return {ctypes.string_at(_word(at + _NAME)).decode(): _word(at + _ARGUMENTS) for at in entries}
+    return {ctypes.string_at(_u64(at + _NAME)).decode(): _u64(at + _ARGUMENTS) for at in entries}
 
 
-def _word(address: int) -> int:
+def _u64(address: int) -> int:
     return int(ctypes.c_uint64.from_address(address).value)
 
 
-def _section(cubin: Path, wanted: str) -> bytes | None:
-    """The content of a section of an ELF file. Raises CaptureError for a file that is none, or cut short."""
+def _section(cubin: Path, name: str) -> bytes | None:
+    """Return a section of a cubin, None if missing. Raises CaptureError for other files."""
+    from elftools.common.exceptions import ELFError  # only these launches need pyelftools
+    from elftools.elf.elffile import ELFFile
+
     try:
         data = cubin.read_bytes()
         if data[:4] != b"\x7fELF":
-            raise CaptureError(f"{cubin} is no cubin: it does not begin as ELF does")
-        (offset,) = struct.unpack_from("<Q", data, 0x28)
-        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-        headers = [struct.unpack_from("<IIQQQQ", data, offset + n * size) for n in range(count)]
-        for header in headers:
-            start = headers[names][4] + header[0]
-            if data[start : data.index(b"\0", start)].decode() == wanted:
-                return data[header[4] : header[4] + header[5]]
-    except (OSError, struct.error, ValueError, IndexError) as error:
+            raise CaptureError(f"{cubin} is not a cubin: no ELF header")
+        section = ELFFile(BytesIO(data)).get_section_by_name(name)
+    except (OSError, ELFError, UnicodeDecodeError) as error:
         raise CaptureError(f"{cubin} cannot be read as a cubin: {error}") from None
-    return None
+    return None if section is None else bytes(section.data())

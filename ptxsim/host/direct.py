@@ -1,4 +1,4 @@
-"""Launches made by hand: a kernel of a module with explicit dimensions and arguments."""
+"""Launches by hand: a kernel with explicit dimensions and arguments."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def launch(
     cluster: tuple[int, ...] = (1, 1, 1),
     pointees: Sequence[Any] = (),
 ) -> Launch:
-    """A Launch of `kernel` (None: the module's only one).
+    """Return a Launch of `kernel` (None: the module's only one).
 
     args: one per .param: a numpy array or torch CPU tensor (its address is passed), a Pointer, an int or float of the
-    parameter's size, or bytes. pointees: arrays that the kernel reaches through addresses that stand in others.
+    parameter's size, or bytes.
+    pointees: arrays that the kernel reaches through addresses stored in others.
     Raises ValueError for a kernel that is not in the module, for counts or sizes that do not fit, and for a grid, block
-    or cluster that no card takes; CaptureError for an argument that is none of these.
+    or cluster that no GPU supports; CaptureError for an argument of another type.
     """
     name = _name(module, kernel)
     k = module.kernels[name]
@@ -60,7 +61,7 @@ def launch(
 
 
 def _name(module: Module, kernel: str | None) -> str:
-    """The kernel that is meant."""
+    """Return the name of the selected kernel."""
     names = list(module.kernels)
     if kernel is None:
         if len(names) != 1:
@@ -81,7 +82,7 @@ def _check_shape(grid: Dim3, block: Dim3, cluster: Dim3) -> None:
 
 
 def _bytes(arg: Any, size: int, memory: Memory, name: str) -> bytes:
-    """An argument as a parameter's bytes; what it points to is registered in `memory`."""
+    """Return an argument as a parameter's bytes; register the memory it points to."""
     if isinstance(arg, (bytes, bytearray)):
         return bytes(arg)
     if isinstance(arg, (float, np.floating)):

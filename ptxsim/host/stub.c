@@ -3,13 +3,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef void (*launch_fn)(const char *kernel, const void *config, void **params);
 static launch_fn on_launch;
 static char error_text[4096];
 static int shared_limit = 232448, sm_count = 148, major = 10, minor = 0;
-static char names[256][4096];
+static char **names;
 static int name_count;
 
 void ptxsim_setup(launch_fn fn, int sms, int cc_major, int cc_minor) {
@@ -40,8 +41,10 @@ int _cudaLibraryLoadData(void **library, const void *code, void *a, void *b, uns
 int _cudaLibraryGetKernel(void **kernel, void *library, const char *name) {
     for (int i = 0; i < name_count; i++)
         if (!strcmp(names[i], name)) { *kernel = names[i]; return 0; }
-    if (name_count == 256 || strlen(name) >= sizeof names[0]) return 1;
-    strcpy(names[name_count], name);
+    char **longer = realloc(names, (name_count + 1) * sizeof *names);
+    if (!longer) return 2;
+    names = longer;
+    if (!(names[name_count] = strdup(name))) return 2;
     *kernel = names[name_count++];
     return 0;
 }
@@ -62,6 +65,7 @@ int cuda_dialect_init_library_once(void **state, int (*init)(void **), int (*loa
     return 0;
 }
 int cuda_dialect_unload_library_once(void **state) { return 0; }
+#ifndef PTXSIM_JIT /* with a CuTe DSL that is here, these are its own and tvm-ffi's */
 void CuteDSLRT_TVMFFISetRaisedCudaError(int code) { snprintf(error_text, sizeof error_text, "CUDA error %d", code); }
 void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message) {
     snprintf(error_text, sizeof error_text, "%s: %s", kind, message);
@@ -72,3 +76,4 @@ void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const char **parts, int
         if (parts[i]) at += snprintf(error_text + at, sizeof error_text - at, "%s", parts[i]);
 }
 void *TVMFFIEnvGetStream(int32_t device_type, int32_t device_id) { return NULL; }
+#endif

@@ -1,1 +1,1 @@
-"""The instructions, a file per family, and the arithmetic they share. opcodes.py registers all of them."""
+"""The instructions, one file per family, and shared arithmetic; opcodes.py registers all."""

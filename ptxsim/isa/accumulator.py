@@ -1,4 +1,4 @@
-"""How wgmma, mma.sync and their operands lie in registers (PTX ISA 9.7.14 and 9.7.15)."""
+"""Register layouts of wgmma, mma.sync and their operands (PTX ISA 9.7.14 and 9.7.15)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8
 
 @lru_cache(maxsize=64)
 def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(row within 16, first column) of each accumulator register in each lane: (registers, 32)."""
+    """Return (row within 16, first column) per accumulator register and lane: (registers, 32)."""
     t = np.arange(32)[None, :]
     r = np.arange(n // 4 if packed else n // 2)[:, None]
     if packed:
@@ -22,7 +22,7 @@ def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
-    """Rows of A held in registers: words (4, lanes) of whole warps to float32 (16 * warps, k)."""
+    """Convert A, words (4, lanes) of whole warps, to float32 (16 * warps, k)."""
     per = 32 // ELEMENT_BITS[element]
     warps = words.shape[1] // 32
     w = words.reshape(2, 2, warps, 8, 4)  # (k half, row half, warp, row, column group)
@@ -33,7 +33,7 @@ def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
 
 
 def from_registers(words: np.ndarray, n: int, kind: str) -> np.ndarray:
-    """The accumulator (16 * warps, n) that registers (registers, lanes of whole warps) hold; float32 or int32."""
+    """Return the accumulator (16 * warps, n), float32 or int32, of registers (registers, lanes)."""
     rows, cols = accumulator(n, kind == "f16")
     warps = words.shape[1] // 32
     out = np.empty((warps, 16, n), np.int32 if kind == "s32" else np.float32)
@@ -47,7 +47,7 @@ def from_registers(words: np.ndarray, n: int, kind: str) -> np.ndarray:
 
 
 def to_registers(d: np.ndarray, kind: str) -> np.ndarray:
-    """The other way round: words (registers, lanes)."""
+    """Convert an accumulator (16 * warps, n) to register words (registers, lanes)."""
     rows, cols = accumulator(d.shape[1], kind == "f16")
     d = d.reshape(-1, 16, d.shape[1])
     if kind == "f16":
@@ -58,7 +58,7 @@ def to_registers(d: np.ndarray, kind: str) -> np.ndarray:
 
 
 def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, saturate: bool) -> np.ndarray:
-    """a (m, k) times b (n, k) transposed plus c, as int32: wrapped, or clamped to its range."""
+    """Return a (m, k) b (n, k)^T + c as int32, wrapped or saturated."""
     d: np.ndarray = a.astype(np.int64) @ b.T.astype(np.int64)
     if c is not None:
         d = d + c

@@ -78,7 +78,7 @@ def _div(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def divide_approximately(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """div.approx is a times 1/b: past 2^126 in magnitude 1/b is flushed to 0 (PTX ISA, div)."""
+    """Compute div.approx: a * (1/b), where 1/b is 0 for |b| > 2^126."""
     return np.where(np.abs(b) > np.float32(2.0**126), a * np.copysign(np.float32(0), b), np.divide(a, b))
 
 

@@ -20,7 +20,7 @@ from .numeric import bf16_to_f32, f32_to_bf16, ftz
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """An atomic operation `op` on elements of `fmt`; bf16 elements are held as their bits."""
+    """An atomic operation `op` on elements of `fmt`; bf16 elements are handled as bits."""
 
     access: Access
     fmt: Format
@@ -73,7 +73,7 @@ def _atom(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def atomic(f: Fragment, spec: Atomic, addr: np.ndarray, values: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Lane after lane; returns what was there before (PTX leaves the order of lanes open)."""
+    """Apply an atomic lane by lane; return the old values (PTX leaves the order open)."""
     dtype, elements = spec.fmt.dtype, spec.fmt.elements
     out = np.zeros((f.n, elements), dtype)
     lanewise = [np.broadcast_to(np.asarray(v).reshape(-1, elements), (f.n, elements)) for v in values]
@@ -90,12 +90,12 @@ def atomic(f: Fragment, spec: Atomic, addr: np.ndarray, values: tuple[np.ndarray
     return out.reshape(-1)
 
 
-def _combined(spec: Atomic, old: np.ndarray, given: list[np.ndarray], flushed: bool) -> np.ndarray:
-    """What one lane leaves in memory."""
+def _combined(spec: Atomic, old: np.ndarray, operands: list[np.ndarray], flushed: bool) -> np.ndarray:
+    """Return the value that one lane stores."""
     if spec.op == "cas":
-        return np.where(old == given[0], given[1], old)
+        return np.where(old == operands[0], operands[1], old)
     if spec.op == "add" and spec.bf16:
-        return f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(given[0]))
+        return f32_to_bf16(bf16_to_f32(old) + bf16_to_f32(operands[0]))
     if spec.op == "add" and flushed:
-        return ftz(ftz(old) + ftz(given[0]))
-    return OPERATIONS[spec.op](old, given[0])
+        return ftz(ftz(old) + ftz(operands[0]))
+    return OPERATIONS[spec.op](old, operands[0])

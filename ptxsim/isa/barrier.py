@@ -1,4 +1,4 @@
-"""Barriers of CTAs and clusters, fences, hints, addresses in other CTAs (PTX ISA 9.7.9, 9.7.13)."""
+"""CTA and cluster barriers, fences, hints, addresses in other CTAs (PTX ISA 9.7.9, 9.7.13)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _bar(g: Generator, ins: Instruction) -> None:
     number, *rest = ins.operands
     count = g.read(rest[0], U32) if rest else "None"
     sleep = parts == ["sync"]
-    spec = g.bind(Meeting(g.at, sleep, g.block.index, g.block.next))
+    spec = g.bind(BarrierSpec(g.at, sleep, g.block.index, g.block.next))
     return g.end(f"return cta_barrier(f, {spec}, {g.read(number, U32)}, {count})")
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """bar.sync, which sleeps, or bar.arrive; its own block and the one after it."""
+class BarrierSpec:
+    """A bar.sync (sleeps) or bar.arrive; its block and the following block."""
 
     at: int
     sleep: bool
@@ -46,32 +46,32 @@ class Meeting:
 
 
 @runtime
-def cta_barrier(f: Fragment, spec: Meeting, number: np.ndarray, count: np.ndarray | None) -> int:
-    """A fragment's threads arrive at once, warps that name another barrier or count by themselves."""
+def cta_barrier(f: Fragment, spec: BarrierSpec, number: np.ndarray, count: np.ndarray | None) -> int:
+    """Arrive with a fragment's threads; warps with another barrier or count arrive separately."""
     at, sleep, following = spec.at, spec.sleep, spec.following
     for operand in (number, count):
         if operand is not None and np.ndim(operand):
-            _keep_alike(f, spec, operand)
+            _split_by_value(f, spec, operand)
     f.pc = following  # where it is woken
     expected = None if count is None else f.value(count)
     f.cta.barrier(f.value(number)).arrive(f, at, expected, sleep)
     return following
 
 
-def _keep_alike(f: Fragment, spec: Meeting, operand: np.ndarray) -> None:
-    """Leave those warps in the fragment that have its first lane's value; the others come to the barrier again."""
+def _split_by_value(f: Fragment, spec: BarrierSpec, operand: np.ndarray) -> None:
+    """Keep the warps with the first lane's value; the others retry the barrier."""
     lanes = f.lanes()
     own = operand[lanes]
     if (own == own[0]).all():
         return
-    alike = np.zeros(f.n, bool)
+    equal = np.zeros(f.n, bool)
     for warp, members in f.lanes_by_warp(lanes).items():
         values = operand[members]
         if (values != values[0]).any():
             f.report(spec.at, "barrier", f"lanes of warp {warp} name different barriers or counts: {values[:32]}")
-        alike[members] = values[0] == own[0]
-    if not alike[lanes].all():
-        f.branch(alike, spec.following, spec.block, negated=False)
+        equal[members] = values[0] == own[0]
+    if not equal[lanes].all():
+        f.branch(equal, spec.following, spec.block, negated=False)
 
 
 def _cluster_barrier(g: Generator, ins: Instruction) -> None:
@@ -113,7 +113,7 @@ _FENCES = {
 
 @emits("membar", "fence", results=0)
 def _fence(g: Generator, ins: Instruction) -> None:
-    """Memory is sequentially consistent here; a proxy fence only matters to the checks."""
+    """Emit a fence: memory is sequentially consistent, so only the checks see it."""
     for part in ins.parts[1:]:
         if part not in _FENCES and part.split("::")[0] not in ("tensormap", "async", "shared", "global"):
             raise g.unknown(f".{part}")
@@ -130,7 +130,7 @@ def _fence(g: Generator, ins: Instruction) -> None:
 
 @emits("setmaxnreg", "griddepcontrol", "nanosleep", "pmevent", results=0)
 def _hint(g: Generator, ins: Instruction) -> None:
-    """No effect on values: launches run one after another, and every thread has registers enough."""
+    """Emit a hint, which has no effect on values."""
     known = {"inc", "dec", "sync", "aligned", "u32", "launch_dependents", "wait", "mask"}
     if set(ins.parts[1:]) - known:
         raise g.unknown()
@@ -144,7 +144,7 @@ def _hint(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def change_registers(f: Fragment, at: int, count: int, more: bool) -> None:
-    """Warps change how many registers each of their threads has."""
+    """Change the registers per thread of warps (setmaxnreg)."""
     cta = f.cta
     if cta.register_pool is None:
         per_thread = registers_at_launch(cta.launch)
@@ -156,7 +156,7 @@ def change_registers(f: Fragment, at: int, count: int, more: bool) -> None:
 
 @emits("mapa")
 def _mapa(g: Generator, ins: Instruction) -> None:
-    """The address of the same shared variable in another CTA of the cluster."""
+    """Emit the address of a shared variable in another CTA of the cluster."""
     dst, a, rank = ins.operands
     fmt = TYPES[ins.parts[-1]]
     spaced = "shared::cluster" in ins.parts

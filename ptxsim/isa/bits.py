@@ -1,4 +1,7 @@
-"""Integer, bit-field and byte operations on numpy arrays, one element per lane (PTX ISA 9.7.1, 9.7.2 and 9.7.8)."""
+"""Integer, bit-field and byte operations on numpy arrays (PTX ISA 9.7.1, 9.7.2, 9.7.8).
+
+Arrays have one element per lane.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ _U4, _U8 = np.uint32, np.uint64
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Integer quotient truncated toward zero; a division by zero gives all ones, as compute capability 9 does."""
+    """Return the quotient truncated toward zero; all ones for b = 0 (sm_90)."""
     zero = b == 0
     b = np.where(zero, b.dtype.type(1), b)
     if a.dtype.kind == "u":
@@ -26,7 +29,7 @@ def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def mulhi64(a: np.ndarray, b: np.ndarray, signed: bool) -> np.ndarray:
-    """High 64 bits of the 128-bit product."""
+    """Return the high 64 bits of the 128-bit product."""
     m = np.uint64(0xFFFFFFFF)
     s = np.uint64(32)
     ua, ub = a.view(_U8), b.view(_U8)
@@ -40,7 +43,7 @@ def mulhi64(a: np.ndarray, b: np.ndarray, signed: bool) -> np.ndarray:
 
 
 def prmt(a: np.ndarray, b: np.ndarray, sel: np.ndarray, mode: str = "") -> np.ndarray:
-    """Byte permute of two 32-bit words; modes f4e, b4e, rc8, ecl, ecr, rc16."""
+    """Permute the bytes of two 32-bit words; modes f4e, b4e, rc8, ecl, ecr, rc16."""
     ab = a.astype(_U8) | (b.astype(_U8) << np.uint64(32))
     sel = sel.astype(_U4)
     if mode == "" and not sel.ndim and ab.ndim and not int(sel) & 0x8888:  # what compilers write: bytes are moved
@@ -72,7 +75,7 @@ def prmt(a: np.ndarray, b: np.ndarray, sel: np.ndarray, mode: str = "") -> np.nd
 
 
 def lop3(a: np.ndarray, b: np.ndarray, c: np.ndarray, table: int) -> np.ndarray:
-    """The bitwise function of three words whose truth table is the byte `table`."""
+    """Return the bitwise function of three words with truth table `table` (a byte)."""
     out = np.zeros(np.broadcast(a, b, c).shape, _U4)
     for i in range(8):
         if table >> i & 1:
@@ -85,7 +88,7 @@ def popc(x: np.ndarray) -> np.ndarray:
 
 
 def bfind(x: np.ndarray, shift: bool = False) -> np.ndarray:
-    """Position of the most significant non-sign bit, 0xffffffff where there is none."""
+    """Return the position of the most significant non-sign bit, 0xffffffff if there is none."""
     if x.dtype.kind == "i":
         x = np.where(x < 0, ~x, x)
     bits = x.dtype.itemsize * 8
@@ -111,7 +114,7 @@ def brev(x: np.ndarray) -> np.ndarray:
 
 
 def funnel(lo: np.ndarray, hi: np.ndarray, n: np.ndarray, left: bool, wrap: bool) -> np.ndarray:
-    """shf: a 64-bit word hi:lo shifted by n, upper (left) or lower (right) half of the result."""
+    """Shift a 64-bit word hi:lo by n; return the upper (left) or lower half (shf)."""
     n = np.asarray(n, _U4)
     n = (n & _U4(31)) if wrap else np.minimum(n, _U4(32))
     word = lo.astype(_U8) | (hi.astype(_U8) << np.uint64(32))
@@ -121,13 +124,16 @@ def funnel(lo: np.ndarray, hi: np.ndarray, n: np.ndarray, left: bool, wrap: bool
 
 
 def _amount(x: np.ndarray, bits: int) -> np.ndarray:
-    """Position or length of a bit field: its low eight bits (PTX ISA), but all of it in the 64-bit forms (H200)."""
+    """Return a bit field's position or length: low eight bits, all in 64-bit forms.
+
+    PTX ISA for the former; an H200 does the latter.
+    """
     x = np.asarray(x).astype(np.int64)
     return x & 255 if bits == 32 else x
 
 
 def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Bit field extract; sign-extended for signed types."""
+    """Extract a bit field; sign-extend it for signed types."""
     bits = a.dtype.itemsize * 8
     pos, length = _amount(pos, bits), _amount(length, bits)
     signed = a.dtype.kind == "i"
@@ -144,7 +150,7 @@ def bfe(a: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
 
 
 def bfi(a: np.ndarray, b: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np.ndarray:
-    """Bits 0..length of a, inserted into b at pos."""
+    """Insert bits 0..length of a into b at pos."""
     bits = b.dtype.itemsize * 8
     pos = _amount(pos, bits)
     length = np.minimum(_amount(length, bits), (bits - pos).clip(0))
@@ -157,9 +163,9 @@ def bfi(a: np.ndarray, b: np.ndarray, pos: np.ndarray, length: np.ndarray) -> np
 def dot_bytes(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, signed: tuple[bool, bool], terms: int, skip: int
 ) -> np.ndarray:
-    """c plus the products of `terms` elements of a with as many bytes of b, those from byte `skip` on, modulo 2^32.
+    """Return c plus `terms` products of a with bytes of b, modulo 2^32.
 
-    a holds bytes for four terms, 16-bit halves for two; `signed` says it of a and of b.
+    a holds bytes for four terms, 16-bit halves for two; `signed` is the signedness of a and b.
     """
     out = np.asarray(c).astype(_U4)
     for n in range(terms):
@@ -170,6 +176,6 @@ def dot_bytes(
 
 
 def _element(word: np.ndarray, width: int, n: int, signed: bool) -> np.ndarray:
-    """Element n of `width` bits of 32-bit words, as int64."""
+    """Return element n (`width` bits) of 32-bit words as int64."""
     x = np.asarray(word).astype(np.int64) >> (width * n) & ((1 << width) - 1)
     return x - ((x >> (width - 1) & 1) << width) if signed else x

@@ -1,5 +1,7 @@
-"""cp.async.bulk: bulk copies without a tensor map, the groups of all bulk stores, and what TMA's opcodes say
-(PTX ISA 9.7.9.25)."""
+"""cp.async.bulk: bulk copies without a tensor map, and groups of bulk stores.
+
+It also decodes the opcodes of TMA copies (PTX ISA 9.7.9.25).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from ..core.barriers import MBarrier
 from ..core.cta import CTA
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Task
 from ..frontend.formats import U16, U32
 from ..frontend.generator import Generator
@@ -21,7 +23,7 @@ from .tma import TensorLoad, TensorStore
 
 _SPACES = ("global", "shared::cta", "shared::cluster")
 _TYPES = ("f16", "bf16", "f32", "f64", "u32", "s32", "u64", "s64", "b32", "b64")
-_KNOWN = {
+_ALLOWED = {
     "bulk",
     "async",
     "tensor",
@@ -57,7 +59,7 @@ class BulkLoad:
 
 @dataclass(frozen=True, slots=True)
 class BulkStore:
-    """cp.async.bulk or cp.reduce.async.bulk to global memory; `op` "" stores, any other combines elements of `type`."""
+    """cp(.reduce).async.bulk to global memory; `op` "" stores, others combine elements of `type`."""
 
     at: int
     op: str
@@ -67,7 +69,7 @@ class BulkStore:
 @emits("cp.async.bulk", "cp.reduce.async.bulk", results=0)
 def _bulk(g: Generator, ins: Instruction) -> None:
     parts = ins.parts[1:]
-    bad = next((p for p in parts if p not in _KNOWN), None)
+    bad = next((p for p in parts if p not in _ALLOWED), None)
     if bad is not None:
         raise g.unknown(f".{bad}")
     if "prefetch" in parts:
@@ -90,30 +92,32 @@ def _tensor_copy(g: Generator, ins: Instruction, operands: list[Operand], mask: 
     coords = g.reads(tensor.coords[0].items, U32)
     if load:
         spec = g.bind(TensorLoad(g.at, "cta_group::2" in ins.parts))
-        bar = g.place(operands[2])
-        return g.line(f"tma_load(f, {spec}, {g.place(shared)}, {g.place(tensor)}, {coords}, {bar}, {mask})")
+        bar = g.address_tuple(operands[2])
+        return g.line(
+            f"tma_load(f, {spec}, {g.address_tuple(shared)}, {g.address_tuple(tensor)}, {coords}, {bar}, {mask})"
+        )
     spec = g.bind(TensorStore(g.at, op))
-    return g.line(f"tma_store(f, {spec}, {g.place(shared)}, {g.place(tensor)}, {coords})")
+    return g.line(f"tma_store(f, {spec}, {g.address_tuple(shared)}, {g.address_tuple(tensor)}, {coords})")
 
 
 def _plain_copy(g: Generator, ins: Instruction, operands: list[Operand], mask: str, op: str) -> None:
     spaces = [p for p in ins.parts if p in _SPACES]
     dst, src, size, *rest = operands
-    places = f"{g.place(dst)}, {g.place(src)}, {g.read(size, U32)}"
+    copy_operands = f"{g.address_tuple(dst)}, {g.address_tuple(src)}, {g.read(size, U32)}"
     if spaces[0] == "global":
         kind = next((p for p in ins.parts if p in _TYPES), "")
-        return g.line(f"bulk_store(f, {g.bind(BulkStore(g.at, op, kind))}, {places})")
+        return g.line(f"bulk_store(f, {g.bind(BulkStore(g.at, op, kind))}, {copy_operands})")
     if op:
         raise g.unknown()
     spec = g.bind(BulkLoad(g.at, spaces[1] != "global"))
-    return g.line(f"bulk_load(f, {spec}, {places}, {g.place(rest[0])}, {mask})")
+    return g.line(f"bulk_load(f, {spec}, {copy_operands}, {g.address_tuple(rest[0])}, {mask})")
 
 
 @dataclass(slots=True, eq=False)
 class BytesLoad(Task):
-    """Bytes on their way to the shared memory of a CTA, counted on an mbarrier.
+    """A copy of bytes to a CTA's shared memory, counted on an mbarrier.
 
-    `source` is a global address, or with `from_shared` a shared one of the CTA that asked.
+    `source` is a global address or, with `from_shared`, a shared one of the issuing CTA.
     """
 
     origin: Origin
@@ -151,7 +155,7 @@ class BytesLoad(Task):
         machine = self.origin.machine
         data = machine.read_global(self.source, self.size, self.origin)
         if data is None:
-            where = machine.memory.place(self.source, self.size)
+            where = machine.memory.location(self.source, self.size)
             what = f"a bulk copy of {self.size} bytes from {self.source:#x}: {where}"
             self.origin.report("out-of-bounds", what)
         return data
@@ -159,13 +163,13 @@ class BytesLoad(Task):
 
 @runtime
 def bulk_load(
-    f: Fragment, spec: BulkLoad, to: Place, source: Place, size: np.ndarray, bar: Place, mask: np.ndarray | None
+    f: Fragment, spec: BulkLoad, to: Address, source: Address, size: np.ndarray, bar: Address, mask: np.ndarray | None
 ) -> None:
     masks: list[int | None] = [None] * f.count if mask is None else [*f.values(mask)]
     operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), f.addresses(bar), masks, strict=True)]
     f.report_repeats(spec.at, "copy", operands)
-    for lane, (place, start, n, signal, bits) in zip(f.lanes(), operands, strict=True):
-        address = SharedAddress.of(place)
+    for lane, (destination, start, n, signal, bits) in zip(f.lanes(), operands, strict=True):
+        address = SharedAddress.of(destination)
         offset, limit, odd = address.offset, f.cta.shared_bytes, (address.offset | n | start) % 16
         if offset < 0 or offset + n > limit or odd:
             what = f"a bulk copy of {n} bytes to shared offset {offset} of {limit}"
@@ -184,7 +188,7 @@ def _begin_load(
     signal: SharedAddress,
     mask: int | None,
 ) -> None:
-    """Queue a copy to each CTA that is meant."""
+    """Queue a copy to each target CTA."""
     cta, cluster = f.cta, f.cta.cluster
     origin = f.issue(spec.at, f.warp_of(lane))
     f.machine.counts.tma_instructions += 1
@@ -192,7 +196,7 @@ def _begin_load(
     for rank in [to.rank] if mask is None else ranks_of(mask):
         target, bar = cta.peer(rank), cta.mbarrier(signal if mask is None else signal.at(rank))
         if target is None or bar is None:
-            what = f"a bulk copy names CTA rank {rank} or an mbarrier that is not there"
+            what = f"a bulk copy names CTA rank {rank} or an mbarrier that does not exist"
             f.report(spec.at, "barrier", what)
             continue
         cluster.observer.copy_expected(bar, origin, target)
@@ -202,7 +206,7 @@ def _begin_load(
 
 @dataclass(slots=True, eq=False)
 class BytesStore(Store):
-    """Bytes on their way from shared to global memory."""
+    """A copy of bytes from shared to global memory."""
 
     offset: int
     size: int
@@ -225,7 +229,7 @@ class BytesStore(Store):
 
 
 @runtime
-def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.ndarray) -> None:
+def bulk_store(f: Fragment, spec: BulkStore, to: Address, source: Address, size: np.ndarray) -> None:
     cta, machine = f.cta, f.machine
     operands = [*zip(f.addresses(to), f.addresses(source), f.values(size), strict=True)]
     f.report_repeats(spec.at, "copy", operands)
@@ -233,7 +237,7 @@ def bulk_store(f: Fragment, spec: BulkStore, to: Place, source: Place, size: np.
         offset = SharedAddress.of(start).offset
         inside = offset >= 0 and offset + n <= cta.shared_bytes and machine.memory.find(end, n) is not None
         if not inside or (offset | n | end) % 16:
-            where = machine.memory.place(end, n)
+            where = machine.memory.location(end, n)
             what = f"a bulk copy of {n} bytes from shared offset {offset} to {end:#x}: {where}"
             f.report(spec.at, "out-of-bounds", what)
             continue
@@ -261,10 +265,10 @@ def bulk_commit(f: Fragment) -> None:
 
 @runtime
 def bulk_wait(f: Fragment, left: int, read_only: bool) -> None:
-    """Complete the thread's bulk groups but the newest `left`; with .read only their reads of shared memory.
+    """Complete the thread's bulk groups but the newest `left`; with .read only their shared reads.
 
-    Of a store that several threads asked for the warp knows that it is done when the last of them has waited: until
-    then another one's copy of it might still be under way.
+    If several threads issued a store, the warp knows it is done only when the last of them has waited: another thread's
+    copy of it may still be in flight.
     """
     cluster = f.cta.cluster
     for lane in f.lanes():

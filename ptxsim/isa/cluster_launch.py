@@ -1,8 +1,9 @@
-"""Cluster launch control: a running cluster asks for the work of one not yet launched (PTX ISA 9.7.13.18).
+"""Cluster launch control: a cluster requests the work of an unlaunched one (PTX ISA 9.7.13.18).
 
-On a card a request succeeds as long as clusters of the grid wait for room. Clusters run one after another here, and the
-first could take the whole grid: so a cluster is given SHARE others, and is refused after that, which a kernel must be
-ready for at any time. The answer is opaque by the manual; here it is the index of the first CTA and whether it is one.
+On a GPU a request succeeds while clusters of the grid wait for SMs. The simulator runs clusters one after another, so
+the first could take the whole grid. Each cluster is therefore granted MAX_GRANTS clusters and refused after that; a
+kernel must handle a refusal at any time. The response is opaque in PTX. The simulator stores the index of the first CTA
+and a flag.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Task
 from ..frontend.formats import B128, PRED, U32
 from ..frontend.generator import Generator
@@ -20,16 +21,16 @@ from ..frontend.syntax import Instruction, Vec
 from ..memory.address import SharedAddress
 from .tma import Target
 
-SHARE = 3  # clusters given to each that asks: more than a pipeline of two stages holds
+MAX_GRANTS = 3  # clusters granted to each requester: more than a two-stage pipeline holds
 BYTES = 16
-NOWHERE = (0xFFFFFFFF,) * 3  # what a refusal holds for an index, which nobody may use
+NO_CLUSTER = (0xFFFFFFFF,) * 3  # the undefined index in a refusal
 _MODS = {"async", "shared::cta", "mbarrier::complete_tx::bytes", "multicast::cluster::all"}
-_WORDS = {"x": 0, "y": 1, "z": 2}
+_WORD_OF_AXIS = {"x": 0, "y": 1, "z": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """clusterlaunchcontrol.try_cancel; with `everywhere` every CTA of the cluster gets the answer."""
+    """clusterlaunchcontrol.try_cancel; with `everywhere` every CTA of the cluster gets the response."""
 
     at: int
     everywhere: bool
@@ -40,12 +41,12 @@ def _try_cancel(g: Generator, ins: Instruction) -> None:
     mods, _ = g.mods(ins, _MODS, skip=2)
     spec = g.bind(Request(g.at, "multicast::cluster::all" in mods))
     to, bar = ins.operands
-    g.line(f"launch_try_cancel(f, {spec}, {g.place(to)}, {g.place(bar)})")
+    g.line(f"launch_try_cancel(f, {spec}, {g.address_tuple(to)}, {g.address_tuple(bar)})")
 
 
 @dataclass(slots=True, eq=False)
-class Answer(Task):
-    """The answer to a request on its way to shared memory, counted on mbarriers as 16 bytes each."""
+class Response(Task):
+    """The response to a request, written to shared memory and counted on mbarriers."""
 
     origin: Origin
     offset: int
@@ -58,45 +59,45 @@ class Answer(Task):
 
     def run(self) -> None:
         cluster = self.origin.cluster
-        given = next(self.origin.machine.waiting, None) if cluster.taken < SHARE else None
-        if given is None:
-            cluster.refused = True
+        granted = next(self.origin.machine.waiting, None) if cluster.granted_clusters < MAX_GRANTS else None
+        if granted is None:
+            cluster.request_refused = True
         else:
-            cluster.taken += 1
-        words = (*(NOWHERE if given is None else given[0]), int(given is not None))
-        answer = np.array(words, np.uint32).view(np.uint8)
+            cluster.granted_clusters += 1
+        words = (*(NO_CLUSTER if granted is None else granted[0]), int(granted is not None))
+        response = np.array(words, np.uint32).view(np.uint8)
         end = self.offset + BYTES
         for cta, bar in self.targets:
-            cta.shared[self.offset : end] = answer
+            cta.shared[self.offset : end] = response
             cluster.observer.shared_copied(cta, self.offset, end, self.origin, bar)
             bar.complete_tx(BYTES, self.origin.at)
 
 
 @runtime
-def launch_try_cancel(f: Fragment, spec: Request, to: Place, bar: Place) -> None:
+def launch_try_cancel(f: Fragment, spec: Request, to: Address, bar: Address) -> None:
     """Queue a request for each active lane."""
     cta, cluster = f.cta, f.cta.cluster
-    for lane, place, signal in zip(f.lanes(), f.addresses(to), f.addresses(bar), strict=True):
-        address, signalled = SharedAddress.of(place), SharedAddress.of(signal)
+    for lane, destination, signal in zip(f.lanes(), f.addresses(to), f.addresses(bar), strict=True):
+        address, signalled = SharedAddress.of(destination), SharedAddress.of(signal)
         inside = 0 <= address.offset <= cta.shared_bytes - BYTES
         if not inside or address.offset % BYTES:
             kind = "misaligned" if inside else "out-of-bounds"
             f.report(
-                spec.at, kind, f"an answer of {BYTES} bytes to shared offset {address.offset} of {cta.shared_bytes}"
+                spec.at, kind, f"a response of {BYTES} bytes to shared offset {address.offset} of {cta.shared_bytes}"
             )
             continue
-        if cluster.refused:
-            f.report(spec.at, "barrier", "a cluster that was refused another one's work asks again, which is undefined")
+        if cluster.request_refused:
+            f.report(spec.at, "barrier", "a cluster whose request was refused requests again, which is undefined")
         origin = f.issue(spec.at, f.warp_of(int(lane)))
         targets = []
         for rank in range(len(cluster.ctas)) if spec.everywhere else [address.rank]:
-            target, found = cta.peer(rank), cta.mbarrier(signalled.at(rank))
-            if target is None or found is None:
+            target, signal_bar = cta.peer(rank), cta.mbarrier(signalled.at(rank))
+            if target is None or signal_bar is None:
                 f.report(spec.at, "barrier", f"no mbarrier at shared address {signalled.raw:#x} of CTA rank {rank}")
                 continue
-            cluster.observer.copy_expected(found, origin, target)
-            targets.append(Target(target, found))
-        cluster.post(cluster.pipes.own(cta.rank), Answer(origin, address.offset, targets))
+            cluster.observer.copy_expected(signal_bar, origin, target)
+            targets.append(Target(target, signal_bar))
+        cluster.post(cluster.pipes.own(cta.rank), Response(origin, address.offset, targets))
 
 
 @emits("clusterlaunchcontrol.query_cancel")
@@ -109,9 +110,9 @@ def _query(g: Generator, ins: Instruction) -> None:
     if what != "get_first_ctaid":
         raise g.unknown(f".{ins.parts[2]}")
     if index:
-        return g.write(target, U32, f"{words}[:, {_WORDS[index[0]]}]")
+        return g.write(target, U32, f"{words}[:, {_WORD_OF_AXIS[index[0]]}]")
     if not isinstance(target, Vec):
-        raise g.fail("an index that is no vector")
+        raise g.fail("an index that is not a vector")
     for n, item in enumerate(target.items[:3]):
         if item is not None:
             g.write(item, U32, f"{words}[:, {n}]")

@@ -71,7 +71,7 @@ def _is_float(kind: str) -> bool:
 
 
 def _comparison(op: str, x: str, y: str, floats: bool) -> str:
-    """A boolean expression. Ordered comparisons are false where either is NaN, also `ne`, unlike numpy's."""
+    """Return a boolean expression; ordered comparisons, including `ne`, are false for NaN."""
     if op == "ne" and floats:
         return f"(less({x}, {y}) | greater({x}, {y}))"
     if op in _COMPARE:

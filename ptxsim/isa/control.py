@@ -32,14 +32,14 @@ def _mov(g: Generator, ins: Instruction) -> None:
 
 
 def _part(g: Generator, whole: Format, pieces: int) -> Format:
-    """The format of one of the pieces of a register."""
+    """Return the format of one part of a register."""
     if whole.bits // pieces == 8:
         raise g.fail("packing of bytes is not simulated")
     return UNSIGNED[whole.bits // pieces]
 
 
 def _pack(g: Generator, whole: Format, dst: Operand, source: Vec) -> None:
-    """mov dst, {a, b, ...}: the first source goes into the lowest bits."""
+    """Emit mov dst, {a, b, ...}; the first source goes into the lowest bits."""
     if whole is B128:
         low, high = (g.read(x, U64) for x in source.items)
         return g.line(f"pack128({g.target(dst, B128)}, {low}, {high}, {'m' if g.masked else 'True'})")
@@ -54,7 +54,7 @@ def _pack(g: Generator, whole: Format, dst: Operand, source: Vec) -> None:
 
 
 def _unpack(g: Generator, whole: Format, dst: Vec, source: Operand) -> None:
-    """mov {a, b, ...}, source."""
+    """Emit mov {a, b, ...}, source."""
     t, step = g.temp(), len(dst.items)
     if whole is B128:
         g.line(f"{t} = {g.target(source, B128)}")
@@ -71,7 +71,7 @@ def _unpack(g: Generator, whole: Format, dst: Vec, source: Operand) -> None:
 
 @runtime
 def pack128(row: np.ndarray, low: np.ndarray, high: np.ndarray, where: Any) -> None:
-    """Two 64-bit words into each lane's 128-bit register."""
+    """Write two 64-bit words into each lane's 128-bit register."""
     np.copyto(row[:, 0], low, where=where)
     np.copyto(row[:, 1], high, where=where)
 

@@ -34,7 +34,7 @@ _MODS = _ROUNDINGS | {"ftz", "sat", "satfinite", "relu"}
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A cvt: from one PTX type to another, with its rounding (None where none is named) and other modifiers."""
+    """A cvt: source and target PTX types, rounding (None if absent), other modifiers."""
 
     to: str
     source: str
@@ -45,12 +45,12 @@ class Conversion:
 
     @property
     def to_integral(self) -> bool:
-        """Whether a float is rounded to a whole number."""
+        """Return whether a float is rounded to a whole number."""
         return self.mode in ("rni", "rzi", "rmi", "rpi")
 
     @property
     def nearest_or_zero(self) -> str:
-        """The rounding of a format that knows only these two."""
+        """The rounding mode of a format that has only these two."""
         return self.mode if self.mode in ("rn", "rz") else "rn"
 
 
@@ -76,7 +76,7 @@ def _cvt(g: Generator, ins: Instruction) -> None:
 
 
 def _as_f32(g: Generator, c: Conversion) -> str:
-    """The source as float32 (float64 stays as it is), flushed where .ftz asks for it."""
+    """Return the source as float32 (float64 unchanged), flushed with .ftz."""
     x = g.read(c.operands[0], TYPES[c.source])
     if c.source == "bf16":
         return f"bf16_to_f32({x})"
@@ -104,12 +104,12 @@ def _float_to_int(g: Generator, c: Conversion) -> None:
 
 
 def _int_to_int(g: Generator, c: Conversion) -> None:
-    fmt, given, a = TYPES[c.to], TYPES[c.source], c.operands[0]
-    x = g.read(a, given)
+    fmt, source_format, a = TYPES[c.to], TYPES[c.source], c.operands[0]
+    x = g.read(a, source_format)
     if "sat" in c.mods:
         g.write(c.dst, fmt, f"int_saturate({x}, {g.bind(fmt.dtype)})")
     else:
-        g.write(c.dst, fmt, x if isinstance(a, Reg) and fmt is given else f"{x}.astype('{fmt.numpy}')")
+        g.write(c.dst, fmt, x if isinstance(a, Reg) and fmt is source_format else f"{x}.astype('{fmt.numpy}')")
 
 
 def _float_to_float(g: Generator, c: Conversion) -> None:
@@ -131,7 +131,7 @@ def _float_to_float(g: Generator, c: Conversion) -> None:
 
 
 def _rounded(c: Conversion, x: str) -> str:
-    """A float32 or float64 expression in the format converted to."""
+    """Return an expression that rounds float32 or float64 to the target format."""
     if c.to == "f32" and c.source == "f64":
         return f"f64_to_f32({x}, '{c.mode or 'rn'}')"
     if c.to == "f64":
@@ -153,28 +153,28 @@ def int_saturate(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 @runtime
 def round_odd32(x: np.ndarray) -> np.ndarray:
-    """Integer to float32 rounded to odd, for a second rounding to a narrower format."""
+    """Round integers to odd in float32, before a second rounding to a narrower format."""
     exact = x.astype(np.float64)
     return numeric.directed_odd32(exact, np.zeros_like(exact))
 
 
 @runtime
 def pack_pair(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
-    """Two codes of `bits` bits in one register, the first source in the upper half."""
+    """Pack two codes of `bits` bits, the first source in the upper half."""
     wide = UNSIGNED[2 * bits].dtype
     return (np.asarray(high).astype(wide) << wide.type(bits)) | np.asarray(low).astype(wide)
 
 
 @runtime
 def finite16(x: np.ndarray, fmt: str) -> np.ndarray:
-    """.satfinite: float32 values clamped to the largest finite f16 or bf16."""
+    """Clamp float32 to the largest finite f16 or bf16 (.satfinite)."""
     top = np.float32(65504.0) if fmt == "f16" else np.array(0x7F7F0000, np.uint32).view(np.float32)
     return np.where(np.isnan(x), x, np.clip(x, -top, top))
 
 
 @runtime
 def small_to_f16(code: np.ndarray, fmt: str, bits: int) -> np.ndarray:
-    """Pairs of small-format codes to f16 pairs, as uint32; low code in the low half."""
+    """Convert pairs of small-format codes to f16 pairs (uint32), low code first."""
     code = np.asarray(code).astype(np.uint32)
     table = numeric.TABLES[fmt]
     mask = np.uint32((1 << bits) - 1) & np.uint32(len(table) - 1)
@@ -184,7 +184,7 @@ def small_to_f16(code: np.ndarray, fmt: str, bits: int) -> np.ndarray:
 
 
 def _packed(g: Generator, c: Conversion) -> None:
-    """Conversions of pairs, to and from 16-bit and smaller formats."""
+    """Emit conversions of pairs, to and from 16-bit and smaller formats."""
     to, source = c.to, c.source
     if to in ("f16x2", "bf16x2") and source == "f32":
         _to_16_bit_pair(g, c)
@@ -241,7 +241,7 @@ def scale_to_bf16(code: np.ndarray) -> np.ndarray:
 
 @emits("cvta")
 def _cvta(g: Generator, ins: Instruction) -> None:
-    """Generic addresses: a window per space in bits 56 and up; global addresses are the host's own."""
+    """Emit a generic address: windows in bits 56 and up, global addresses unchanged."""
     parts = [p for p in ins.parts[1:] if p not in ("to", "u64", "u32")]
     if len(parts) != 1 or "u64" not in ins.parts:
         raise g.unknown()

@@ -1,4 +1,4 @@
-"""cp.async and st.async: copies of single threads, their groups and arrivals on mbarriers (PTX ISA 9.7.9)."""
+"""cp.async and st.async: per-thread copies, groups, mbarrier arrivals (PTX ISA 9.7.9)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.barriers import MBarrier
 from ..core.cta import CTA
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Pipe, Task
 from ..frontend.formats import U32, U64
 from ..frontend.generator import Generator
@@ -20,7 +20,7 @@ from .mbarrier import located
 
 @dataclass(slots=True, eq=False)
 class Move:
-    """What one lane copies: from a global address to a shared one, `valid` bytes, zeros behind them."""
+    """One lane's copy from a global to a shared address: `valid` bytes, then zeros."""
 
     to: SharedAddress
     source: int
@@ -29,7 +29,7 @@ class Move:
 
 @dataclass(slots=True, eq=False)
 class ThreadCopies(Task):
-    """The cp.async of a warp's lanes, `size` bytes each."""
+    """The cp.async copies of a warp's lanes, `size` bytes each."""
 
     origin: Origin
     moves: list[Move]
@@ -55,12 +55,12 @@ class ThreadCopies(Task):
             return origin.report("out-of-bounds", f"cp.async to shared offset {at} of {cta.shared_bytes}")
         data = np.zeros(size, np.uint8)
         if move.valid:
-            found = None if move.source % size else machine.read_global(move.source, move.valid, origin)
-            if found is None:
+            source_bytes = None if move.source % size else machine.read_global(move.source, move.valid, origin)
+            if source_bytes is None:
                 kind = "misaligned" if move.source % size else "out-of-bounds"
-                where = machine.memory.place(move.source, move.valid)
+                where = machine.memory.location(move.source, move.valid)
                 return origin.report(kind, f"cp.async of {move.valid} bytes from {move.source:#x}: {where}")
-            data[: move.valid] = found
+            data[: move.valid] = source_bytes
         observer = origin.cluster.observer
         observer.shared_copied(cta, at, at + size, origin, None)
         cta.shared[at : at + size] = data
@@ -80,7 +80,7 @@ class GroupEnd(Task):
         return "cp.async group"
 
     def run(self) -> None:
-        """Nothing: it only marks the place."""
+        """Do nothing; the task only marks the end of a group."""
 
 
 @emits("cp.async", results=0)
@@ -94,11 +94,11 @@ def _cp_async(g: Generator, ins: Instruction) -> None:
         rest.pop()
     full = g.number(size, "a cp.async size")
     valid = g.read(rest[0], U32) if rest else g.constant(full, U32)
-    g.line(f"cp_async(f, {g.at}, {g.place(dst)}, {g.place(src)}, {full}, {valid})")
+    g.line(f"cp_async(f, {g.at}, {g.address_tuple(dst)}, {g.address_tuple(src)}, {full}, {valid})")
 
 
 @runtime
-def cp_async(f: Fragment, at: int, to: Place, source: Place, size: int, valid: np.ndarray) -> None:
+def cp_async(f: Fragment, at: int, to: Address, source: Address, size: int, valid: np.ndarray) -> None:
     operands = zip(f.addresses(to), f.addresses(source), f.values(valid), strict=True)
     moves = [Move(SharedAddress.of(t), s, v) for t, s, v in operands]
     start = 0
@@ -160,13 +160,13 @@ class CopiesArrive(Task):
 def _cp_arrive(g: Generator, ins: Instruction) -> None:
     if ins.parts[3] != "arrive" or set(ins.parts[4:]) - {"noinc", "shared", "shared::cta", "b64"}:
         raise g.unknown()
-    g.line(f"cp_async_arrive(f, {g.at}, {g.place(ins.operands[0])}, {'noinc' in ins.parts})")
+    g.line(f"cp_async_arrive(f, {g.at}, {g.address_tuple(ins.operands[0])}, {'noinc' in ins.parts})")
 
 
 @runtime
-def cp_async_arrive(f: Fragment, at: int, place: Place, noinc: bool) -> None:
-    """`noinc` says that the barrier's count has these arrivals in it already."""
-    for bar, lanes in located(f, at, place):
+def cp_async_arrive(f: Fragment, at: int, operand: Address, noinc: bool) -> None:
+    """Queue an arrival after the copies; with `noinc` the barrier's count already includes it."""
+    for bar, lanes in located(f, at, operand):
         for warp, own in f.lanes_by_warp(lanes).items():
             if not noinc:
                 bar.pending += len(own)
@@ -176,9 +176,9 @@ def cp_async_arrive(f: Fragment, at: int, place: Place, noinc: bool) -> None:
 
 @dataclass(slots=True, eq=False)
 class RemoteStore(Task):
-    """st.async of lanes of a warp: bytes for the shared memory of a CTA, counted on an mbarrier beside them.
+    """The st.async of a warp's lanes to a CTA, counted on an mbarrier.
 
-    offsets: of each lane; data: its bytes, (lanes, bytes).
+    offsets: one per lane; data: (lanes, bytes).
     """
 
     origin: Origin
@@ -213,35 +213,35 @@ def _st_async(g: Generator, ins: Instruction) -> None:
     mem, value, bar = ins.operands
     fmt = U32 if types[0][1:] == "32" else U64
     values = g.reads(items(value), fmt)
-    g.line(f"st_async(f, {g.at}, {g.place(mem)}, {g.place(bar)}, {fmt.bits // 8}, {values})")
+    g.line(f"st_async(f, {g.at}, {g.address_tuple(mem)}, {g.address_tuple(bar)}, {fmt.bits // 8}, {values})")
 
 
 @runtime
-def st_async(f: Fragment, at: int, to: Place, bar: Place, item: int, values: tuple[np.ndarray, ...]) -> None:
-    """A task per warp, CTA and mbarrier; `item` is the bytes of each of a lane's values."""
+def st_async(f: Fragment, at: int, to: Address, bar: Address, item: int, values: tuple[np.ndarray, ...]) -> None:
+    """Queue a task per warp, CTA and mbarrier; `item`: bytes per value."""
     cta, lanes, size = f.cta, f.lanes(), item * len(values)
     columns = np.array([f.values(v) for v in values], np.uint64).astype(f"u{item}").T
-    places = [SharedAddress.of(place) for place in f.addresses(to)]
-    found: dict[tuple[int, int, int], list[int]] = {}
-    for n, (address, signal) in enumerate(zip(places, f.addresses(bar), strict=True)):
-        found.setdefault((f.warp_of(lanes[n]), address.rank, signal), []).append(n)
-    for (warp, rank, signal), of in found.items():
+    destinations = [SharedAddress.of(operand) for operand in f.addresses(to)]
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for n, (address, signal) in enumerate(zip(destinations, f.addresses(bar), strict=True)):
+        groups.setdefault((f.warp_of(lanes[n]), address.rank, signal), []).append(n)
+    for (warp, rank, signal), of in groups.items():
         target, barrier = cta.peer(rank), cta.mbarrier(SharedAddress.of(signal))
         if target is None or barrier is None:
-            f.report(at, "barrier", "st.async names a CTA or an mbarrier that is not there", lanes[of])
+            f.report(at, "barrier", "st.async names a CTA or an mbarrier that does not exist", lanes[of])
             continue
-        fitting = [n for n in of if _fits(f, at, target, places[n].offset, size, lanes[n : n + 1])]
+        fitting = [n for n in of if _fits(f, at, target, destinations[n].offset, size, lanes[n : n + 1])]
         if not fitting:
             continue
         origin = f.issue(at, warp)
         cta.cluster.observer.copy_expected(barrier, origin, target, len(fitting))
-        offsets = np.array([places[n].offset for n in fitting])
+        offsets = np.array([destinations[n].offset for n in fitting])
         data = np.ascontiguousarray(columns[fitting]).view(np.uint8)
         cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offsets, data, barrier))
 
 
 def _fits(f: Fragment, at: int, target: CTA, offset: int, size: int, lane: np.ndarray) -> bool:
-    """Whether what a lane sends lies in the shared memory of a CTA, at a multiple of its size."""
+    """Return whether a lane's data is aligned and within a CTA's shared memory."""
     if offset >= 0 and offset + size <= target.shared_bytes and offset % size == 0:
         return True
     kind = "misaligned" if offset % size else "out-of-bounds"

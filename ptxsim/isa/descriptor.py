@@ -1,4 +1,4 @@
-"""Instruction descriptors of tcgen05.mma and the elements of matrix operands (fields: CUTLASS, BSD headers)."""
+"""Instruction descriptors of tcgen05.mma, and matrix elements (fields: CUTLASS, BSD headers)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A decoded instruction descriptor: D (m, n) of type `d` from A (m, k) and B (n, k) of types `a` and `b`.
+    """A decoded instruction descriptor: D (m, n) = A (m, k) times B (n, k) transposed.
 
-    `a_mn` and `b_mn` say that M or N runs along an operand's rows. `scale` is the type of the scale factors, `a_id` and
-    `b_id` the bytes of a word where A's and B's begin.
+    `a_mn` and `b_mn` say that M or N runs along an operand's rows. `scale` is the scale factors' type; `a_id` and
+    `b_id` are the bytes of a word where A's and B's begin.
     """
 
     kind: str
@@ -47,13 +47,13 @@ class Descriptor:
 
     @property
     def bits(self) -> int:
-        """Bits an element takes in shared memory (4- and 6-bit types of f8f6f4 take 8, with their padding)."""
+        """Bits of an element in shared memory; 8 for padded 4- and 6-bit types."""
         return {"f16": 16, "tf32": 32, "mxf4": 4, "mxf4nvf4": 4}.get(self.kind, 8)
 
 
 @lru_cache(maxsize=4096)
 def instruction(kind: str, v: int) -> Descriptor:
-    """Decode the 32-bit instruction descriptor of a kind. Raises ValueError for sparse or unknown forms."""
+    """Decode a 32-bit instruction descriptor. Raises ValueError for sparse or unknown forms."""
     if v >> 2 & 1:
         raise ValueError("sparse tcgen05.mma")
     scaled = kind.startswith("mx")
@@ -85,7 +85,7 @@ def instruction(kind: str, v: int) -> Descriptor:
 
 
 def values(raw: np.ndarray, fmt: str) -> np.ndarray:
-    """Elements of a format out of bytes (rows, bytes), as float32 (rows, elements)."""
+    """Decode bytes (rows, bytes) of a format to float32 (rows, elements)."""
     if fmt == "f16":
         return raw.view(np.float16).astype(np.float32)
     if fmt == "bf16":
@@ -104,14 +104,14 @@ def values(raw: np.ndarray, fmt: str) -> np.ndarray:
     return table[raw & np.uint8(len(table) - 1)]
 
 
-PACKED = {"e2m1": 4, "e2m3": 6, "e3m2": 6}  # bits of elements of which f8f6f4 has 16 in 16 bytes of shared memory
+PACKED = {"e2m1": 4, "e2m3": 6, "e3m2": 6}  # element bits of types that f8f6f4 pads to 16 elements per 16 bytes
 
 
 def unpacked(raw: np.ndarray, bits: int) -> np.ndarray:
-    """Codes, one a byte, of elements of so few bits that lie packed at the start of every 16 bytes.
+    """Return one code per byte, from elements packed at the start of every 16 bytes.
 
-    PTX ISA 9.7.16, «Packing formats», for kinds f8f6f4 and mxf8f6f4: what TMA's types with padding leave behind.
-    Raises ValueError for rows that end within 16 bytes.
+    PTX ISA 9.7.16, «Packing formats», for kinds f8f6f4 and mxf8f6f4: the layout of TMA's padded types.
+    Raises ValueError for rows that are no multiple of 16 bytes.
     """
     if raw.shape[1] % 16:
         raise ValueError(f"rows of {raw.shape[1]} bytes of {bits}-bit elements, which come in 16 bytes")
@@ -125,7 +125,7 @@ def unpacked(raw: np.ndarray, bits: int) -> np.ndarray:
 
 
 class Values(NamedTuple):
-    """A matrix operand as float32 (extent, k), and the 16-byte chunks of shared memory it came from."""
+    """A matrix operand as float32 (extent, k), and its 16-byte chunks of shared memory."""
 
     values: np.ndarray
     chunks: Chunks
@@ -134,13 +134,13 @@ class Values(NamedTuple):
 def operand_values(
     shared: np.ndarray, desc: int, sm100: bool, mn: bool, extent: int, k: int, bits: int, fmt: str
 ) -> Values:
-    """A shared-memory operand of `extent` rows or columns of `bits`-bit elements of a format.
+    """Read a shared-memory operand of `extent` rows or columns of `bits`-bit elements.
 
-    `mn` says that M or N runs along its rows. Raises ValueError for a descriptor that is not understood, IndexError for
+    `mn` says that M or N runs along its rows. Raises ValueError for an unknown descriptor, IndexError for
     one that reaches outside the CTA's shared memory.
     """
-    raw, found = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
+    raw, read_chunks = gather(shared, matrix(desc, sm100), mn, extent, k, bits)
     if bits == 8 and fmt in PACKED:
         raw = unpacked(raw, PACKED[fmt])
     v = values(raw, "e2m1x2" if bits == 4 else fmt)
-    return Values(v.T if mn else v, found)
+    return Values(v.T if mn else v, read_chunks)

@@ -1,4 +1,4 @@
-"""Floating-point instructions: fma, approximations, and what the others share (PTX ISA 9.7.3 to 9.7.5)."""
+"""Floating-point instructions: fma, approximations, shared helpers (PTX ISA 9.7.3 to 9.7.5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROUNDING = {"rn", "rz", "rm", "rp"}
 
 
 def float_sources(g: Generator, kinds: list[str], ops: tuple[Operand, ...], ftz: bool) -> list[str]:
-    """Source expressions of a float operation, bf16 widened to float32, flushed where .ftz asks for it."""
+    """Return source expressions; bf16 is widened to float32, .ftz flushes."""
     out = []
     for op, kind in zip(ops, kinds, strict=False):
         if kind in ("bf16", "bf16x2"):
@@ -63,7 +63,7 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 @runtime
 def bf16_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Sum of two bf16 held as float32, rounded to odd in float32 so that the rounding to bf16 is the only one."""
+    """Add two bf16 (as float32), rounded to odd for exact later rounding."""
     s = np.add(a, b, dtype=np.float64)
     err = numeric.two_sum_error(np.asarray(a, np.float64), np.asarray(b, np.float64), s)
     return numeric.directed_odd32(s, err)
@@ -128,7 +128,7 @@ def inverse_sqrt(x: np.ndarray) -> np.ndarray:
 
 @emits(*_UNARY)
 def _unary(g: Generator, ins: Instruction) -> None:
-    """Approximate functions are computed as numpy rounds them: inside the error PTX documents for each."""
+    """Emit an approximate function with numpy's rounding, within the error that PTX documents."""
     mods, (kind,) = g.mods(ins, {"approx", "rn", "ftz"})
     dst, a = ins.operands
     (x,) = float_sources(g, [kind], (a,), "ftz" in mods)

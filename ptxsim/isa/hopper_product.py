@@ -1,10 +1,10 @@
-"""Sums of products as Hopper's tensor cores take them.
+"""Sums of products with the rounding of Hopper's tensor cores.
 
-NVIDIA documents neither order nor precision of the accumulation. What is here was measured on an H200
-(tests/ptxsim/products.py) and reproduces every bit of it: all products of an instruction and the accumulator are
-aligned to the largest exponent among them (that of a product being the sum of its factors' exponents), cut off below a
-fixed number of fraction bits toward zero, and summed exactly; the sum is cut to the accumulator's precision, or rounded
-to nearest where that is f16. The 8-bit floats keep 13 bits throughout.
+NVIDIA documents neither order nor precision of the accumulation. This model was measured on an H200
+(tests/ptxsim/products.py) and reproduces every bit. All products of an instruction and the accumulator are
+aligned to their largest exponent; a product's exponent is the sum of its factors' exponents. They are truncated toward
+zero below a fixed number of fraction bits and summed exactly. The sum is truncated to the accumulator's precision, or
+rounded to nearest for f16. The 8-bit floats keep 13 bits throughout.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 _LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
 _NOTHING = -9000  # the exponent of a zero: two of them fit 16 bits
-_exactly = [True]  # whether every bit counts, innermost last
+_exactly = [True]  # whether sums are exact, innermost context last
 
 
 @contextlib.contextmanager
-def roughly() -> Iterator[None]:
-    """Within the block products are summed as numpy does: in a tenth of the time, and right to some bits."""
+def approximate_sums() -> Iterator[None]:
+    """Sum products with numpy inside the block: ten times as fast, less exact."""
     _exactly.append(False)
     try:
         yield
@@ -30,13 +30,13 @@ def roughly() -> Iterator[None]:
 
 
 def _exponents(x: np.ndarray, least: int) -> np.ndarray:
-    """Exponent of each float32, subnormals at `least`; zeros far below everything."""
+    """Return the exponent of each float32; subnormals at `least`, zeros far below all others."""
     e = (np.ascontiguousarray(x, np.float32).view(np.int32) >> 23 & 255) - 127
     return np.where(x == 0, _NOTHING, np.maximum(e, least)).astype(np.int16)
 
 
 def _cut(x: np.ndarray, bits: int) -> np.ndarray:
-    """float64 to float32 with `bits` fraction bits, toward zero."""
+    """Truncate float64 to float32 with `bits` fraction bits, toward zero."""
     out = (x.view(np.uint64) & np.uint64(2**64 - 2 ** (52 - bits))).view(np.float64)
     small = np.abs(x) < 2.0**-126
     if small.any():
@@ -46,7 +46,7 @@ def _cut(x: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _power(exponents: np.ndarray) -> np.ndarray:
-    """2 to the power of integers that float64 has as exponents; multiplying by it takes a tenth of np.ldexp."""
+    """Return 2 to integer powers within float64's exponents, ten times as fast as np.ldexp."""
     power = exponents.astype(np.int64)
     power += 1023
     power <<= 52
@@ -54,9 +54,10 @@ def _power(exponents: np.ndarray) -> np.ndarray:
 
 
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
-    """a (m, k) times b (n, k) transposed plus c (m, n), all float32 values; returns float32, or float16 for f16.
+    """Return a (m, k) b (n, k)^T + c (m, n), as float32 or float16.
 
-    `element` names the type the operands came from, `accumulator` is f32 or f16.
+    All inputs are float32 values. `element` is the PTX type of the operands, `accumulator` f32 or f16 (and the type
+    returned).
     """
     if not _exactly[-1]:
         with np.errstate(all="ignore"):
@@ -88,16 +89,16 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
 
 
 def _within(exponents: np.ndarray, limit: int) -> bool:
-    """Whether the exponents of what is not zero are below `limit`, and above its negative."""
+    """Return whether all exponents of nonzero values are within (-limit, limit)."""
     if exponents.min() > -limit and exponents.max() < limit:
         return True
     return bool((np.abs(exponents[exponents != _NOTHING]) < limit).all())
 
 
 def _aligned_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, power: np.ndarray, narrow: bool) -> np.ndarray:
-    """Sum over k of a*b*power and of c*power, each term truncated to an integer; int64 (m, n).
+    """Return the int64 sum (m, n) of truncated a*b*power and c*power.
 
-    Products are exact in float32 where the exponents are `narrow`; what is cut off then is below one.
+    With `narrow` exponents the products are exact in float32, and the truncated part is below one.
     """
     scale = power.astype(np.float32) if narrow else power
     dtype = scale.dtype

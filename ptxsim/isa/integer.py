@@ -57,12 +57,12 @@ def integer_operation(g: Generator, ins: Instruction) -> None:
 
 
 def wide_product(g: Generator, a: Operand, b: Operand, fmt: Format) -> str:
-    """The whole product, twice as wide as its factors."""
+    """Return the full product, of twice the factors' width."""
     return f"multiply({g.read(a, fmt)}, {g.read(b, fmt)}, dtype='{fmt.double.numpy}')"
 
 
 def high_product(g: Generator, a: Operand, b: Operand, fmt: Format) -> str:
-    """The upper half of the product."""
+    """Return the upper half of the product."""
     if fmt.bits == 64:
         return f"mulhi64({g.read(a, fmt)}+0, {g.read(b, fmt)}+0, {fmt.is_signed})"
     return f"({wide_product(g, a, b, fmt)} >> {g.constant(fmt.bits, fmt.double)})"
@@ -70,7 +70,7 @@ def high_product(g: Generator, a: Operand, b: Operand, fmt: Format) -> str:
 
 @emits("addc", "subc")
 def _carry(g: Generator, ins: Instruction) -> None:
-    """add.cc, addc, sub.cc, subc: 32- and 64-bit with the carry kept per lane."""
+    """Emit add.cc, addc, sub.cc, subc, with a carry flag per lane."""
     mods, (kind,) = g.mods(ins, {"cc"})
     dst, a, b = ins.operands
     fmt = TYPES[kind].unsigned
@@ -102,7 +102,7 @@ def carry_op(f: Fragment, a: np.ndarray, b: np.ndarray, subtract: bool, use: boo
 
 @emits("mul24", "mad24")
 def _mul24(g: Generator, ins: Instruction) -> None:
-    """Products of the low 24 bits, sign-extended for signed types."""
+    """Emit products of the low 24 bits, sign-extended for signed types."""
     mods, (kind,) = g.mods(ins, {"lo", "hi"})
     if kind not in ("u32", "s32") or len(mods) != 1:
         raise g.unknown()
@@ -145,7 +145,7 @@ def _not(g: Generator, ins: Instruction) -> None:
 
 @emits("shl", "shr")
 def _shift(g: Generator, ins: Instruction) -> None:
-    """Amounts past the width give 0 (or the sign), which is what numpy's shifts do too."""
+    """Emit a shift; amounts past the width give 0 or the sign, as in numpy."""
     _, (kind,) = g.mods(ins, set())
     dst, a, n = ins.operands
     fmt = TYPES[kind] if ins.base == "shr" else TYPES[kind].unsigned
@@ -218,8 +218,11 @@ def _sad(g: Generator, ins: Instruction) -> None:
 
 @emits("dp4a", "dp2a")
 def _dot(g: Generator, ins: Instruction) -> None:
-    """Sums of byte products: four of a with four of b, or two 16-bit halves of a with the lower or upper two bytes of
-    b; each operand is signed or not, the sum wraps."""
+    """Emit dp4a or dp2a: a sum of byte products that wraps.
+
+    dp4a multiplies four bytes of a and b, dp2a two 16-bit halves of a with the lower or upper two bytes of b.
+    Each operand is signed or unsigned.
+    """
     halves = ins.base == "dp2a"
     mods, kinds = g.mods(ins, {"lo", "hi"} if halves else set(), types=2)
     if set(kinds) - {"u32", "s32"} or len(mods) != halves:

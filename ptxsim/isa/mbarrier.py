@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.barriers import MBarrier, Wait
 from ..core.counting import count_nonzero
-from ..core.warp import Fragment, Place, Poll
+from ..core.warp import Address, Fragment, Poll
 from ..frontend.formats import PRED, U32, U64
 from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
@@ -24,15 +24,15 @@ _MODS = _SPACES | {"release", "acquire", "relaxed", "cta", "cluster", "parity"}
 def _init(g: Generator, ins: Instruction) -> None:
     g.mods(ins, {"shared", "shared::cta"}, skip=2)
     count = g.read(ins.operands[1], U32) if ins.parts[1] == "init" else "None"
-    g.line(f"mbarrier_init(f, {g.at}, {g.place(ins.operands[0])}, {count})")
+    g.line(f"mbarrier_init(f, {g.at}, {g.address_tuple(ins.operands[0])}, {count})")
 
 
 @runtime
-def mbarrier_init(f: Fragment, at: int, place: Place, count: np.ndarray | None) -> None:
-    """Make an mbarrier per active lane or, without a count, take it away."""
+def mbarrier_init(f: Fragment, at: int, operand: Address, count: np.ndarray | None) -> None:
+    """Initialise an mbarrier per active lane or, without a count, invalidate it."""
     lanes = f.lanes()
     counts = f.values(count) if count is not None else [0] * len(lanes)
-    for n, raw in enumerate(f.addresses(place)):
+    for n, raw in enumerate(f.addresses(operand)):
         address = SharedAddress.of(raw)
         target, offset = f.cta.peer(address.rank), address.offset
         if target is None or offset < 0 or offset + 8 > target.shared_bytes or offset % 8:
@@ -42,13 +42,13 @@ def mbarrier_init(f: Fragment, at: int, place: Place, count: np.ndarray | None) 
             target.mbarriers.pop(offset, None)
         else:
             bar = target.mbarriers[offset] = MBarrier(target, offset, counts[n], at)
-            f.cta.cluster.observer.mbarrier_made(f, bar, lanes[n : n + 1], at)
+            f.cta.cluster.observer.mbarrier_initialised(f, bar, lanes[n : n + 1], at)
     f.cta.cluster.progress += 1
 
 
-def located(f: Fragment, at: int, place: Place) -> Iterator[tuple[MBarrier, np.ndarray]]:
-    """(barrier, active lanes) for every mbarrier the lanes name; unknown ones are reported and left out."""
-    addr, offset = np.asarray(place[0]), place[1]
+def located(f: Fragment, at: int, operand: Address) -> Iterator[tuple[MBarrier, np.ndarray]]:
+    """Yield (barrier, active lanes) for each mbarrier that lanes name; report unknown ones."""
+    addr, offset = np.asarray(operand[0]), operand[1]
     lanes = f.lanes()
     groups = [(addr, lanes)]
     if addr.ndim:
@@ -65,23 +65,23 @@ def located(f: Fragment, at: int, place: Place) -> Iterator[tuple[MBarrier, np.n
             yield bar, where
 
 
-def _meet(f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
-    """A range of threads uses an mbarrier for the first time."""
+def _note_first_use(f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+    """Notify the observer if a range of threads uses an mbarrier for the first time."""
     bar.users.add((f.cta.rank, f.lo, f.hi))
-    f.cta.cluster.observer.mbarrier_met(f, bar, lanes, at)
+    f.cta.cluster.observer.mbarrier_first_used(f, bar, lanes, at)
 
 
 def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-    """An operand in the given lanes of the range."""
+    """Return an operand in some lanes of the range."""
     value = np.asarray(value)
     return value[lanes].astype(np.int64) if value.ndim else np.full(len(lanes), int(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What an instruction does to an mbarrier: announce transaction bytes, count some as done, arrive.
+    """An operation on an mbarrier: expect transaction bytes, complete some, arrive.
 
-    `drops` takes the arrivals out of all later phases too; `partial` (.noComplete) must not complete the phase.
+    `drops` removes the arrivals from later phases too; `partial` (.noComplete) must not complete the phase.
     """
 
     at: int
@@ -111,19 +111,19 @@ def _arrive(g: Generator, ins: Instruction) -> None:
         drops=name == "arrive_drop",
         partial="noComplete" in mods,
     )
-    g.write(state, U64, f"mbarrier_arrive(f, {g.bind(spec)}, {g.place(operands[0])}, {value})")
+    g.write(state, U64, f"mbarrier_arrive(f, {g.bind(spec)}, {g.address_tuple(operands[0])}, {value})")
 
 
 @runtime
-def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray | None) -> np.ndarray:
-    """Arrivals and transaction counts of all active lanes; returns each lane's state token (the phase)."""
+def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndarray | None) -> np.ndarray:
+    """Arrive and count transactions for all active lanes; return their state tokens (the phase)."""
     token = np.zeros(f.n, np.uint64)
     cluster = f.cta.cluster
-    for bar, lanes in located(f, spec.at, place):
+    for bar, lanes in located(f, spec.at, operand):
         count = int(_in_lanes(value, lanes).sum()) if value is not None else len(lanes)
         token[lanes] = bar.phase
         if (f.cta.rank, f.lo, f.hi) not in bar.users:
-            _meet(f, bar, lanes, spec.at)
+            _note_first_use(f, bar, lanes, spec.at)
         if spec.arrives and bar.cta is not f.cta:
             cluster.observer.peer_arrived(f, bar, lanes, spec.at)
         if spec.arrives and not spec.relaxed:
@@ -147,7 +147,7 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, place: Place, value: np.ndarray 
 class Test:
     """A test for a phase, by parity or by state token.
 
-    `spins` says that a wait that fails only comes straight back: such a thread can as well sleep.
+    `spins` says that a failed wait only loops back, so that the thread can sleep.
     """
 
     at: int
@@ -163,14 +163,14 @@ def _wait(g: Generator, ins: Instruction) -> None:
     parity = "parity" in mods
     spec = g.bind(Test(g.at, parity, _spins(g), "relaxed" in mods))
     t = g.temp()
-    g.line(f"{t} = mbarrier_wait(f, {spec}, {g.place(mem)}, {g.read(value, U32 if parity else U64)})")
+    g.line(f"{t} = mbarrier_wait(f, {spec}, {g.address_tuple(mem)}, {g.read(value, U32 if parity else U64)})")
     g.line(f"if {t} is None: return {g.block.index}")
     g.write(dst, PRED, t)
     g.end(f"return {g.block.next}")
 
 
 def _spins(g: Generator) -> bool:
-    """Whether the code is `wait P; @P bra out; bra wait` or `wait P; @!P bra wait`."""
+    """Return whether the following code only branches back to a failed wait."""
     branch, back = [*g.program.instructions[g.at + 1 : g.at + 3], None, None][:2]
     tested = g.ins.operands[0]
     if branch is None or branch.base != "bra" or branch.guard is None:
@@ -183,14 +183,14 @@ def _spins(g: Generator) -> bool:
 
 
 @runtime
-def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> np.ndarray | None:
-    """Per lane whether the phase has completed; None when the fragment was put to sleep on the barrier."""
+def mbarrier_wait(f: Fragment, spec: Test, operand: Address, value: np.ndarray) -> np.ndarray | None:
+    """Return per lane whether the phase completed; None if the fragment sleeps."""
     cluster = f.cta.cluster
     out = np.zeros(f.n, bool)
-    found = 0
+    named = 0
     failed: MBarrier | None = None
-    for bar, lanes in located(f, spec.at, place):
-        found += 1
+    for bar, lanes in located(f, spec.at, operand):
+        named += 1
         if bar.cta is not f.cta:
             f.report(spec.at, "barrier", f"wait on a remote {bar}", lanes)
         done = bar.passed(_in_lanes(value, lanes), spec.parity)
@@ -200,17 +200,17 @@ def mbarrier_wait(f: Fragment, spec: Test, place: Place, value: np.ndarray) -> n
             continue
         bar.waits[spec.at] = bar.waits.get(spec.at, 0) + 1
         if (f.cta.rank, f.lo, f.hi) not in bar.users:
-            _meet(f, bar, lanes, spec.at)
+            _note_first_use(f, bar, lanes, spec.at)
         if not spec.relaxed:
             cluster.observer.mbarrier_acquired(f, bar, lanes)
     if failed is None:
-        if not found:
-            out[f.lanes()] = True  # reported above; going on beats spinning on a barrier that is not there
+        if not named:
+            out[f.lanes()] = True  # reported above; continue instead of spinning on a missing barrier
         f.machine.counts.barrier_waits += 1
         return out
     poll = Poll(spec.at, failed.offset, failed.phase)
     in_vain = f.poll == poll and f.stamp == cluster.progress
-    if found == 1 and not count_nonzero(out) and (spec.spins or in_vain):
+    if named == 1 and not count_nonzero(out) and (spec.spins or in_vain):
         f.sleep(Wait(failed, spec.at, f.value(value) if spec.parity else None))
         failed.sleepers.append(f)
         failed.sleeps[spec.at] = failed.sleeps.get(spec.at, 0) + 1

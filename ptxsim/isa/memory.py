@@ -39,17 +39,17 @@ def state_space(ins: Instruction) -> str:
 
 
 def is_ordered(ins: Instruction) -> bool:
-    """Whether other threads may access the same word at the same time."""
+    """Return whether other threads may access the same word at the same time."""
     return not {"volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"}.isdisjoint(ins.parts)
 
 
 def is_release(ins: Instruction) -> bool:
-    """Whether whoever reads what this writes, and acquires, learns what the thread did before."""
+    """Return whether an acquiring reader of this write learns what the thread did before."""
     return not {"release", "acq_rel"}.isdisjoint(ins.parts)
 
 
 def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
-    """The PTX type of a load, store or atomic whose other modifiers are all known."""
+    """Return the PTX type of a load, store or atomic; reject unknown modifiers."""
     known = _ORDER | set(_SPACES) | {"v2", "v4", "v8"} | extra
     kinds = []
     for part in ins.parts[1:]:
@@ -63,7 +63,7 @@ def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset
 
 
 def _moved_as(kind: str) -> tuple[Format, int]:
-    """(format, how many of them) that a value is moved as: packed ones as their bits, 128 bits as two words."""
+    """Return the (format, count) in which a load or store moves a value."""
     fmt = TYPES[kind]
     if fmt is B128:
         return U64, 2
@@ -116,13 +116,13 @@ def _st(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def parameter(f: Fragment, offset: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
-    """Values out of the parameter bytes, the same for all lanes."""
+    """Return values from the parameter bytes, equal for all lanes."""
     return np.frombuffer(f.cta.launch.params, dtype, count, offset)
 
 
 @runtime
 def load(f: Fragment, access: Access, addr: np.ndarray) -> np.ndarray:
-    """A (count, lanes) array; inactive lanes hold zeros."""
+    """Load an array (count, lanes); inactive lanes hold zeros."""
     count, dtype = access.count, access.dtype
     out = np.zeros((count, f.n), dtype)
     for words, index, lanes in reach(f, access, addr):
@@ -165,7 +165,7 @@ def _settle(
 
 @emits("prefetch", "prefetchu", "applypriority", "discard", results=0)
 def _prefetch(g: Generator, ins: Instruction) -> None:
-    """Hints: no effect on values."""
+    """Emit nothing: prefetches have no effect on values."""
     first: Operand = ins.operands[0] if ins.operands else None
     if not isinstance(first, Mem):
         raise g.unknown()

@@ -1,8 +1,7 @@
-"""mma.sync, ldmatrix and stmatrix: what one warp does with matrices in registers (PTX ISA 9.7.14).
+"""mma.sync, ldmatrix and stmatrix: matrix operations of one warp (PTX ISA 9.7.14).
 
-ldmatrix is section 9.7.14.5.15, with the formats that unpack elements of 4 and 6 bits; stmatrix, 9.7.14.5.16.
-Shapes m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. The fragments are those of wgmma, a warp at a
-time.
+ldmatrix is section 9.7.14.5.15, including formats that unpack 4- and 6-bit elements; stmatrix is 9.7.14.5.16.
+Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragments are those of wgmma, for one warp.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Words = tuple[np.ndarray, ...]  # one array of lanes per register
 
 @dataclass(frozen=True, slots=True)
 class WarpProduct:
-    """D (16 by 8) = A (16 by k) times B (k by 8) plus C, of one warp; types are PTX names."""
+    """D (16, 8) = A (16, k) times B (k, 8) plus C; types are PTX names."""
 
     k: int
     d_type: str
@@ -49,9 +48,13 @@ def _mma(g: Generator, ins: Instruction) -> None:
     k, bits = int(shape[1]), ELEMENT_BITS[a_type]
     chunks = k * bits // 128  # 16-byte pieces of a row: one or two
     d, *sources = (items(x) for x in ins.operands)
-    held = 2 if d_type == "f16" else 4
+    accumulator_words = 2 if d_type == "f16" else 4
     counts = [len(x) for x in (d, *sources)]
-    if bits != ELEMENT_BITS[b_type] or counts != [held, 2 * chunks, chunks, held] or chunks not in (1, 2):
+    if (
+        bits != ELEMENT_BITS[b_type]
+        or counts != [accumulator_words, 2 * chunks, chunks, accumulator_words]
+        or chunks not in (1, 2)
+    ):
         raise g.unknown()
     g.collective()
     spec = g.bind(WarpProduct(k, d_type, a_type, b_type, "satfinite" in parts))
@@ -66,14 +69,14 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Registers (pieces of 16 bytes times row halves, 32) of a warp to float32 (8 * halves, k)."""
+    """Convert a warp's registers (parts * row halves, 32) to float32 (8 * halves, k)."""
     w = words.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
     return values(np.ascontiguousarray(w).reshape(8 * halves, -1).view(np.uint8), element)
 
 
 @runtime
 def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -> np.ndarray:
-    """The words of D, (registers, lanes)."""
+    """Return the words of D: (registers, lanes)."""
     lanes = -(-f.n // 32) * 32
     aw, bw, cw = (_words(x, lanes) for x in (a, b, c))
     counts = f.machine.counts
@@ -95,9 +98,9 @@ def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -
 
 
 def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
-    """8-bit floats on Hopper: ptxas makes f16 products of the even and the odd pairs of columns and adds C last."""
+    """Multiply 8-bit floats as Hopper does, through f16 products of column pairs."""
     first = np.arange(a.shape[1]) % 4 < 2
-    if a.shape[1] == 16:  # one product of f16 would do; not measured
+    if a.shape[1] == 16:  # one f16 product would suffice; not measured
         return multiply(a, b, c, "f16", kind)
     t = multiply(a[:, first], b[:, first], None, "f16", kind)
     t = multiply(a[:, ~first], b[:, ~first], t.astype(np.float32), "f16", kind)
@@ -108,10 +111,9 @@ def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.n
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """ldmatrix or stmatrix of `count` matrices of 8 by 8 elements of 16 bits, a register each.
+    """ldmatrix or stmatrix of `count` matrices of 8 x 8 16-bit elements, a register each.
 
-    `whole` accesses a register's four bytes; of a transposed matrix (`trans`) its two halves lie apart and are accessed
-    by `half`.
+    `whole` accesses a register's four bytes. With `trans` its two halves are apart and accessed by `half`.
     """
 
     count: int
@@ -122,10 +124,10 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True)
 class PackedMatrices:
-    """ldmatrix of `count` matrices with rows of 16 elements of `bits` bits, packed from the front of each 16 bytes.
+    """ldmatrix of `count` matrices whose rows pack 16 elements of `bits` bits into 16 bytes.
 
-    A register holds four elements, each in the low bits of a byte of its own. `part` accesses what four elements share:
-    a word of 8-bit and a half of one of 4-bit elements; of 6-bit elements, a byte, three times.
+    A register holds four elements, each in the low bits of a byte. `part` accesses the memory of four elements:
+    a word of 8-bit, a half of 4-bit, and three separate bytes of 6-bit elements.
     """
 
     count: int
@@ -152,7 +154,7 @@ def _ldmatrix(g: Generator, ins: Instruction) -> None:
 
 
 def _ldmatrix_packed(g: Generator, ins: Instruction) -> None:
-    """Matrices of 8 by 16 elements, a register each, or of 16 by 16, transposed, two registers each."""
+    """Emit loads of 8 x 16 matrices or of transposed 16 x 16 ones."""
     g.collective()
     trans, source = "m16n16" in ins.parts, ins.parts[-1]
     count = next((int(p[1]) for p in ins.parts if p in (("x1", "x2") if trans else ("x1", "x2", "x4"))), 0)
@@ -192,7 +194,7 @@ def _matrices(g: Generator, ins: Instruction, write: bool) -> str:
 
 
 def _row_addresses(addr: np.ndarray, j: int, trans: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Addresses of the two halves each lane holds of matrix j, whose rows lanes 8 j and up name."""
+    """Return the addresses of both halves per lane of matrix j."""
     a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j : 8 * j + 8]
     t = np.arange(32)
     if trans:
@@ -228,9 +230,9 @@ def matrix_load(f: Fragment, spec: Matrices, addr: np.ndarray) -> list[np.ndarra
 
 @runtime
 def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> list[np.ndarray]:
-    """Each lane names a row: of matrix t // 8, or, transposed, of matrix t // 16.
+    """Load matrices by rows; a lane's address is a row of its matrix.
 
-    It gets, of each matrix, elements 4 (t % 4) to 4 (t % 4) + 3 of row t // 4; transposed, rows 4 (t % 4) to
+    A lane gets, per matrix, elements 4 (t % 4) to 4 (t % 4) + 3 of row t // 4. Transposed, it gets rows 4 (t % 4) to
     4 (t % 4) + 3 of column t // 4, then of column t // 4 + 8.
     """
     rows = np.asarray(addr).astype(np.uint64).reshape(-1, 32)
@@ -250,7 +252,10 @@ def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> l
 
 
 def _four(f: Fragment, spec: PackedMatrices, row: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Elements 4 `group` and up of the rows at `row` (warps, 32), one in each byte of a word; `group` is by lane."""
+    """Return four consecutive elements per lane of rows (warps, 32), one per byte.
+
+    `group` has one value per lane.
+    """
     size = spec.part.item
     start = row + (group * spec.bits // 2).astype(np.uint64)
     packed = np.zeros(f.n, np.uint32)

@@ -1,7 +1,7 @@
-"""Number formats and arithmetic on numpy arrays, as the PTX ISA defines them (chapter 9.7).
+"""Number formats and arithmetic on numpy arrays, as PTX defines them (PTX ISA 9.7).
 
-Every function takes and returns arrays of one element per lane (two for packed types, low half first). NaN
-payloads are not modelled: a NaN is a NaN.
+Functions take and return arrays of one element per lane (two for packed types, low half first). NaN
+payloads are not modelled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAGNITUDE, _ONE, _SUBNORMALS = np.uint32(0x7FFFFFFF), np.uint32(1), np.uint32(0
 
 
 def to_odd(s: np.ndarray, err: np.ndarray) -> np.ndarray:
-    """A rounded float64 sum and its exact error, turned into the sum rounded to odd."""
+    """Round a float64 sum to odd, from the rounded sum and its exact error."""
     bits = s.view(_U8).copy()
     inexact = (err != 0) & np.isfinite(s) & (bits & np.uint64(1) == 0)
     away = (err > 0) == (s > 0)
@@ -32,10 +32,10 @@ def two_sum_error(a: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 
 def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Fused multiply-add of float32, one rounding to nearest even.
+    """Compute float32 fma with one rounding to nearest even.
 
-    The product of two float32 is exact in float64; the sum rounds once there and again to float32, which is wrong
-    only at a midpoint or among the subnormals, so those lanes go through round-to-odd (Boldo and Melquiond, 2008).
+    The product of two float32 is exact in float64. The sum rounds in float64 and again to float32. This is wrong
+    only at a midpoint or among the subnormals, so those lanes use round-to-odd (Boldo and Melquiond, 2008).
     """
     p = np.multiply(a, b, dtype=_F8)
     s = np.add(p, c, dtype=_F8)
@@ -46,7 +46,7 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def _directed(exact: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
-    """float64 value plus error, rounded to float32 toward zero (rz), down (rm) or up (rp)."""
+    """Round float64 value plus error to float32: toward zero (rz), down (rm) or up (rp)."""
     odd = to_odd(np.atleast_1d(exact), np.atleast_1d(err))
     r = odd.astype(_F4)
     above = np.where(r < odd, np.nextafter(r, _F4(np.inf)), r)
@@ -57,7 +57,7 @@ def _directed(exact: np.ndarray, err: np.ndarray, mode: str) -> np.ndarray:
 
 
 def directed_odd32(exact: np.ndarray, err: np.ndarray) -> np.ndarray:
-    """float64 value plus error, rounded to odd in float32: one more rounding to a narrower format is then right."""
+    """Round float64 value plus error to odd in float32, safe for a second, narrower rounding."""
     odd = to_odd(np.atleast_1d(exact), np.atleast_1d(err))
     down = np.ascontiguousarray(_directed(odd, np.zeros_like(odd), "rz"))
     inexact = (down.astype(_F8) != odd) & np.isfinite(odd)
@@ -71,14 +71,14 @@ def add32(a: np.ndarray, b: np.ndarray, mode: str) -> np.ndarray:
 
 
 def _signed_zero(a: np.ndarray, b: np.ndarray, r: np.ndarray, mode: str) -> np.ndarray:
-    """IEEE 754, 6.3: an exact sum of zero is -0 when rounding down, unless both addends are +0."""
+    """Give exact zero sums the sign of IEEE 754, 6.3."""
     if mode != "rm":
         return r
     return np.where((a + b == 0) & (np.signbit(a) | np.signbit(b)), _F4(-0.0), r)
 
 
 def f64_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
-    """float64 to float32, to nearest even or as rz, rm or rp says."""
+    """Round float64 to float32, to nearest even or by rz, rm, rp."""
     if mode == "rn":
         return x.astype(_F4)
     return _directed(x, np.zeros_like(x), mode)
@@ -96,7 +96,7 @@ def fma32_directed(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np
 
 
 def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """float64 fma, lane by lane through exact rationals (rare in these kernels)."""
+    """Compute float64 fma lane by lane with exact rationals (rare in these kernels)."""
     from fractions import Fraction
 
     out = np.empty(np.broadcast(a, b, c).shape, _F8)
@@ -113,7 +113,7 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def ftz(x: np.ndarray) -> np.ndarray:
-    """Subnormal float32 flushed to a zero of the same sign."""
+    """Flush subnormal float32 to zero, keeping the sign."""
     x = np.asarray(x, _F4)
     if not x.ndim:
         return np.where(np.abs(x) < _MIN_NORMAL, np.copysign(_F4(0), x), x)
@@ -124,7 +124,7 @@ def ftz(x: np.ndarray) -> np.ndarray:
 
 
 def minmax(a: np.ndarray, b: np.ndarray, largest: bool, nan: bool) -> np.ndarray:
-    """min or max of floats: -0 below +0; with `nan` any NaN wins, without it the other operand does."""
+    """Return min or max with -0 < +0; with `nan` NaN wins, else it loses."""
     r = (np.maximum if nan else np.fmax)(a, b) if largest else (np.minimum if nan else np.fmin)(a, b)
     zero = (a == b) & (a == 0)
     if count_nonzero(zero):
@@ -138,7 +138,7 @@ def bf16_to_f32(x: np.ndarray) -> np.ndarray:
 
 
 def f32_to_bf16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
-    """float32 to bfloat16 bits (uint16), to nearest even or toward zero."""
+    """Round float32 to bfloat16 bits (uint16), to nearest even or toward zero."""
     x = np.ascontiguousarray(x, _F4)
     u = x.view(_U4)
     if mode == "rz":
@@ -149,7 +149,7 @@ def f32_to_bf16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
 
 
 def f32_to_f16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
-    """float32 to float16, to nearest even or toward zero."""
+    """Round float32 to float16, to nearest even or toward zero."""
     h = x.astype(np.float16)
     if mode == "rz":
         over = np.abs(h.astype(_F4)) > np.abs(x)
@@ -158,7 +158,7 @@ def f32_to_f16(x: np.ndarray, mode: str = "rn") -> np.ndarray:
 
 
 def f32_to_tf32(x: np.ndarray, mode: str = "rna", finite: bool = False) -> np.ndarray:
-    """float32 to tf32 in a float32 container: to nearest, ties away (rna) or to even (rn), or truncated (rz).
+    """Round float32 to tf32 in float32: rna, rn, or rz (truncated).
 
     `finite` (.satfinite) keeps the result within the largest finite tf32.
     """
@@ -173,7 +173,7 @@ def f32_to_tf32(x: np.ndarray, mode: str = "rna", finite: bool = False) -> np.nd
 
 
 def _small_table(exponent: int, mantissa: int, bias: int, special: str) -> np.ndarray:
-    """float32 value of every code of a small float format (OCP FP8 and MX specifications)."""
+    """Return the float32 value of every code of a small float (OCP FP8, MX)."""
     n = 1 + exponent + mantissa
     out = np.zeros(1 << n, _F4)
     for code in range(1 << n):
@@ -198,7 +198,10 @@ TABLES = {
 
 
 def _steps(table: np.ndarray) -> np.ndarray:
-    """The least float32 magnitude that rounds to each finite code but the first: ties go to even codes."""
+    """Return the least float32 magnitude that rounds to each finite code after the first.
+
+    Ties go to even codes.
+    """
     half = table[: len(table) // 2]
     finite = half[np.isfinite(half)]
     middle = (finite[:-1] + finite[1:]) / _F4(2)  # exact: neighbours differ by less than their bits
@@ -212,9 +215,9 @@ TABLES["ue4m3"] = np.concatenate([TABLES["e4m3"][:128], TABLES["e4m3"][:128]])
 
 
 def f32_to_small(x: np.ndarray, fmt: str, relu: bool = False) -> np.ndarray:
-    """float32 to e4m3, e5m2, e2m1, e3m2 or e2m3 codes (uint8), to nearest even, saturating to the finite range.
+    """Round float32 to e4m3, e5m2, e2m1, e3m2 or e2m3 codes (uint8), to nearest even, saturating.
 
-    A NaN becomes the format's NaN; the formats without one take the positive maximum (PTX ISA, cvt).
+    A NaN becomes the format's NaN; formats without one take the positive maximum (PTX ISA, cvt).
     """
     half, last, steps = len(TABLES[fmt]) // 2, len(_STEPS[fmt]), _STEPS[fmt]
     x = np.asarray(x, _F4)
@@ -228,7 +231,7 @@ def f32_to_small(x: np.ndarray, fmt: str, relu: bool = False) -> np.ndarray:
 
 
 def f32_to_ue8m0(x: np.ndarray, mode: str) -> np.ndarray:
-    """float32 to a power-of-two scale code (uint8), toward zero (rz) or up (rp), saturating; NaN is 255."""
+    """Round float32 to power-of-two codes (uint8) by rz or rp; NaN is 255."""
     mag = np.abs(x.astype(_F8))
     mantissa, e = np.frexp(mag)
     code = e - 1 + 127
@@ -239,7 +242,7 @@ def f32_to_ue8m0(x: np.ndarray, mode: str) -> np.ndarray:
 
 
 def float_to_int(x: np.ndarray, dtype: np.dtype, mode: str) -> np.ndarray:
-    """Rounded as rni, rzi, rmi or rpi says, clamped to the range of `dtype`.
+    """Round by rni, rzi, rmi or rpi, and clamp to the range of `dtype`.
 
     A NaN gives 0 or, from f64 or to 64 bits, the top bit alone (PTX ISA, cvt).
     """
@@ -256,7 +259,7 @@ def float_to_int(x: np.ndarray, dtype: np.dtype, mode: str) -> np.ndarray:
 
 
 def int_to_f32(x: np.ndarray, mode: str) -> np.ndarray:
-    """Integer to float32 with the given rounding; numpy's own conversion is to nearest even."""
+    """Round integers to float32 in a mode; numpy itself rounds to nearest even."""
     r = x.astype(_F4)
     if mode == "rn":
         return r

@@ -1,7 +1,7 @@
-"""The instructions, a file per family: importing this module fills the table in frontend/registry.py.
+"""All instruction families: importing this module fills the table in frontend/registry.py.
 
-An emitter (`emits`) decodes an instruction into a frozen dataclass with named fields and writes a line that calls a
-function with it, the fragment and the operands; such functions (`runtime`) stand beside their emitter.
+An emitter (`emits`) decodes an instruction into a frozen dataclass. It writes a line that calls a `runtime` function
+with that dataclass, the fragment and the operands. Emitters and their runtime functions are in one file.
 """
 
 from . import (  # noqa: F401  (they register their opcodes)

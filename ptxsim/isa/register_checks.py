@@ -1,6 +1,7 @@
-"""Checks of registers while code runs: touched before their wait, read unwritten, products without wgmma.fence.
+"""Run-time register checks: access before a wait, unwritten reads, missing wgmma.fence.
 
-The analyses in `frontend` (pending.py, uninitialized.py, wgmma_fences.py) say which instructions call these functions.
+The analyses in `frontend` (pending.py, uninitialized.py, wgmma_fences.py) select the instructions that call these
+functions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..frontend.uninitialized import Key, Uses
 
 @runtime
 def touch(f: Fragment, at: int) -> None:
-    """Complete the loads and products whose registers an instruction touches, and report that if asked to.
+    """Complete the loads and products of registers that an instruction accesses; report it if enabled.
 
     For products ptxas says that it inserts a wait (C7517); a load's registers have a scoreboard like any load's.
     """
@@ -57,7 +58,7 @@ def _finish(f: Fragment, origin: int, warp: int) -> None:
 
 @runtime
 def use_registers(f: Fragment, at: int) -> None:
-    """Check the reads of an instruction that is about to run, and note its writes."""
+    """Check the reads of an instruction that is about to run, and record its writes."""
     checks, uses = f.machine.checks, f.machine.program.unwritten[at]
     if uses.never and "unwritten" in checks:
         f.report(at, "unwritten", f"{uses.never[0]} is read, and nothing before has written it")
@@ -66,23 +67,23 @@ def use_registers(f: Fragment, at: int) -> None:
 
 
 def _follow_lanes(f: Fragment, at: int, uses: Uses) -> None:
-    here = slice(f.lo, f.hi)
+    threads = slice(f.lo, f.hi)
     active = slice(None) if f.mask is None else f.mask
     for key, name in uses.reads:
-        ready = _lanes(f, key)[here][active]
+        ready = _lanes(f, key)[threads][active]
         if not ready.all():
             lanes = f.lanes()[~ready]
             f.report(at, "unwritten", f"{name} is read before anything wrote it", lanes)
-            _lanes(f, key)[here][active] = True  # said once
+            _lanes(f, key)[threads][active] = True  # reported once
     for key in uses.writes:
-        _lanes(f, key)[here][active] = True
+        _lanes(f, key)[threads][active] = True
     if uses.copy is not None:
         to, source = uses.copy
-        _lanes(f, to)[here][active] = _lanes(f, source)[here][active]
+        _lanes(f, to)[threads][active] = _lanes(f, source)[threads][active]
 
 
 def _lanes(f: Fragment, key: Key) -> np.ndarray:
-    """Which threads of the CTA have written a register."""
+    """Return a mask of the CTA's threads that have written a register."""
     written = f.cta.written.get(key)
     if written is None:
         written = f.cta.written[key] = np.zeros(len(f.cta.alive), bool)
@@ -91,7 +92,7 @@ def _lanes(f: Fragment, key: Key) -> np.ndarray:
 
 @runtime
 def note_write(f: Fragment, at: int) -> None:
-    """An instruction that writes a register of a product has run."""
+    """Record that an instruction has written a register of a product."""
     for warp in f.warps():
         f.cta.writes[warp, at] = f.cta.fences.get(warp, 0)
 
@@ -112,7 +113,7 @@ def check_fence(f: Fragment, at: int, warps: Iterable[int]) -> None:
             return f.report(at, "unfenced", f"no wgmma.fence comes before the first product of warp {warp}")
         for first, name in program.unfenced.get(at, {}).items():
             if cta.writes.get((warp, first)) == fences:
-                where = program.instructions[first].place
+                where = program.instructions[first].location
                 what = (
                     f"{name} was written at {where}, and no wgmma.fence orders this product of warp {warp} after that"
                 )

@@ -1,6 +1,6 @@
-"""tcgen05.mma, cp and commit: work for the fifth-generation tensor cores (PTX ISA 9.7.16).
+"""tcgen05.mma, cp and commit: issue of fifth-generation tensor-core work (PTX ISA 9.7.16).
 
-Descriptors are those of CUTLASS's BSD headers; what a product does is in tensor_product.py.
+Descriptors are those of CUTLASS's BSD headers; tensor_product.py computes products.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.cta import CTA
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Pipe, Task
 from ..frontend.formats import PRED, U16, U32, U64
 from ..frontend.generator import Generator
@@ -21,7 +21,7 @@ from ..memory.address_check import check_columns
 from ..memory.matrix_operand import gather, matrix
 from ..memory.tensor_memory import LANES
 from .descriptor import Descriptor, instruction
-from .tensor_product import Form, TensorProduct, working
+from .tensor_product import Form, TensorProduct, working_ctas
 
 _KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 _BLOCKS = {"block32": 32, "block16": 16}  # elements of K that share a scale factor
@@ -43,7 +43,7 @@ def _mma(g: Generator, ins: Instruction) -> None:
         disabled = g.reads(rest[0].items, U32)
         rest = rest[1:]
     if "block_scale" in parts:
-        scaled = f"({g.place(rest[0])}, {g.place(rest[1])})"
+        scaled = f"({g.address_tuple(rest[0])}, {g.address_tuple(rest[1])})"
         rest = rest[2:]
     enable, *more = rest
     form = Form(
@@ -54,9 +54,9 @@ def _mma(g: Generator, ins: Instruction) -> None:
         scales=_scale_factors(kind, parts),
         shift=g.number(more[0], "scale-input-d") if more else 0,
     )
-    source = g.place(a) if isinstance(a, Mem) else f"({g.read(a, U64)}, 0)"
+    source = g.address_tuple(a) if isinstance(a, Mem) else f"({g.read(a, U64)}, 0)"
     g.line(
-        f"tcgen05_mma(f, {g.bind(form)}, {g.place(d)}, {source}, {g.read(b, U64)}, {g.read(idesc, U32)}, "
+        f"tcgen05_mma(f, {g.bind(form)}, {g.address_tuple(d)}, {source}, {g.read(b, U64)}, {g.read(idesc, U32)}, "
         f"{g.read(enable, PRED)}, {scaled}, {disabled})"
     )
 
@@ -80,15 +80,15 @@ def _scale_factors(kind: str, parts: tuple[str, ...]) -> int:
 def tcgen05_mma(
     f: Fragment,
     form: Form,
-    d: Place,
-    a: Place,
+    d: Address,
+    a: Address,
     b: np.ndarray,
     idesc: np.ndarray,
     enable: np.ndarray,
-    scaled: tuple[Place, Place] | None,
+    scaled: tuple[Address, Address] | None,
     disabled: tuple[np.ndarray, ...],
 ) -> None:
-    """Queue one product per active lane (one elected lane, ordinarily)."""
+    """Queue one product per active lane (normally one elected lane)."""
     if f.count > 1:
         f.report_repeats(form.at, "product", list(zip(f.addresses(d), f.addresses(a), f.values(b), strict=True)))
     products = zip(
@@ -125,7 +125,7 @@ def _decoded(f: Fragment, form: Form, bits: int) -> Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class CopyForm:
-    """A tcgen05.cp as written: rows and columns that it reads, and to which warps' lanes it spreads fewer than 128."""
+    """A tcgen05.cp as written: rows and columns read, multicast of fewer rows."""
 
     at: int
     group: int
@@ -145,11 +145,11 @@ def _cp(g: Generator, ins: Instruction) -> None:
     if shape is None or set(parts) - {shape, spread, "cta_group::1", "cta_group::2"}:
         raise g.unknown()
     form = g.bind(CopyForm(g.at, _cta_group(ins), *_CP[shape], spread))
-    g.line(f"tcgen05_cp(f, {form}, {g.place(ins.operands[0])}, {g.read(ins.operands[1], U64)})")
+    g.line(f"tcgen05_cp(f, {form}, {g.address_tuple(ins.operands[0])}, {g.read(ins.operands[1], U64)})")
 
 
 @runtime
-def tcgen05_cp(f: Fragment, form: CopyForm, to: Place, descriptor: np.ndarray) -> None:
+def tcgen05_cp(f: Fragment, form: CopyForm, to: Address, descriptor: np.ndarray) -> None:
     operands = zip(f.addresses(to), f.values(descriptor), strict=True)
     for lane, (address, source) in zip(f.lanes(), operands, strict=True):
         origin = f.issue(form.at, f.warp_of(lane))
@@ -158,7 +158,7 @@ def tcgen05_cp(f: Fragment, form: CopyForm, to: Place, descriptor: np.ndarray) -
 
 @dataclass(slots=True, eq=False)
 class TensorCopy(Task):
-    """A copy from shared memory (by descriptor) to tensor memory, from a column on."""
+    """A copy from shared memory (by descriptor) to tensor memory, starting at a column."""
 
     origin: Origin
     form: CopyForm
@@ -171,7 +171,7 @@ class TensorCopy(Task):
         return "tcgen05.cp"
 
     def run(self) -> None:
-        for cta in working(self.origin, self.form.group):
+        for cta in working_ctas(self.origin, self.form.group):
             self._copy(cta)
 
     def _copy(self, cta: CTA) -> None:
@@ -186,7 +186,7 @@ class TensorCopy(Task):
         observer.tmem_worked(origin, tm, rows, cols, True)
 
     def _spread(self, words: np.ndarray) -> np.ndarray:
-        """The words of all 128 lanes."""
+        """Return the words of all 128 lanes."""
         if self.form.spread == "warpx2::02_13":  # warps 0 and 2 take the first half, 1 and 3 the second
             return np.concatenate([words[:32], words[32:], words[:32], words[32:]])
         if self.form.spread == "warpx2::01_23":
@@ -200,15 +200,15 @@ def _commit(g: Generator, ins: Instruction) -> None:
     if set(ins.parts[2:]) - known:
         raise g.unknown()
     mask = g.read(ins.operands[1], U16) if "multicast::cluster" in ins.parts else "None"
-    g.line(f"tcgen05_commit(f, {g.at}, {g.place(ins.operands[0])}, {mask})")
+    g.line(f"tcgen05_commit(f, {g.at}, {g.address_tuple(ins.operands[0])}, {mask})")
 
 
 @runtime
-def tcgen05_commit(f: Fragment, at: int, place: Place, mask: np.ndarray | None) -> None:
+def tcgen05_commit(f: Fragment, at: int, operand: Address, mask: np.ndarray | None) -> None:
     masks = [None] * f.count if mask is None else f.values(mask)
-    f.report_repeats(at, "commit", f.addresses(place))
+    f.report_repeats(at, "commit", f.addresses(operand))
     f.cta.uncommitted = -1
-    for lane, address, bits in zip(f.lanes(), f.addresses(place), masks, strict=True):
+    for lane, address, bits in zip(f.lanes(), f.addresses(operand), masks, strict=True):
         bar = SharedAddress.of(address)
         ranks = [bar.rank] if bits is None else ranks_of(bits)
         commit = Commit(f.issue(at, f.warp_of(lane)), [bar.at(rank) for rank in ranks])
@@ -217,7 +217,7 @@ def tcgen05_commit(f: Fragment, at: int, place: Place, mask: np.ndarray | None) 
 
 @dataclass(slots=True, eq=False)
 class Commit(Task):
-    """An arrival on mbarriers once everything queued before it has run."""
+    """An arrival on mbarriers once all work queued before it has run."""
 
     origin: Origin
     bars: list[SharedAddress]

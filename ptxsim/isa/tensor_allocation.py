@@ -45,30 +45,30 @@ def _alloc(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndarray) -> bool:
-    """Allocate and write the address to shared memory; False when the warp has to wait.
+    """Allocate columns and store the address; return False if the warp must wait.
 
-    It waits for columns, and with cta_group::2 for the peer CTA to come to its own alloc.
+    It waits for columns and, with cta_group::2, for the peer CTA's alloc.
     """
     cta, cluster, tm = f.cta, f.cta.cluster, f.cta.tensor_memory
     peer = cta.peer(cta.rank ^ 1) if spec.pair else None
     other = None if peer is None else peer.tensor_memory
-    if other is not None and not _both_there(f, spec.at, tm, other):
+    if other is not None and not _peer_arrived(f, spec.at, tm, other):
         return False
-    n = _wanted(f, spec.at, columns)
-    start = tm.granted.pop(0) if tm.granted else _take(tm, other, n)
+    n = _requested_columns(f, spec.at, columns)
+    start = tm.granted.pop(0) if tm.granted else _take_columns(tm, other, n)
     if start is None:
         cluster.rest = True
         return False
     tm.done += 1
-    tm.places[start] = f.machine.program.instructions[spec.at].place
+    tm.locations[start] = f.machine.program.instructions[spec.at].location
     cluster.progress += 1
     cluster.observer.tmem_allocated(f, f.warp_of(f.lanes()[0]), tm, start, start + n)
-    _by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
+    _store_by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
     return True
 
 
-def _both_there(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -> bool:
-    """Whether the peer CTA has come to the alloc that goes with this one."""
+def _peer_arrived(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -> bool:
+    """Return whether the peer CTA has reached the matching alloc."""
     poll = Poll(at, -1, tm.done)
     if f.poll != poll:
         f.poll = poll
@@ -80,19 +80,19 @@ def _both_there(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -> 
     return True
 
 
-def _wanted(f: Fragment, at: int, columns: np.ndarray) -> int:
+def _requested_columns(f: Fragment, at: int, columns: np.ndarray) -> int:
     n = f.value(columns)
     if n < 32 or n > COLUMNS or n & (n - 1):
         what = f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed"
         f.report(at, "out-of-bounds", what)
         n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
     if not f.cta.tensor_memory.permit:
-        f.report(at, "barrier", "tcgen05.alloc after the permit was given up")
+        f.report(at, "barrier", "tcgen05.alloc after the permit was relinquished")
     return n
 
 
-def _take(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | None:
-    """The first of newly allocated columns, or None; both CTAs of a pair have them from the same moment on."""
+def _take_columns(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | None:
+    """Allocate columns in both CTAs of a pair; return the first or None."""
     start = tm.allocate(columns)
     if start is not None and other is not None:
         granted = other.allocate(columns)
@@ -101,8 +101,8 @@ def _take(tm: TensorMemory, other: TensorMemory | None, columns: int) -> int | N
     return start
 
 
-def _by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: np.ndarray) -> None:
-    """A store by one lane of a whole warp."""
+def _store_by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: np.ndarray) -> None:
+    """Store a value by one lane of a whole warp."""
     mask, one = f.mask, np.zeros(f.n, bool)
     one[f.lanes()[0]] = True
     f.set_mask(one)
@@ -115,12 +115,12 @@ def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) ->
     tm = f.cta.tensor_memory
     start, n = f.value(addr) & 0xFFFF, f.value(columns)
     if tm.blocks.get(start) != n:
-        there = tm.blocks or "nothing"
-        what = f"tcgen05.dealloc of {n} columns at {start}, where {there} is allocated{tm.fate(start, start + n)}"
+        allocated = f"{tm.blocks or 'nothing'} is allocated{tm.freed_note(start, start + n)}"
+        what = f"tcgen05.dealloc of {n} columns at {start}, where {allocated}"
         f.report(at, "leak", what)
         return
-    warp, place = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].place
-    tm.release(start, f"by warp {warp} of CTA {f.cta.rank} at {place}")
+    warp, where = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].location
+    tm.release(start, f"by warp {warp} of CTA {f.cta.rank} at {where}")
     f.cta.cluster.observer.tmem_freed(f, at, warp, tm, start, start + n)
     f.cta.cluster.progress += 1
 

@@ -1,7 +1,7 @@
-"""TMA descriptors changed by a kernel: tensormap.replace and tensormap.cp_fenceproxy, and their fences (PTX ISA 9.7.9).
+"""TMA descriptors changed by a kernel: tensormap.replace, cp_fenceproxy, fences (PTX ISA 9.7.9).
 
-A copy that uses a changed descriptor of global memory is a race unless the change was released to the tensor-map proxy
-and a thread of the CTA that copies has acquired it since.
+A copy with a changed descriptor in global memory is a race unless two conditions hold: the change was released to the
+tensor-map proxy, and a thread of the copying CTA has acquired it since.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..frontend.formats import U64
 from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
@@ -22,22 +22,27 @@ from ..memory.tensor_map import ChangedMap, replace_field
 from .memory import load, state_space
 
 BYTES = 128
-USED = 64  # of them, those that say something: the others are often left unwritten
-_FIELDS = {"global_address": False, "rank": False, "global_dim": True, "global_stride": True}  # whether of a dimension
+USED = 64  # bytes in use; the others are often unwritten
+_FIELDS = {
+    "global_address": False,
+    "rank": False,
+    "global_dim": True,
+    "global_stride": True,
+}  # whether the field has a dimension
 
 _SCOPES = {"cta", "cluster", "gpu", "sys"}
 _COPY = {"global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"} | _SCOPES
 
 
 def _map_access(g: Generator, ins: Instruction, operand: Operand, write: bool) -> tuple[str, Access]:
-    """(addresses, the access to the whole descriptor that an operand names)."""
+    """Return (addresses, access to the whole descriptor) of an operand."""
     addr, offset = g.address(operand)
     return addr, Access.of(g.at, state_space(ins), U64.dtype, BYTES // 8, offset, write=write)
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """tensormap.replace of a field; `ordinal` is the dimension's, 0 where the field has none."""
+    """tensormap.replace of a field; `ordinal` is its dimension, 0 for a field without one."""
 
     access: Access
     field: str
@@ -54,7 +59,7 @@ def _replace(g: Generator, ins: Instruction) -> None:
     dimension = 0
     if _FIELDS[name]:
         if not isinstance(ordinal[0], Imm):
-            raise g.fail("a dimension that is no constant")
+            raise g.fail("a dimension that is not a constant")
         dimension = int(ordinal[0].value)
     spec = g.bind(Replacement(access, name, dimension))
     g.line(f"tensormap_replace(f, {spec}, {addr}, {g.read(value, U64)})")
@@ -62,7 +67,7 @@ def _replace(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: np.ndarray) -> None:
-    """In the descriptor of each active lane."""
+    """Change the descriptor of each active lane."""
     values = np.broadcast_to(np.asarray(value), (f.n,))
     f.cta.cluster.progress += 1
     for words, index, lanes in reach(f, spec.access, addr):
@@ -77,13 +82,13 @@ def tensormap_replace(f: Fragment, spec: Replacement, addr: np.ndarray, value: n
 
 def _changed(f: Fragment, at: int, address: int, released: bool) -> None:
     machine = f.machine
-    place = machine.program.instructions[at].place
-    machine.changed_maps[address] = ChangedMap(f.cta.index, place, released)
+    location = machine.program.instructions[at].location
+    machine.changed_maps[address] = ChangedMap(f.cta.index, location, released)
 
 
 @dataclass(frozen=True, slots=True)
 class MapCopy:
-    """tensormap.cp_fenceproxy: a descriptor from shared to global memory, released to the tensor-map proxy."""
+    """tensormap.cp_fenceproxy: copy a descriptor from shared to global memory and release it."""
 
     at: int
     access: Access
@@ -97,38 +102,38 @@ def _copy(g: Generator, ins: Instruction) -> None:
     g.collective()
     addr, offset = g.address(source)
     spec = g.bind(MapCopy(g.at, Access.of(g.at, "shared", U64.dtype, USED // 8, offset)))
-    g.line(f"tensormap_copy(f, {spec}, {g.place(to)}, {addr})")
+    g.line(f"tensormap_copy(f, {spec}, {g.address_tuple(to)}, {addr})")
 
 
 @runtime
-def tensormap_copy(f: Fragment, spec: MapCopy, to: Place, source: np.ndarray) -> None:
-    """Once per warp: all its lanes name the same places."""
+def tensormap_copy(f: Fragment, spec: MapCopy, to: Address, source: np.ndarray) -> None:
+    """Copy a descriptor once per warp; all lanes name one source and one target."""
     f.cta.cluster.progress += 1
     data = load(f, spec.access, source & np.uint64(SHARED_WINDOW - 1) if source.dtype.itemsize == 8 else source)
     addresses, offset = f.addresses(to), SharedAddress.of(f.address((source, spec.access.offset))).offset
     for lanes in f.lanes_by_warp(f.lanes()).values():
-        place = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
-        target = f.machine.write_global(place, BYTES)
-        if target is None or place % BYTES or offset % BYTES or not 0 <= offset <= f.cta.shared_bytes - BYTES:
-            where = f.machine.memory.place(place)
+        address = addresses[int(np.searchsorted(f.lanes(), lanes[0]))]
+        target = f.machine.write_global(address, BYTES)
+        if target is None or address % BYTES or offset % BYTES or not 0 <= offset <= f.cta.shared_bytes - BYTES:
+            where = f.machine.memory.location(address)
             f.report(spec.at, "misaligned" if target is not None else "out-of-bounds", f"a tensor map to {where}")
             continue
         target[:USED] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
         target[USED:] = f.cta.shared[offset + USED : offset + BYTES]
-        _changed(f, spec.at, place, released=True)
+        _changed(f, spec.at, address, released=True)
 
 
 def map_fence(g: Generator, ins: Instruction) -> None:
-    """fence.proxy.tensormap::generic: .release for what this CTA has changed, .acquire for one descriptor."""
+    """Emit fence.proxy.tensormap::generic: .release of this CTA's changes, .acquire of a descriptor."""
     if "acquire" in ins.parts:
-        g.line(f"tensormap_acquire(f, {g.place(ins.operands[0])})")
+        g.line(f"tensormap_acquire(f, {g.address_tuple(ins.operands[0])})")
     if "release" in ins.parts:
         g.line("tensormap_release(f)")
 
 
 @runtime
-def tensormap_acquire(f: Fragment, place: Place) -> None:
-    for address in f.addresses(place):
+def tensormap_acquire(f: Fragment, operand: Address) -> None:
+    for address in f.addresses(operand):
         changed = f.machine.changed_maps.get(address)
         if changed is not None:
             changed.acquired.add(f.cta.index)
@@ -142,9 +147,9 @@ def tensormap_release(f: Fragment) -> None:
 
 
 def check_map(f: Fragment, at: int, address: int) -> None:
-    """Report a copy that may use the descriptor as it was before the kernel changed it."""
+    """Report a copy that may use a descriptor from before the kernel changed it."""
     machine = f.machine
     changed = machine.changed_maps.get(address)
     why = "" if changed is None else changed.unseen(f.cta.index)
     if changed is not None and why and "race" in machine.checks:
-        f.report(at, "race", f"a TMA copy uses a descriptor changed at {changed.place} {why}")
+        f.report(at, "race", f"a TMA copy uses a descriptor changed at {changed.location} {why}")

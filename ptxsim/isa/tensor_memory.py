@@ -1,4 +1,4 @@
-"""tcgen05.ld, st, wait and fences: what threads do with tensor memory (PTX ISA 9.7.16)."""
+"""tcgen05.ld, st, wait and fences: thread accesses of tensor memory (PTX ISA 9.7.16)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", _SPLIT)
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """tcgen05.ld or st: a shape repeated `count` times; `packed` has two 16-bit columns in a register.
+    """A tcgen05.ld or st: a shape repeated `count` times; `packed`: two 16-bit columns a register.
 
     `split` is the distance in columns between the two halves of 16x32bx2.
     """
@@ -42,7 +42,7 @@ class Transfer:
 
     @property
     def span(self) -> int:
-        """Lanes of tensor memory that a warp reaches."""
+        """The number of tensor-memory lanes that a warp accesses."""
         return 32 if self.shape == "32x32b" else 16
 
     @property
@@ -51,15 +51,15 @@ class Transfer:
 
     @lru_cache(maxsize=1024)  # noqa: B019  # few kernels have more such places, and nothing but numbers is kept
     def cells(self, lane: int, column: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Row and column of each cell for a place in tensor memory, and how many columns that spans. Not to be changed.
+        """Return read-only row and column of each cell, and the columns spanned.
 
-        A kernel asks for the same few places in every one of its steps.
+        Cached, since a kernel repeats a few addresses in every iteration.
         """
         rows, cols = self.index()
         return (rows + lane) % LANES, (cols + column) % COLUMNS, int(cols.max()) + 1
 
     def index(self) -> tuple[np.ndarray, np.ndarray]:
-        """(row, column) of each cell, (cells per lane, 32); packed registers have two."""
+        """Return (row, column) of each cell, (cells per lane, 32); packed registers have two."""
         count = self.count * (2 if self.packed else 1)
         if self.shape != _SPLIT:
             return shape_index(self.shape, count)
@@ -69,7 +69,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The .red of a tcgen05.ld: the least or largest of each lane's words, of f32, u32 or s32."""
+    """The .red of a tcgen05.ld: min or max of each lane's words."""
 
     op: str
     type: str
@@ -134,7 +134,7 @@ def _st(g: Generator, ins: Instruction) -> None:
 def _transfer(
     g: Generator, ins: Instruction, mem: Operand, split: Operand, known: set[str], write: bool
 ) -> tuple[Transfer, str]:
-    """The transfer an opcode means, and its address expression."""
+    """Return the transfer of an opcode, and its address expression."""
     g.collective()
     parts = ins.parts[2:]
     shape = next((p for p in parts if p in _SHAPES), None)
@@ -148,7 +148,7 @@ def _transfer(
 
 
 class Part(NamedTuple):
-    """What one warp of a fragment reaches: its lanes in the range, the rows and columns of its cells."""
+    """One warp's part of a transfer: lanes, rows and columns of its cells."""
 
     warp: int
     lanes: slice
@@ -157,12 +157,12 @@ class Part(NamedTuple):
 
 
 def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
-    """Warp by warp; lanes and columns it may not reach are reported."""
+    """Yield each warp's part; report lanes and columns outside its reach."""
     addr = np.asarray(addr)
     for warp in f.warps():
         first = 32 * warp - f.lo
-        place = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
-        lane, column, quarter = place >> 16 & 0xFFFF, place & 0xFFFF, warp % 4
+        packed_address = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
+        lane, column, quarter = packed_address >> 16 & 0xFFFF, packed_address & 0xFFFF, warp % 4
         if lane // 32 != quarter or lane % 32 + spec.span > 32:
             what = (
                 f"{spec.verb} of tensor-memory lanes {lane} to {lane + spec.span - 1} by warp {warp}, "
@@ -176,7 +176,7 @@ def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
 
 @runtime
 def reduce_words(words: np.ndarray, spec: Reduction) -> np.ndarray:
-    """One word per lane."""
+    """Reduce the words of each lane to one."""
     v = words.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[spec.type])
     v = np.abs(v) if spec.magnitude else v
     plain = {"min": np.minimum, "max": np.maximum}[spec.op]
@@ -186,7 +186,7 @@ def reduce_words(words: np.ndarray, spec: Reduction) -> np.ndarray:
 
 @runtime
 def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
-    """(registers, lanes) words of tensor memory."""
+    """Load words (registers, lanes) of tensor memory."""
     cta, observer, tm = f.cta, f.cta.cluster.observer, f.cta.tensor_memory
     watched = spec.at in f.machine.program.watched
     out: np.ndarray | None = None
@@ -195,7 +195,9 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
         if tm.unwritten(rows, cols):
             bad = ~tm.written[rows, cols]
             where = f"lane {int(rows[bad][0])}, column {int(cols[bad][0])}"
-            f.report(spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}{_under_way(cta)}")
+            f.report(
+                spec.at, "uninitialised", f"tcgen05.ld of tensor memory nobody wrote: {where}{_products_in_flight(cta)}"
+            )
         observer.tmem_access(f, spec.at, warp, tm, rows, cols, False)
         if spec.packed:
             words = (words[0::2] & np.uint32(0xFFFF)) | (words[1::2] << np.uint32(16))
@@ -208,11 +210,11 @@ def tmem_ld(f: Fragment, spec: Transfer, addr: np.ndarray) -> np.ndarray:
     return out
 
 
-def _under_way(cta: CTA) -> str:
-    """Which products of a CTA wait their turn, as the end of a sentence."""
+def _products_in_flight(cta: CTA) -> str:
+    """Return a CTA's queued product, as the end of a sentence."""
     queue = cta.cluster.pipes.queues.get(Pipe("tcgen05", cta.rank), ())
     product = next((task for task in queue if isinstance(task, TensorProduct)), None)
-    return "" if product is None else f"; the product at {product.origin.place} has not been waited for"
+    return "" if product is None else f"; the product at {product.origin.location} has not been waited for"
 
 
 @runtime
@@ -234,7 +236,7 @@ def tmem_st(f: Fragment, spec: Transfer, addr: np.ndarray, values: tuple[np.ndar
 
 @emits("tcgen05.wait::ld", "tcgen05.wait::st", results=0)
 def _wait(g: Generator, ins: Instruction) -> None:
-    """Loads and stores happen at once; the checks hold an access open until its wait."""
+    """Emit a wait for the checks only: loads and stores complete at once."""
     if set(ins.parts[2:]) - {"sync", "aligned"}:
         raise g.unknown()
     g.line(f"tmem_wait(f, {ins.parts[1] == 'wait::st'})")

@@ -1,7 +1,7 @@
-"""Products of the fifth-generation tensor cores, from shared and tensor memory into tensor memory (PTX ISA 9.7.16).
+"""tcgen05 products, from shared and tensor memory into tensor memory (PTX ISA 9.7.16).
 
-Products are exact in float32 for every input format but tf32 and fp16 pairs whose sum of products rounds; sums are
-taken in float32 by the CPU's matrix product. NVIDIA documents neither order nor precision of the accumulation.
+Products are exact in float32 for every input format but tf32, and but for fp16 pairs whose sum of products rounds. Sums
+use float32 in the CPU's matrix product. NVIDIA documents neither order nor precision of the accumulation.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .numeric import TABLES
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A tcgen05.mma as written: its kind, how many CTAs work together, whether A lies in tensor memory.
+    """A tcgen05.mma as written: kind, CTAs in the group, memory of A.
 
-    `scales` is how many scale factors a row has per instruction (0 without block scaling); `shift` divides the old
+    `scales` is the number of scale factors per row and instruction (0 without block scaling). `shift` divides the old
     accumulator by that power of two.
     """
 
@@ -34,19 +34,19 @@ class Form:
     shift: int
 
 
-def working(origin: Origin, group: int) -> list[CTA]:
-    """The CTAs whose tensor cores work together; none, with a finding, where the peer is missing."""
+def working_ctas(origin: Origin, group: int) -> list[CTA]:
+    """Return the CTAs of a group; report a missing peer and return none."""
     ctas = [origin.cta] if group == 1 else origin.cta.pair()
-    there = [cta for cta in ctas if cta is not None]
-    if len(there) < group:
+    present = [cta for cta in ctas if cta is not None]
+    if len(present) < group:
         origin.report("barrier", "cta_group::2 without a peer CTA")
         return []
-    return there
+    return present
 
 
 @dataclass(slots=True, eq=False)
 class TensorProduct(Task):
-    """A product on its way: D (m, n) = A (m, k) times B (n, k) transposed, plus the old D if `accumulate`.
+    """A queued product D (m, n) = A (m, k) B (n, k)^T (+ D if `accumulate`).
 
     `d`, `scale_a`, `scale_b` and an `a` in tensor memory are tensor-memory addresses; `b` and an `a` in shared memory
     are descriptors. `disabled` are words of a mask of lanes that D keeps.
@@ -70,12 +70,12 @@ class TensorProduct(Task):
 
     @property
     def rows(self) -> int:
-        """Rows of A, and of D, that each CTA has."""
+        """Rows of A and D per CTA."""
         return self.descriptor.m // self.form.group
 
     def run(self) -> None:
         w, group = self.descriptor, self.form.group
-        ctas = working(self.origin, group)
+        ctas = working_ctas(self.origin, group)
         try:
             parts = [self._from_shared(cta, self.b, w.b_mn, w.n // group, w.b) for cta in ctas]
             if not parts:
@@ -118,7 +118,7 @@ class TensorProduct(Task):
         return product
 
     def _scale_factors(self, cta: CTA, address: int, rows: int, first_byte: int) -> np.ndarray:
-        """(rows, k) scale factors: row r in lane r % 32 of column r // 32, in the bytes from `first_byte`."""
+        """Return scale factors (rows, k) from 32 lanes per column of tensor memory."""
         w, tm, per = self.descriptor, cta.tensor_memory, self.form.scales
         r = np.arange(rows)
         lane, column = r % 32, (address & 0xFFFF) + r // 32
@@ -133,7 +133,7 @@ class TensorProduct(Task):
 
 
 class _Accumulator:
-    """Where one CTA's part of D lies in its tensor memory."""
+    """One CTA's part of D in its tensor memory."""
 
     def __init__(self, task: TensorProduct, cta: CTA) -> None:
         self.task, self.cta, self.tm = task, cta, cta.tensor_memory
@@ -149,7 +149,7 @@ class _Accumulator:
         self.cols = slice(self.column, self.end)
 
     def add(self, product: np.ndarray) -> None:
-        """The product of all of B and this CTA's rows of A, into tensor memory."""
+        """Add the product of B and this CTA's rows of A to tensor memory."""
         task, origin = self.task, self.task.origin
         if self.halved:
             half = task.descriptor.n // 2
@@ -163,13 +163,13 @@ class _Accumulator:
         old = self.tm.words[self.rows, self.cols]
         new = self._sum(old, product)
         if task.disabled is not None:
-            new = np.where(self._kept(task.disabled)[:, None], old, new)
+            new = np.where(self._kept_rows(task.disabled)[:, None], old, new)
         self.tm.write(self.rows, self.cols, new)
         rows, cols = np.arange(LANES)[self.rows], np.arange(self.column, self.end)
         origin.cluster.observer.tmem_worked(origin, self.tm, rows[:, None], cols[None, :], True)
 
     def _sum(self, old: np.ndarray, product: np.ndarray) -> np.ndarray:
-        """The words of old plus product in the accumulator's format."""
+        """Return the words of old plus product in the accumulator's format."""
         w, accumulate, shift = self.task.descriptor, self.task.accumulate, self.task.form.shift
         if w.d == "s32":
             total = product.astype(np.int64) + (old.view(np.int32) if accumulate else 0)
@@ -185,8 +185,8 @@ class _Accumulator:
             product += base * np.float32(2.0**-shift) if shift else base
         return product.astype(np.float32, copy=False).view(np.uint32)
 
-    def _kept(self, words: list[int]) -> np.ndarray:
-        """Which rows keep what they have; of a pair the mask's first half is for the even CTA."""
+    def _kept_rows(self, words: list[int]) -> np.ndarray:
+        """Return the rows of D that a disable mask keeps (even CTA: first half)."""
         if self.task.form.group == 2:
             words = words[:4] if self.cta.rank % 2 == 0 else words[4:]
         keep = np.unpackbits(np.array(words, "<u4").view(np.uint8), bitorder="little")[:LANES].astype(bool)
@@ -194,6 +194,6 @@ class _Accumulator:
 
 
 def sparse_rows(m: int, address: int) -> np.ndarray:
-    """Lanes of the rows of a 64-row matrix: 16 in each quarter, above or below as the address's lane says."""
+    """Return the lanes of a 64-row matrix: 16 per quarter."""
     rows = np.arange(m)
     return rows % 16 + rows // 16 * 32 + (address >> 16 & 16)

@@ -1,6 +1,6 @@
 """TMA loads, stores and reductions: cp.async.bulk.tensor (PTX ISA 9.7.9.27).
 
-Every copy is a task the schedule runs when it likes; a wait that needs it runs it at the latest possible moment.
+Every copy is a task that the schedule runs at any time; a wait that needs it runs it at the latest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.barriers import MBarrier
 from ..core.cta import CTA
-from ..core.warp import Fragment, Place
+from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Task
 from ..frontend.registry import runtime
 from ..frontend.syntax import PtxError
@@ -24,11 +24,11 @@ from ..memory.tensor_map import TensorMap, decode, gather_box, last_byte, region
 from .tensor_map import check_map
 
 Coordinates = tuple[int, ...]  # of a box's first element, innermost first
-StoreOperands = tuple[int, int, Coordinates]  # addresses of the box in shared memory and of the descriptor, and where
+StoreOperands = tuple[int, int, Coordinates]  # shared address of the box, address of the descriptor, coordinates
 
 
 class Target(NamedTuple):
-    """Where a load goes: a CTA's shared memory, and the mbarrier that counts its bytes."""
+    """The target of a load: a CTA, and the mbarrier that counts its bytes."""
 
     cta: CTA
     bar: MBarrier
@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TensorLoad:
-    """cp.async.bulk.tensor from global to shared memory; `pair` is cta_group::2, which may signal the peer CTA."""
+    """cp.async.bulk.tensor to shared memory; `pair` (cta_group::2) may signal the peer CTA."""
 
     at: int
     pair: bool
@@ -44,7 +44,7 @@ class TensorLoad:
 
 @dataclass(frozen=True, slots=True)
 class TensorStore:
-    """cp.async.bulk.tensor or cp.reduce.async.bulk.tensor from shared to global memory; `op` "" stores."""
+    """cp(.reduce).async.bulk.tensor from shared to global memory; `op` "" stores."""
 
     at: int
     op: str
@@ -52,7 +52,7 @@ class TensorStore:
 
 @dataclass(slots=True, eq=False)
 class BoxLoad(Task):
-    """One box on its way to one CTA, or by multicast to several."""
+    """A load of one box to one CTA, or by multicast to several."""
 
     origin: Origin
     tensor: TensorMap
@@ -66,8 +66,8 @@ class BoxLoad(Task):
         return f"TMA load, line {self.origin.line}"
 
     def brings(self, cta: CTA, offset: int) -> bool:
-        here = any(target is cta for target, _ in self.targets)
-        return here and self.offset <= offset < self.offset + self.tensor.transaction_bytes
+        targeted = any(target is cta for target, _ in self.targets)
+        return targeted and self.offset <= offset < self.offset + self.tensor.transaction_bytes
 
     def run(self) -> None:
         box = fetch_box(self.origin, self.tensor, self.corner)
@@ -80,7 +80,7 @@ class BoxLoad(Task):
 
 @dataclass(slots=True, eq=False)
 class BoxStore(Store):
-    """One box on its way from shared to global memory."""
+    """A store of one box from shared to global memory."""
 
     tensor: TensorMap
     corner: Coordinates
@@ -106,12 +106,15 @@ def _signed(values: list[int]) -> list[int]:
 
 
 def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
-    """The coordinates in each active lane."""
+    """Return the box coordinates of each active lane."""
     return list(zip(*(_signed(f.values(c)) for c in coords), strict=True))
 
 
 def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
-    """The TMA descriptor at a generic, global or parameter address. Raises PtxError for one that is not understood."""
+    """Return the TMA descriptor at a generic, global or parameter address.
+
+    Raises PtxError for an unknown descriptor.
+    """
     machine = f.machine
     if machine.changed_maps:
         check_map(f, at, address)
@@ -130,7 +133,10 @@ def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
 
 
 def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates) -> bool:
-    """Whether a box begins at a multiple of 16 bytes of its row; an H200 calls anything else an illegal instruction."""
+    """Return whether a box begins at a multiple of 16 bytes of its row.
+
+    An H200 calls anything else an illegal instruction.
+    """
     byte = corner[0] * tensor.bits // 8
     if byte % 16 == 0:
         return True
@@ -138,8 +144,8 @@ def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates)
     return False
 
 
-def _shared_place(f: Fragment, at: int, tensor: TensorMap, offset: int, verb: str, multiple: int) -> bool:
-    """Whether a box fits into shared memory at an offset, which must be a multiple of so many bytes."""
+def _check_shared_box(f: Fragment, at: int, tensor: TensorMap, offset: int, verb: str, multiple: int) -> bool:
+    """Return whether a box fits into shared memory at a sufficiently aligned offset."""
     cta = f.cta
     if offset >= 0 and offset + tensor.box_bytes <= cta.shared_bytes and offset % multiple == 0:
         return True
@@ -153,24 +159,26 @@ def _shared_place(f: Fragment, at: int, tensor: TensorMap, offset: int, verb: st
 def tma_load(
     f: Fragment,
     spec: TensorLoad,
-    to: Place,
-    tensor: Place,
+    to: Address,
+    tensor: Address,
     coords: tuple[np.ndarray, ...],
-    bar: Place,
+    bar: Address,
     mask: np.ndarray | None,
 ) -> None:
     masks: list[int | None] = [None] * f.count if mask is None else [*f.values(mask)]
     operands = [*zip(f.addresses(to), f.addresses(tensor), _corners(f, coords), f.addresses(bar), masks, strict=True)]
     f.report_repeats(spec.at, "copy", operands)
-    for lane, (place, descriptor, corner, signal, bits) in zip(f.lanes(), operands, strict=True):
-        found = tensor_map(f, spec.at, descriptor)
-        if found is None:
+    for lane, (shared_address, descriptor, corner, signal, bits) in zip(f.lanes(), operands, strict=True):
+        decoded = tensor_map(f, spec.at, descriptor)
+        if decoded is None:
             continue
-        if len(found.sizes) != len(corner):
-            what = f"{len(corner)} coordinates for a tensor map of rank {len(found.sizes)}"
+        if len(decoded.sizes) != len(corner):
+            what = f"{len(corner)} coordinates for a tensor map of rank {len(decoded.sizes)}"
             f.report(spec.at, "out-of-bounds", what)
             continue
-        _begin_load(f, spec, found, corner, SharedAddress.of(place), SharedAddress.of(signal), bits, int(lane))
+        _begin_load(
+            f, spec, decoded, corner, SharedAddress.of(shared_address), SharedAddress.of(signal), bits, int(lane)
+        )
 
 
 def _begin_load(
@@ -183,14 +191,14 @@ def _begin_load(
     mask: int | None,
     lane: int,
 ) -> None:
-    """Queue one load, if its places are right."""
+    """Queue one load, if its addresses are valid."""
     cluster = f.cta.cluster
     f.machine.counts.tma_instructions += 1
     f.machine.counts.tma_bytes += tensor.box_bytes
     origin = f.issue(spec.at, f.warp_of(lane))
     targets = _targets(f, spec, to, signal, mask)
     multiple = 128 if tensor.swizzle or len(tensor.sizes) > 1 else 16
-    if not _shared_place(f, spec.at, tensor, to.offset, "load", multiple):
+    if not _check_shared_box(f, spec.at, tensor, to.offset, "load", multiple):
         return
     if not _aligned_start(f, spec.at, tensor, corner):
         return
@@ -204,9 +212,9 @@ def _begin_load(
 
 
 def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAddress, mask: int | None) -> list[Target]:
-    """The CTAs a load goes to. By multicast each has its bytes counted on its own mbarrier at the same offset.
+    """Return the targets of a load; a multicast signals each CTA's mbarrier at one offset.
 
-    With cta_group::2 they are counted on that of the CTA of its pair whose parity the address names.
+    With cta_group::2 the signalled CTA is the one of the pair whose parity the address names.
     """
     out = []
     for rank in [to.rank] if mask is None else ranks_of(mask):
@@ -218,14 +226,14 @@ def _targets(f: Fragment, spec: TensorLoad, to: SharedAddress, signal: SharedAdd
         if target is None or bar is None:
             missing = f"mbarrier at shared address {signal.raw:#x} of CTA rank {bar_rank}"
             what = f"CTA rank {rank}" if target is None else missing
-            f.report(spec.at, "barrier", f"a TMA load names {what}, which is not there")
+            f.report(spec.at, "barrier", f"a TMA load names {what}, which does not exist")
         else:
             out.append(Target(target, bar))
     return out
 
 
 def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndarray:
-    """A box as bytes in its linear order, zeros outside the tensor."""
+    """Return a box as bytes in linear order, with zeros outside the tensor."""
     machine = origin.machine
     box = np.zeros(tensor.box_shape, np.uint8)
     inside = window(tensor, corner)
@@ -235,7 +243,7 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
         start, end = last_byte(tensor, inside)
         allocation = machine.memory.find(start, end - start)
         if allocation is None:
-            where = machine.memory.place(start, end - start)
+            where = machine.memory.location(start, end - start)
             origin.report("out-of-bounds", f"a TMA box at {corner} reads bytes {start:#x} to {end:#x}: {where}")
         else:
             source = region(tensor, allocation.bytes, allocation.address, inside)
@@ -258,35 +266,35 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
 
 
 @runtime
-def tma_store(f: Fragment, spec: TensorStore, source: Place, tensor: Place, coords: tuple[np.ndarray, ...]) -> None:
+def tma_store(f: Fragment, spec: TensorStore, source: Address, tensor: Address, coords: tuple[np.ndarray, ...]) -> None:
     operands = [*zip(f.addresses(source), f.addresses(tensor), _corners(f, coords), strict=True)]
     if spec.op:
         f.report_repeats(spec.at, "reduction", operands)
-        askers = [([int(lane)], asked) for lane, asked in zip(f.lanes(), operands, strict=True)]
-    else:  # a box that is stored twice is as good as once: NVIDIA's kernels let all lanes of a warp store it
-        askers = _askers(f, operands)
-    for lanes, (place, descriptor, corner) in askers:
-        found = tensor_map(f, spec.at, descriptor)
-        if found is None:
+        askers = [([int(lane)], request) for lane, request in zip(f.lanes(), operands, strict=True)]
+    else:  # storing a box twice is harmless: in NVIDIA's kernels all lanes of a warp store it
+        askers = _requesters(f, operands)
+    for lanes, (shared_address, descriptor, corner) in askers:
+        decoded = tensor_map(f, spec.at, descriptor)
+        if decoded is None:
             continue
-        if found.padded:
+        if decoded.padded:
             raise PtxError(f"kernel {f.cta.launch.name[:80]}: a TMA store of elements that are padded")
-        _begin_store(f, spec, found, corner, SharedAddress.of(place).offset, lanes)
+        _begin_store(f, spec, decoded, corner, SharedAddress.of(shared_address).offset, lanes)
 
 
-def _askers(f: Fragment, operands: Iterable[StoreOperands]) -> list[tuple[list[int], StoreOperands]]:
-    """The different stores that the lanes of each warp ask for, and for each the lanes that do."""
-    found: dict[tuple[int, StoreOperands], list[int]] = {}
-    for lane, asked in zip(f.lanes(), operands, strict=True):
-        found.setdefault((f.warp_of(lane), asked), []).append(int(lane))
-    return [(lanes, asked) for (_, asked), lanes in found.items()]
+def _requesters(f: Fragment, operands: Iterable[StoreOperands]) -> list[tuple[list[int], StoreOperands]]:
+    """Return the distinct stores of each warp, each with the lanes that request it."""
+    lanes_by_request: dict[tuple[int, StoreOperands], list[int]] = {}
+    for lane, request in zip(f.lanes(), operands, strict=True):
+        lanes_by_request.setdefault((f.warp_of(lane), request), []).append(int(lane))
+    return [(lanes, request) for (_, request), lanes in lanes_by_request.items()]
 
 
 def _begin_store(
     f: Fragment, spec: TensorStore, tensor: TensorMap, corner: Coordinates, offset: int, lanes: list[int]
 ) -> None:
-    """Queue one store, if its place is right. The counts are of what each lane asks for."""
-    if not _shared_place(f, spec.at, tensor, offset, "store", 128):
+    """Queue one store, if its address is valid; counts include every requesting lane."""
+    if not _check_shared_box(f, spec.at, tensor, offset, "store", 128):
         return
     counts = f.machine.counts
     counts.tma_instructions += len(lanes)
@@ -298,9 +306,9 @@ def _begin_store(
 
 
 def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
-    """Report a box none of which lies in its tensor, where that is asked for.
+    """Report a box that lies completely outside its tensor, if that check is enabled.
 
-    Tiles that round a tensor up lie outside by right; a dimension in which the box has one element is an index.
+    Tiles that round a tensor up may lie outside. A dimension in which the box has one element is an index.
     """
     checks = origin.machine.checks
     extents = zip(tensor.box, corner, tensor.sizes, strict=True)
@@ -312,7 +320,7 @@ def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
 
 
 def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndarray, op: str, times: int = 1) -> None:
-    """A box into global memory, what lies outside the tensor left out; its bytes count as often as it was asked for."""
+    """Write a box to global memory except outside the tensor; count its bytes `times` times."""
     machine = origin.machine
     inside = window(tensor, corner)
     if inside is None:
@@ -320,7 +328,7 @@ def put_box(origin: Origin, tensor: TensorMap, corner: Coordinates, box: np.ndar
     start, end = last_byte(tensor, inside)
     allocation = machine.memory.find(start, end - start)
     if allocation is None:
-        where = machine.memory.place(start, end - start)
+        where = machine.memory.location(start, end - start)
         return origin.report("out-of-bounds", f"a TMA box at {corner} writes bytes {start:#x} to {end:#x}: {where}")
     target = region(tensor, allocation.bytes, allocation.address, inside)
     data = box.reshape(tensor.box_shape)[inside.in_box]

@@ -36,7 +36,7 @@ def _shfl(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
-    """Where each of n lanes takes its value from, for lane operand b and clamp and segment mask c."""
+    """Return the source lane of each of n lanes, and whether it is in range."""
     index = np.arange(n)
     lane = index & 31
     b = np.asarray(b).astype(np.int64) & 31
@@ -55,18 +55,20 @@ def shuffle(mode: str, b: np.ndarray, c: np.ndarray, n: int) -> Shuffled:
 
 @runtime
 def check_sources(f: Fragment, at: int, source: np.ndarray, member: np.ndarray) -> None:
-    """Report lanes that take a value from one that has exited, or that the member mask leaves out."""
+    """Report lanes that read from an exited lane or from one outside the member mask."""
     if "inactive" not in f.machine.checks:
         return
     lanes = f.lanes()
     of = source[lanes]
     masks = np.broadcast_to(member, (f.n,))[lanes]
-    there = f.cta.alive[f.lo : f.hi][of] & (masks >> (of & 31).astype(np.uint32) & 1).astype(bool)
-    bad = ~there & (of != lanes)
+    valid = f.cta.alive[f.lo : f.hi][of] & (masks >> (of & 31).astype(np.uint32) & 1).astype(bool)
+    bad = ~valid & (of != lanes)
     left_out = (masks >> (lanes & 31).astype(np.uint32) & 1) == 0
     if left_out.any():
-        who = f"lane {int(lanes[left_out][0]) % 32} shuffles, and"
-        f.report(at, "inactive", f"{who} the member mask {int(masks[left_out][0]):#x} leaves it out", lanes[left_out])
+        subject = f"lane {int(lanes[left_out][0]) % 32} shuffles, and"
+        f.report(
+            at, "inactive", f"{subject} the member mask {int(masks[left_out][0]):#x} leaves it out", lanes[left_out]
+        )
     elif bad.any():
         lane, other = int(lanes[bad][0]) % 32, int(of[bad][0])
         why = "has exited" if not f.cta.alive[f.lo + other] else f"is not in the member mask {int(masks[bad][0]):#x}"
@@ -89,7 +91,7 @@ def _vote(g: Generator, ins: Instruction) -> None:
 
 
 def _by_warp(f: Fragment, p: np.ndarray | bool) -> tuple[np.ndarray, np.ndarray]:
-    """A predicate and who is active, as (warps, 32), padded with inactive lanes."""
+    """Return a predicate and the active lanes as (warps, 32), padded with inactive lanes."""
     n = -(-f.n // 32) * 32
     padded, active = np.zeros(n, bool), np.zeros(n, bool)
     padded[: f.n] = p
@@ -98,7 +100,7 @@ def _by_warp(f: Fragment, p: np.ndarray | bool) -> tuple[np.ndarray, np.ndarray]
 
 
 def _spread(f: Fragment, per_warp: np.ndarray) -> np.ndarray:
-    """One value per warp, in all its lanes."""
+    """Broadcast one value per warp to all its lanes."""
     return np.repeat(per_warp, 32)[: f.n]
 
 
@@ -136,7 +138,7 @@ def _first_lanes(n: int) -> np.ndarray:
 
 @runtime
 def elect(f: Fragment) -> np.ndarray:
-    """True in one lane per warp: the lowest active one (PTX leaves the choice open)."""
+    """Return True in the lowest active lane of each warp (PTX leaves the choice open)."""
     if f.mask is None:
         return _first_lanes(f.n)
     _, active = _by_warp(f, False)
@@ -146,7 +148,7 @@ def elect(f: Fragment) -> np.ndarray:
 
 @runtime
 def elected(f: Fragment) -> np.ndarray:
-    """The number of the chosen lane."""
+    """Return the number of the elected lane."""
     _, active = _by_warp(f, False)
     return _spread(f, active.argmax(1).astype(np.uint32))
 
@@ -182,7 +184,7 @@ def _redux(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def redux(f: Fragment, a: np.ndarray, op: str, magnitude: bool, nan: bool) -> np.ndarray:
-    """The sum, extreme or bitwise combination over the active lanes of each warp."""
+    """Return the sum, extremum or bitwise combination over the active lanes of each warp."""
     _, active = _by_warp(f, False)
     a = np.broadcast_to(a, (f.n,)).reshape(-1, 32)
     a = np.abs(a) if magnitude else a

@@ -1,7 +1,7 @@
 """wgmma: Hopper's asynchronous warpgroup matrix products (PTX ISA 9.7.15).
 
-A product is a task of its warpgroup, run in order at a moment the schedule picks, at the latest when a wait_group
-needs it; only then do its registers change. How sums are taken is in hopper_product.py.
+A product is a task of its warpgroup. It runs in order when the schedule picks it, at the latest when a wait_group
+needs it; only then do its registers change. hopper_product.py computes the sums.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _group(g: Generator, ins: Instruction) -> None:
 
 @dataclass(slots=True, eq=False)
 class GroupEnd(Task):
-    """The end of a wgmma group: which group it is for each of the warps that closed it, counted from 1."""
+    """The end of a wgmma group: its number per warp, from 1."""
 
     ordinals: dict[int, int]
     kind: Kind = "mma"
@@ -50,11 +50,11 @@ class GroupEnd(Task):
         return "wgmma group"
 
     def run(self) -> None:
-        """Nothing: it only marks the place."""
+        """Do nothing; the task only marks the end of a group."""
 
 
 def _warpgroups(f: Fragment) -> dict[int, list[int]]:
-    """Warpgroup → those of its warps that are in the fragment."""
+    """Group the fragment's warps by warpgroup."""
     out: dict[int, list[int]] = {}
     for warp in f.warps():
         out.setdefault(warp // 4, []).append(warp)
@@ -73,9 +73,9 @@ def wgmma_commit(f: Fragment) -> None:
 
 @runtime
 def wgmma_wait(f: Fragment, left: int) -> bool:
-    """Complete all but the newest `left` groups; False while a warp of the warpgroup has yet to issue its part.
+    """Complete all but the newest `left` groups; return False to wait for other warps.
 
-    A product is one instruction of four warps: it is not complete for one of them before all have issued it.
+    A product is one instruction of four warps: it is not complete before all have issued it.
     """
     cta, cluster, commits = f.cta, f.cta.cluster, f.cta.wgmma_commits
     groups = _warpgroups(f)
@@ -99,9 +99,9 @@ def wgmma_wait(f: Fragment, left: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A wgmma.mma_async as written: D (64 by n) += A (64 by k) times B (k by n).
+    """A wgmma.mma_async as written: D (64, n) += A (64, k) times B (k, n).
 
-    `d` and, where A lies in registers, `a` are register slots. Types are PTX names; `a_mn` and `b_mn` say that M or N
+    `d` and, if A is in registers, `a` are register slots. Types are PTX names. `a_mn` and `b_mn` say that M or N
     runs along the rows of the operand in shared memory.
     """
 
@@ -153,7 +153,7 @@ def _mma(g: Generator, ins: Instruction) -> None:
 
 
 def _slots(g: Generator, operand: Operand) -> tuple[int, ...]:
-    """The register slots of a vector operand."""
+    """Return the register slots of a vector operand."""
     slots = [x.slot for x in operand.items if isinstance(x, Reg)] if isinstance(operand, Vec) else []
     if not isinstance(operand, Vec) or len(slots) != len(operand.items):
         raise g.fail("wgmma needs registers here")
@@ -162,7 +162,7 @@ def _slots(g: Generator, operand: Operand) -> tuple[int, ...]:
 
 @runtime
 def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accumulate: np.ndarray) -> None:
-    """Queue the product of each warpgroup's warps that are here."""
+    """Queue the product of each warpgroup's warps in this fragment."""
     cta, cluster = f.cta, f.cta.cluster
     watched = product_origin(spec.at) in f.machine.program.watched
     if "unfenced" in f.machine.checks:
@@ -194,7 +194,7 @@ def _in_lane(operand: np.ndarray, lane: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class WarpgroupProduct(Task):
-    """A product as warps of one warpgroup have issued it; `a` and `b` are shared-memory descriptors."""
+    """A product as issued by warps of one warpgroup; `a` and `b` are shared-memory descriptors."""
 
     origin: Origin
     spec: Product
@@ -231,7 +231,10 @@ class WarpgroupProduct(Task):
         return None
 
     def _operands(self) -> tuple[np.ndarray, np.ndarray]:
-        """A (16 rows per warp, k) and B (n, k). Raises IndexError or ValueError for operands that cannot be read."""
+        """Return A (16 rows per warp, k) and B (n, k).
+
+        Raises IndexError or ValueError for operands that cannot be read.
+        """
         spec = self.spec
         b = self._from_shared(self.b, spec.b_mn, spec.n, spec.b_type)
         if self.a is None:

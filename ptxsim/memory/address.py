@@ -1,7 +1,7 @@
-"""Addresses: the windows of generic ones, the CTA's rank in shared ones.
+"""Addresses: windows of generic addresses, and CTA ranks in shared addresses.
 
 A generic address names its space in bits 56 and up; global addresses are the host's own. A shared address carries the
-CTA's rank in its cluster from bit 24 up, and the first KiB of a CTA's shared memory belongs to the system.
+CTA's rank in its cluster from bit 24 up. The first KiB of a CTA's shared memory belongs to the system.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ SHARED_BASE = 1024
 
 
 class SharedAddress(NamedTuple):
-    """A CTA's rank and a byte offset in its shared array, which begins behind the system's part."""
+    """A CTA's rank and a byte offset in its shared array."""
 
     rank: int
     offset: int
 
     @classmethod
     def of(cls, address: int) -> SharedAddress:
-        """The parts of a shared address, or of a generic one that lies in the shared window."""
+        """Split a shared address, or a generic one within the shared window."""
         address &= SHARED_WINDOW - 1
         return cls(address >> RANK_SHIFT, (address & OFFSET_MASK) - SHARED_BASE)
 
@@ -34,10 +34,10 @@ class SharedAddress(NamedTuple):
         return self.rank << RANK_SHIFT | (self.offset + SHARED_BASE) & OFFSET_MASK
 
     def at(self, rank: int) -> SharedAddress:
-        """The same offset in another CTA of the cluster."""
+        """Return this offset in another CTA of the cluster."""
         return SharedAddress(rank, self.offset)
 
 
 def ranks_of(mask: int) -> list[int]:
-    """The CTA ranks that a multicast mask names."""
+    """Return the CTA ranks of a multicast mask."""
     return [rank for rank in range(16) if mask >> rank & 1]

@@ -1,4 +1,4 @@
-"""Which memory the lanes of an access reach, with what is wrong with their addresses reported."""
+"""Memory that the lanes of an access reach; bad addresses are reported."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
 
 _RANK_SHIFT, _OFFSET_MASK, _SHARED_BASE = np.uint64(RANK_SHIFT), np.uint64(OFFSET_MASK), np.uint64(SHARED_BASE)
-Lanes = np.ndarray | None  # places in the fragment's range; None for all of it
+Lanes = np.ndarray | None  # indices in the fragment's range; None for all of it
 
 
 def reach(f: Fragment, access: Access, addr: np.ndarray) -> Iterator[Cells]:
-    """The words that the active lanes reach, memory by memory; lanes with bad addresses are reported and left out."""
+    """Yield the words that active lanes reach, per memory; report and skip bad addresses."""
     addr = np.asarray(addr)
     if addr.ndim == 0:
         addr = np.full(f.n, addr)
@@ -41,12 +41,12 @@ def _own(f: Fragment, lanes: Lanes) -> np.ndarray:
 
 
 def _index(offsets: np.ndarray, item: int) -> np.ndarray:
-    """Byte offsets as indices of words of `item` bytes."""
+    """Convert byte offsets to indices of words of `item` bytes."""
     return (offsets >> np.uint64(item.bit_length() - 1)).view(np.int64)
 
 
 def _groups(f: Fragment, key: np.ndarray, addr: np.ndarray, lanes: Lanes) -> list[tuple[int, np.ndarray, Lanes]]:
-    """(key, addresses, lanes) for each value of a per-lane key."""
+    """Return (key, addresses, lanes) for each value of a per-lane key."""
     first = key[0]
     if not count_nonzero(key != first):
         return [(int(first), addr, lanes)]
@@ -69,7 +69,7 @@ def _generic(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Ite
 
 
 def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
-    """The usual case: all lanes inside the allocation that was used last."""
+    """Yield the cells of a global access, fast within the allocation used last."""
     machine, size = f.machine, access.size
     allocation = machine.memory.last
     if allocation is None:
@@ -87,20 +87,20 @@ def _global(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
 
 
 def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iterator[Cells]:
-    """Lanes in several allocations, or outside all, or misaligned."""
+    """Yield the cells of lanes in several allocations; report those outside or misaligned."""
     memory, size, own = f.machine.memory, access.size, _own(f, lanes)
     misaligned = addr & np.uint64(size - 1) != 0
     if count_nonzero(misaligned):
         bad = int(addr[misaligned][0])
         what = f"{size}-byte {'store to' if access.write else 'load from'} global address {bad:#x}"
-        f.report(access.at, "misaligned", f"{what} ({memory.place(bad)})", own[misaligned])
+        f.report(access.at, "misaligned", f"{what} ({memory.location(bad)})", own[misaligned])
     todo = ~misaligned
     while count_nonzero(todo):
         first = int(addr[todo][0])
         allocation = memory.find(first, size)
         if allocation is None:
             outside = addr == np.uint64(first)
-            what = f"{size}-byte {access.verb} at {first:#x}: {memory.place(first, size)}"
+            what = f"{size}-byte {access.verb} at {first:#x}: {memory.location(first, size)}"
             f.report(access.at, "out-of-bounds", what, own[outside])
             todo &= ~outside
             continue
@@ -139,7 +139,7 @@ def _shared(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
 def _shared_inside(
     f: Fragment, access: Access, limit: int, offsets: np.ndarray, lanes: Lanes
 ) -> tuple[np.ndarray, Lanes]:
-    """The lanes that are aligned and in bounds, and their offsets; the others are reported."""
+    """Return aligned, in-bounds lanes and their offsets; report the others."""
     signed, size = offsets.astype(np.int64), access.size
     ok = (signed & (size - 1) == 0) & (signed + size <= limit) & (signed >= 0)
     if ok.all():
@@ -174,6 +174,6 @@ _IN_SPACE = {"global": _global, "const": _global, "shared": _shared, "local": _l
 
 def check_columns(f: Fragment, at: int, tm: TensorMemory, first: int, end: int, what: str) -> None:
     """Report columns of tensor memory that are not allocated."""
-    trouble = tm.trouble(first, end)
-    if trouble:
-        f.report(at, "out-of-bounds", f"{what} {trouble}")
+    note = tm.unallocated_note(first, end)
+    if note:
+        f.report(at, "out-of-bounds", f"{what} {note}")

@@ -1,4 +1,4 @@
-"""Bulk stores on their way: the read of shared memory, then, by itself, the write to global memory."""
+"""Bulk stores: a task that reads shared memory, then one that writes global memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..isa.numeric import bf16_to_f32, f32_to_bf16
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A bulk store of a thread, or of threads of a warp that ask for the very same one; numbers are those in the CTA.
+    """A bulk store of a thread, or an identical one of several threads.
 
-    Its two halves are tasks of a pipe of their own.
+    Thread numbers are within the CTA. Its two halves are tasks of a separate pipe.
     """
 
     origin: Origin
@@ -24,11 +24,11 @@ class Store:
     data: np.ndarray | None = field(default=None, init=False)
     pipe: Pipe = field(init=False)
     written: bool = field(default=False, init=False)
-    waiters: set[int] = field(default_factory=set, init=False)  # the threads that have waited, for its reading at least
+    waiters: set[int] = field(default_factory=set, init=False)  # threads that have waited, at least for its read
 
     @property
     def waited(self) -> bool:
-        """Whether every thread that asked for it has waited for its reading."""
+        """Whether every requesting thread has waited for its read of shared memory."""
         return len(self.waiters) == len(self.threads)
 
     @property
@@ -36,11 +36,11 @@ class Store:
         raise NotImplementedError
 
     def read(self) -> np.ndarray:
-        """The bytes, out of shared memory."""
+        """Return the bytes from shared memory."""
         raise NotImplementedError
 
     def write(self, data: np.ndarray) -> None:
-        """The bytes, into global memory."""
+        """Write the bytes to global memory."""
         raise NotImplementedError
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class WriteHalf(Task):
         return f"{self.store.label} (write)"
 
     def run(self) -> None:
-        assert self.store.data is not None  # its read went before it in the same pipe
+        assert self.store.data is not None  # the read ran before it in the same pipe
         self.store.write(self.store.data)
         self.store.written = True
 
@@ -94,7 +94,7 @@ REDUCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def combine(old: np.ndarray, new: np.ndarray, kind: str, op: str) -> np.ndarray:
-    """old op new, element by element of a PTX type, as bytes of the shape of `old`."""
+    """Return old op new per element, as bytes of the shape of `old`."""
     a, b = (np.ascontiguousarray(x).view(TYPES[kind].dtype) for x in (old, new))
     if kind == "bf16":
         result = f32_to_bf16(REDUCTIONS[op](bf16_to_f32(a), bf16_to_f32(b)))

@@ -1,4 +1,4 @@
-"""Global memory: the host allocations a launch may touch, by address, with their names."""
+"""Global memory: the named host allocations that a launch may access."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ WordViews = dict[int, np.ndarray]  # bytes per word → the memory as such words
 
 
 def word_views(memory: np.ndarray) -> WordViews:
-    """A byte array as words of 1, 2, 4 and 8 bytes."""
+    """Return a byte array as words of 1, 2, 4 and 8 bytes."""
     return {size: memory.view(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An ordinary load, store or atomic as its instruction describes it.
+    """An ordinary load, store or atomic, decoded from its instruction.
 
     Each lane moves `count` elements of `dtype`, `size` bytes in all, as words of `item` bytes from its address plus
     `offset`.
@@ -34,8 +34,8 @@ class Access:
     size: int
     write: bool
     atomic: bool
-    ordered: bool  # by acquire, release, relaxed or volatile, as atomics always are
-    releases: bool  # what the thread did before; a relaxed write only does that behind a fence
+    ordered: bool  # acquire, release, relaxed, volatile or atomic
+    releases: bool  # a relaxed write releases only after a fence
 
     @classmethod
     def of(
@@ -52,7 +52,7 @@ class Access:
         ordered: bool = False,
         releases: bool = False,
     ) -> Access:
-        """`packed` elements make one word."""
+        """Make an access in which `packed` elements form one word."""
         item = dtype.itemsize * packed
         return cls(at, space, dtype, count, offset, item, item * count, write, atomic, ordered or atomic, releases)
 
@@ -62,9 +62,9 @@ class Access:
 
 
 class Cells(NamedTuple):
-    """The words of one memory that lanes of a fragment reach: the place of each lane's first word.
+    """The words of one memory that lanes reach: the index of each lane's first word.
 
-    `lanes` are their places in the fragment's range, None for all of it.
+    `lanes` are indices in the fragment's range, None for all of it.
     """
 
     words: np.ndarray
@@ -73,10 +73,10 @@ class Cells(NamedTuple):
 
 
 class Allocation:
-    """A host buffer of `size` bytes at `address`: `bytes` are its own bytes and nothing else.
+    """A host buffer of `size` bytes at `address`; `bytes` are exactly its bytes.
 
-    `words[k]` shows memory as k-byte words from the 16-byte boundary `start`, `slack` bytes before the buffer. Offsets
-    count from `start`. Only those from `slack` to `limit` may be read or written: bytes outside are other owners'.
+    `words[k]` views memory as k-byte words from the 16-byte boundary `start`, `slack` bytes before the buffer. Offsets
+    count from `start`. Only those from `slack` to `limit` may be accessed: bytes outside have other owners.
     """
 
     def __init__(self, name: str, address: int, size: int, keep: object = None) -> None:
@@ -93,17 +93,17 @@ class Allocation:
         self.write_map: np.ndarray | None = None
 
     def span(self, address: int, size: int) -> np.ndarray:
-        """The bytes at an address that lies in the allocation."""
+        """Return the bytes at an address in the allocation."""
         return self.bytes[address - self.address : address - self.address + size]
 
     def track(self) -> None:
-        """Begin to note which bytes are read and written."""
+        """Start recording which bytes are read and written."""
         self.read_map = np.zeros(self.extent, np.uint8)
         self.write_map = np.zeros(self.extent, np.uint8)
 
 
 class Part(NamedTuple):
-    """A view of the bytes: a slice, or strided as TMA sees them."""
+    """A view of an allocation's bytes: a slice, or strided like a TMA box."""
 
     shape: tuple[int, ...]
     start: int
@@ -117,8 +117,8 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an address lies: allocation and byte offset, or the nearest allocation and the distance past it."""
+class Location:
+    """An address as allocation and byte offset, or as distance from the nearest allocation."""
 
     allocation: Allocation | None
     offset: int
@@ -135,7 +135,7 @@ class Place:
 
 
 class Memory:
-    """All allocations of a run; lookups are by address."""
+    """All allocations of a run, looked up by address."""
 
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
@@ -143,7 +143,7 @@ class Memory:
         self.last: Allocation | None = None
 
     def add(self, name: str, address: int, size: int, keep: object = None) -> Allocation:
-        """Register [address, address+size); an identical range registered before is reused."""
+        """Register [address, address+size); an identical registered range is reused."""
         at = bisect.bisect_left(self._starts, address)
         if at < len(self._starts) and self._starts[at] == address and self.allocations[at].size >= size:
             return self.allocations[at]
@@ -154,7 +154,7 @@ class Memory:
         return new
 
     def find(self, address: int, size: int = 1) -> Allocation | None:
-        """The allocation that holds all of [address, address+size), or None."""
+        """Return the allocation that holds all of [address, address+size), or None."""
         at = bisect.bisect_right(self._starts, address)
         while at > 0:
             at -= 1
@@ -165,11 +165,11 @@ class Memory:
                 break
         return None
 
-    def place(self, address: int, size: int = 1) -> Place:
-        """A description of bytes for a message: of their first, or of the last one where only that is outside."""
+    def location(self, address: int, size: int = 1) -> Location:
+        """Describe bytes for a message: their first, or the last if only that is outside."""
         if not self.allocations:
-            return Place(None, 0)
+            return Location(None, 0)
         last = address + size - 1
         nearest = min(self.allocations, key=lambda a: max(a.address - last, address - (a.address + a.size - 1), 0))
         first, past = address - nearest.address, last - nearest.address
-        return Place(nearest, past if 0 <= first < nearest.size <= past else first)
+        return Location(nearest, past if 0 <= first < nearest.size <= past else first)

@@ -1,8 +1,8 @@
-"""TMA descriptors and the movement of boxes between global and shared memory.
+"""TMA descriptors, and box copies between global and shared memory.
 
-The 128 bytes of a descriptor are not documented; their fields were found by comparing what CuTe DSL's host code
-writes for known tensors (docs/ptxsim.md). Swizzling follows PTX ISA 5.5.7: 16-byte chunks are exchanged by an
-exclusive or of address bits, so a box's place in shared memory is its linear place with those bits changed.
+The 128 bytes of a descriptor are undocumented; comparing what CuTe DSL's host code writes for known tensors revealed
+the fields (docs/ptxsim/model.md). Swizzling follows PTX ISA 5.5.7: an exclusive or of address bits permutes 16-byte
+chunks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ DTYPE_TYPES = dict(enumerate(["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A decoded descriptor: address, sizes, byte strides and box per dimension (innermost first), element bits.
+    """A decoded descriptor: address, element bits, and sizes, byte strides and box per dimension.
 
-    swizzle is 0 to 3 (none, 32, 64, 128 bytes); atom 0, 1 or 3 (16-, 32-, 64-byte chunks kept whole).
+    Dimensions are innermost first. swizzle is 0 to 3 (none, 32, 64, 128 bytes).
+    atom is 0, 1 or 3 (16-, 32-, 64-byte chunks kept whole).
     """
 
     address: int
@@ -35,25 +36,25 @@ class TensorMap:
     atom: int
 
     def at(self, coordinates: tuple[int, ...]) -> int:
-        """The address of an element. It is counted modulo 2^64: a map may go over the end of all addresses."""
+        """Return the address of an element, modulo 2^64, since a map may wrap around."""
         rest = sum(at * stride for at, stride in zip(coordinates[1:], self.strides[1:], strict=True))
         return (self.address + coordinates[0] * self.bits // 8 + rest) % (1 << 64)
 
     def nearest(self, corner: Iterable[int]) -> int:
-        """The address of the element that lies nearest to a box's first one: that one itself, if it is inside.
+        """Return the address of the element inside the tensor nearest to a box's first one.
 
-        Not the tensor's own address: one whose first elements no box reaches may begin outside of the memory it is in.
+        It is used instead of the tensor's address, which may lie outside memory if no box reaches the first elements.
         """
         return self.at(tuple(min(max(at, 0), size - 1) for at, size in zip(corner, self.sizes, strict=True)))
 
     @property
     def padded(self) -> bool:
-        """4- or 6-bit elements of which 16 take 16 bytes of shared memory for 8 or 12 bytes of global memory."""
+        """Whether 16 elements of 4 or 6 bits are padded to 16 shared bytes."""
         return self.dtype in (12, 13)
 
     @property
     def element(self) -> str:
-        """The PTX type that a reduction takes the elements for."""
+        """The PTX type of the elements in a reduction."""
         return DTYPE_TYPES[self.dtype]
 
     @property
@@ -63,20 +64,20 @@ class TensorMap:
 
     @property
     def inner_bytes(self) -> int:
-        """Bytes of a box's row in global memory."""
+        """Return bytes of a box's row in global memory."""
         return self.box[0] * self.bits // 8
 
     @property
     def box_bytes(self) -> int:
-        """Bytes a box takes in shared memory, with the padding of `padded` elements."""
+        """Bytes of a box in shared memory, including the padding of `padded` elements."""
         return math.prod(self.box) if self.padded else self.transaction_bytes
 
     @property
     def transaction_bytes(self) -> int:
-        """What a load's complete_tx counts: a box's bytes, elements out of bounds included, padding not.
+        """Bytes that a load's complete_tx counts: out-of-bounds elements included, padding not.
 
-        PTX does not say so. NVIDIA's kernels expect as much: mixed_input_fmha_decode, and CUTLASS's collectives, where
-        `float_e2m1_unpacksmem_t` has four bits, and its kin of six bits six.
+        PTX does not specify this. NVIDIA's kernels expect it: mixed_input_fmha_decode, and CUTLASS's collectives, where
+        `float_e2m1_unpacksmem_t` has four bits and the 6-bit types six.
         """
         return math.prod(self.box[1:]) * self.inner_bytes
 
@@ -87,7 +88,7 @@ def _bits(value: int, at: int, width: int) -> int:
 
 @lru_cache(maxsize=4096)
 def decode(raw: bytes) -> TensorMap:
-    """The fields of a 128-byte descriptor. Raises ValueError for what is not understood."""
+    """Decode a 128-byte descriptor. Raises ValueError for unknown fields."""
     v = int.from_bytes(raw[:64], "little")
     rank, dtype = _bits(v, 68, 3) + 1, _bits(v, 71, 4)
     if dtype not in DTYPE_BITS or rank > 5:
@@ -114,30 +115,32 @@ def decode(raw: bytes) -> TensorMap:
 
 @dataclass(slots=True)
 class ChangedMap:
-    """A descriptor in global memory that a kernel has changed: by which CTA and where, whether that was released to the
-    tensor-map proxy since, and which CTAs have acquired it."""
+    """A descriptor in global memory that a kernel changed: CTA, location, visibility.
+
+    `released`: released to the tensor-map proxy since; `acquired`: the CTAs that have acquired it.
+    """
 
     cta: tuple[int, int, int]
-    place: str
+    location: str
     released: bool
     acquired: set[tuple[int, int, int]] = field(default_factory=set)
 
     def unseen(self, cta: tuple[int, int, int]) -> str:
-        """Why the copies of a CTA may still use the old one, or ""."""
+        """Return why a CTA's copies may still use the old descriptor, or ""."""
         if not self.released:
             return "and released by no fence.proxy.tensormap::generic.release or tensormap.cp_fenceproxy"
         return "" if cta in self.acquired else "and acquired by no fence.proxy.tensormap::generic.acquire of this CTA"
 
 
 def set_bits(raw: np.ndarray, at: int, width: int, value: int) -> None:
-    """A field of a descriptor, given as its words of 64 bits; the field lies in one of them."""
+    """Set a field of a descriptor (64-bit words); the field lies within one word."""
     word, low = divmod(at, 64)
     mask = ((1 << width) - 1) << low
     raw[word] = int(raw[word]) & ~mask & (2**64 - 1) | (value << low) & mask
 
 
 def replace_field(raw: np.ndarray, name: str, ordinal: int, value: int) -> None:
-    """What tensormap.replace does to a descriptor, given as its words of 64 bits; strides are in bytes."""
+    """Apply tensormap.replace to a descriptor (64-bit words); strides are in bytes."""
     if name == "global_address":
         set_bits(raw, 0, 64, value)
     elif name == "rank":
@@ -152,10 +155,10 @@ def replace_field(raw: np.ndarray, name: str, ordinal: int, value: int) -> None:
 
 
 @lru_cache(maxsize=4096)
-def places(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | None:
-    """Index, in 16-byte chunks from `start` rounded down to 1024 bytes, of each chunk of a box; None when linear.
+def swizzled_chunks(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | None:
+    """Return the index of each 16-byte chunk of a box; None if linear.
 
-    start: shared offset of the box modulo 1024.
+    Indices count from `start` rounded down to 1024 bytes. start: shared offset of the box modulo 1024.
     """
     if swizzle == 0:
         return None
@@ -172,9 +175,9 @@ def places(start: int, nbytes: int, swizzle: int, atom: int) -> np.ndarray | Non
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of a box that lies inside the tensor, innermost dimension first.
+    """The part of a box inside the tensor, innermost dimension first.
 
-    `first` are its first coordinates in the tensor, `extent` its sizes, `slices` its place in the box in elements.
+    `first` are its first coordinates in the tensor, `extent` its sizes, `slices` its position in the box in elements.
     """
 
     first: tuple[int, ...]
@@ -184,13 +187,13 @@ class Window:
 
     @property
     def in_box(self) -> tuple[slice, ...]:
-        """Its place in the box as an array of bytes, outermost dimension first."""
+        """The position in the box as a byte array, outermost dimension first."""
         inner = self.slices[0]
         return (*self.slices[:0:-1], slice(inner.start * self.bits // 8, inner.stop * self.bits // 8))
 
 
 def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
-    """The part of the box at `coords` that lies inside the tensor; None when all of it is outside."""
+    """Return a box's part inside the tensor; None if it is empty."""
     slices, first, extent = [], [], []
     for c, n, b in zip(coords, tm.sizes, tm.box, strict=True):
         lo, hi = max(0, -c), min(b, n - c)
@@ -203,20 +206,23 @@ def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
 
 
 def region(tm: TensorMap, buffer: np.ndarray, base: int, inside: Window) -> np.ndarray:
-    """A window of a tensor as a byte array view, outermost dimension first; `base` is the address of buffer[0]."""
+    """Return a window as a byte array view, outermost dimension first.
+
+    `base` is the address of buffer[0].
+    """
     shape, start, strides = strided(tm, base, inside)
     return np.ndarray(shape, np.uint8, buffer, start, strides)
 
 
 def strided(tm: TensorMap, base: int, inside: Window) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Shape, first byte from `base`, and strides of that view."""
+    """Return shape, first byte from `base`, and strides of a window's byte view."""
     start, _ = last_byte(tm, inside)
     shape = (*inside.extent[:0:-1], inside.extent[0] * tm.bits // 8)
     return shape, start - base, (*tm.strides[:0:-1], 1)
 
 
 def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:
-    """(first address, one past the last address) that a window touches."""
+    """Return (first address, one past the last address) of a window."""
     strides = tm.strides[1:]
     start = tm.at(inside.first)
     reach = sum((n - 1) * s for n, s in zip(inside.extent[1:], strides, strict=True))
@@ -224,8 +230,8 @@ def last_byte(tm: TensorMap, inside: Window) -> tuple[int, int]:
 
 
 def scatter_box(shared: np.ndarray, tm: TensorMap, offset: int, box: np.ndarray) -> None:
-    """The bytes of a box into a CTA's shared memory, from linear order to where the swizzle puts them."""
-    index = places(offset % 1024, box.size, tm.swizzle, tm.atom)  # shared offset 0 is at a multiple of 1024
+    """Write a box's bytes, in linear order, to their swizzled addresses in shared memory."""
+    index = swizzled_chunks(offset % 1024, box.size, tm.swizzle, tm.atom)  # shared offset 0 is at a multiple of 1024
     if index is None:
         shared[offset : offset + box.size] = box
     else:
@@ -234,9 +240,9 @@ def scatter_box(shared: np.ndarray, tm: TensorMap, offset: int, box: np.ndarray)
 
 
 def gather_box(shared: np.ndarray, tm: TensorMap, offset: int) -> np.ndarray:
-    """The bytes of a box out of a CTA's shared memory, in linear order."""
+    """Return a box's bytes from shared memory in linear order."""
     n = tm.box_bytes
-    index = places(offset % 1024, n, tm.swizzle, tm.atom)
+    index = swizzled_chunks(offset % 1024, n, tm.swizzle, tm.atom)
     if index is None:
         return shared[offset : offset + n].copy()
     chunks = shared.view(np.uint64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns, who wrote them and which are allocated (PTX ISA 9.7.16)."""
+"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns (PTX ISA 9.7.16)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ Index = np.ndarray | slice
 
 
 class TensorMemory:
-    """Words, who wrote them, and which columns are allocated.
+    """Words, a map of written words, and allocated columns.
 
-    Two CTAs that allocate together (cta_group::2) count their calls: `arrived` have begun, `done` are served;
-    `granted` are columns that the other CTA's call has already taken for this one.
+    Two CTAs that allocate as a pair (cta_group::2) count their calls: `arrived` have begun, `done` are served.
+    `granted` are columns that the peer CTA's call has already taken for this one.
     """
 
     def __init__(self, rank: int, checked: bool) -> None:
         self.rank = rank  # of its CTA
-        self.checked = checked  # whether reads of cells that nobody wrote are looked for
+        self.checked = checked  # whether reads of unwritten cells are checked
         self.words = np.full((LANES, COLUMNS), UNWRITTEN, np.uint32)
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}  # first column → columns of an allocation
-        self.places: dict[int, str] = {}  # first column → where it was asked for
+        self.locations: dict[int, str] = {}  # first column → location of its alloc
         self.permit = True
         self.arrived = self.done = 0
         self.granted: list[int] = []
-        self.freed: list[tuple[int, int, str]] = []  # first and end of columns given back, and by whom where
+        self.freed: list[tuple[int, int, str]] = []  # freed columns: first, end, by which warp and where
 
     def allocate(self, columns: int) -> int | None:
-        """First column of a free, aligned run, or None. Granularity and order of placement are the allocator's own."""
+        """Allocate an aligned run of columns; return the first, or None.
+
+        The hardware's granularity and order of placement are unknown; this allocator has its own.
+        """
         for start in range(0, COLUMNS - columns + 1, max(columns, 32)):
             if not self.owned[start : start + columns].any():
                 self.owned[start : start + columns] = True
@@ -45,25 +48,25 @@ class TensorMemory:
                 return start
         return None
 
-    def release(self, start: int, who: str) -> None:
-        """Give an allocation back; `who` says who does it where."""
+    def release(self, start: int, by: str) -> None:
+        """Free an allocation; `by` names the warp and location for messages."""
         columns = self.blocks.pop(start)
         self.owned[start : start + columns] = False
-        self.freed.append((start, start + columns, who))
+        self.freed.append((start, start + columns, by))
 
-    def fate(self, first: int, end: int) -> str:
-        """Which of the columns were given back, where and by whom, as the end of a sentence."""
-        gone = [x for x in self.freed if x[0] < end and x[1] > first]
-        return "".join(f"; columns {a} to {b} were freed {who}" for a, b, who in gone)
+    def freed_note(self, first: int, end: int) -> str:
+        """Return where and by which warp columns were freed, as a sentence end."""
+        released = [x for x in self.freed if x[0] < end and x[1] > first]
+        return "".join(f"; columns {a} to {b} were freed {by}" for a, b, by in released)
 
-    def trouble(self, first: int, end: int) -> str:
-        """Columns that are not allocated, as the end of a sentence; empty where all are."""
+    def unallocated_note(self, first: int, end: int) -> str:
+        """Return a sentence end on unallocated columns, "" if all are allocated."""
         if first >= 0 and end <= COLUMNS and count_nonzero(self.owned[first:end]) == end - first:
             return ""
-        return f"tensor-memory columns {first} to {end}, not all of them allocated{self.fate(first, end)}"
+        return f"tensor-memory columns {first} to {end}, not all of them allocated{self.freed_note(first, end)}"
 
     def unwritten(self, rows: Index, cols: Index) -> bool:
-        """Whether a run that checks for it meets cells that nobody wrote."""
+        """Return whether cells are unwritten; False if that check is disabled."""
         if not self.checked:
             return False
         written = self.written[rows, cols]
@@ -73,16 +76,16 @@ class TensorMemory:
         self.words[rows, cols] = words
         self.written[rows, cols] = True
 
-    def held(self) -> str:
-        """What was never given back, in words."""
-        return ", ".join(f"{n} columns at {at}, by {self.places[at]}" for at, n in self.blocks.items())
+    def unreleased(self) -> str:
+        """Describe the allocations that were never freed."""
+        return ", ".join(f"{n} columns at {at}, by {self.locations[at]}" for at, n in self.blocks.items())
 
 
 @lru_cache(maxsize=64)
 def shape_index(shape: str, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(row, column) of register r in lane t, each (registers, 32), for an ld or st shape repeated `count` times.
+    """Return (row, column) per register and lane of an ld or st shape.
 
-    Raises KeyError for an unknown shape.
+    The shape is repeated `count` times. Raises KeyError for an unknown shape.
     """
     t = np.arange(32)[None, :]
     if shape == "32x32b":

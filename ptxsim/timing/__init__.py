@@ -1,4 +1,7 @@
-"""A clock for ptxsim: how long launches take on a card that is not here. See «The clock» in docs/ptxsim.md."""
+"""The clock of ptxsim: predicted launch times on a GPU.
+
+See docs/ptxsim/model.md.
+"""
 
 from .device import DeviceError, DeviceModel, Parameter
 from .divisions import numbers_matter

@@ -1,4 +1,4 @@
-"""The clock of one cluster: the times of its warps and barriers, and the event that happens now."""
+"""The clock of one cluster: times of its warps and barriers, and the current event."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_WARPS = 32  # of a CTA
 
 @dataclass(slots=True, eq=False)
 class DependentLaunch:
-    """Programmatic dependent launch: when a launch waits for the grid before it, and when the next one may start."""
+    """Programmatic dependent launch: times of griddepcontrol.wait and of the trigger."""
 
-    awaited: float | None = None  # by the first cluster; None where none waits
-    triggered: float | None = None  # by the last one
-    first: bool = True  # until a cluster has ended
+    awaited: float | None = None  # by the first cluster; None if it does not wait
+    triggered: float | None = None  # by the last cluster
+    first: bool = True  # until a cluster ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,36 +39,36 @@ class Resources:
 
 
 class ClusterClock:
-    """When the warps of a cluster go on, and when the phases of its mbarriers can be seen."""
+    """Times at which a cluster's warps continue and its mbarrier phases become visible."""
 
     def __init__(self, shared: Resources, begin: float) -> None:
         self.shared, self.sms = shared, shared.sms
-        self.figures = shared.machine.card.figures
-        self.begin = self.drained = begin  # when it starts, and when its last store is in L2
-        self.event = Event(begin)  # what happens now
+        self.constants = shared.machine.device.constants
+        self.begin = self.drained = begin  # start, and when its last store is in L2
+        self.event = Event(begin)  # the current event
         self.warps: dict[tuple[int, int], WarpClock] = {}  # by rank and number
-        self.visible: dict[MBarrier, float] = {}  # when the latest phase of a barrier can be seen
+        self.visible: dict[MBarrier, float] = {}  # when a barrier's latest phase becomes visible
 
-    def add(self, cta: CTA, f: Fragment, place: int) -> None:
-        """A warp starts; `place` numbers the clusters that run at once."""
+    def add(self, cta: CTA, f: Fragment, cluster_slot: int) -> None:
+        """Start a warp; `cluster_slot` numbers the concurrent clusters of its SMs."""
         sm, warp = self.sms[cta.rank], f.lo >> 5
         clock = WarpClock(sm, sm.schedulers[warp % len(sm.schedulers)], cta, warp, self.begin, f)
-        clock.place = place * _MOST_WARPS + warp
+        clock.warp_slot = cluster_slot * _MOST_WARPS + warp
         self.shared.calendar.at(clock.time, clock)
         self.warps[cta.rank, warp] = clock
 
     def of(self, f: Fragment) -> WarpClock:
-        """The clock of a fragment's warp."""
+        """Return the clock of a fragment's warp."""
         return self.warps[f.cta.rank, f.lo >> 5]
 
     def stored(self, end: float) -> None:
-        """A store is in L2 at a time."""
+        """Record that a store reaches L2 at `end`."""
         self.drained = max(self.drained, end)
 
-    # who wakes whom
+    # wake-ups
     def phase_completed(self, bar: MBarrier) -> None:
-        """A phase of an mbarrier has completed: its sleepers go on when they can see that."""
-        event, f, delay = self.event, self.figures, 0.0
+        """Wake the sleepers of an mbarrier when its completed phase becomes visible to them."""
+        event, f, delay = self.event, self.constants, 0.0
         if event.actor is not None:
             delay = f.mbarrier_arrive_latency if event.actor.cta is bar.cta else f.mbarrier_remote_latency
         self.visible[bar] = event.now + delay
@@ -76,17 +76,17 @@ class ClusterClock:
             self.wake(sleeper, event.now + delay + f.mbarrier_wake_latency)
 
     def phase_seen(self, bar: MBarrier) -> None:
-        """A fragment has found a phase complete: it cannot before its completion can be seen."""
+        """Delay the current event until an mbarrier's completed phase is visible."""
         self.event.wait_until(self.visible.get(bar, 0.0))
 
     def released(self, sleepers: list[Fragment], latency: float) -> None:
-        """A barrier lets fragments go."""
+        """Wake fragments that a barrier releases, after a latency."""
         for f in sleepers:
             if f.state is WAITING:
                 self.wake(f, self.event.now + latency)
 
     def wake(self, f: Fragment, at: float) -> None:
-        """A warp that sleeps goes on at a time."""
+        """Let a sleeping warp continue at a time."""
         clock = self.of(f)
         if clock.asleep is not None:
             since, wait = clock.asleep

@@ -1,4 +1,4 @@
-"""What the clock takes a card to be: its parameters, each with a unit and with where its value comes from."""
+"""The timing model's device parameters, each with unit and source."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _KEYS = {"value", "unit", "source", "from"}
 
 
 class DeviceError(ValueError):
-    """A device file that cannot be used; the message says what is wrong with which parameter."""
+    """An unusable device file; the message names the parameter and the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A value in its unit, by whom it is known, and one sentence about where it comes from."""
+    """A value with its unit, its kind of source, and a sentence about its origin."""
 
     value: float
     unit: str
@@ -29,8 +29,8 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """The parameters of a card by name, in the units and with the meanings that the device files give."""
+class DeviceConstants:
+    """Device parameters by name, with the units of the device files."""
 
     sm_count: float
     large_cluster_sms: float
@@ -153,28 +153,31 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A card: its name, the architecture whose code it runs, its figures, and what is known about each of them."""
+    """A device: name, architecture, constants, and the origin of each."""
 
     name: str
     architecture: str
-    figures: Figures
+    constants: DeviceConstants
     parameters: Mapping[str, Parameter]
 
     def assumed(self) -> list[str]:
-        """The names of the parameters that nobody measured."""
+        """Return the names of unmeasured parameters."""
         return [name for name, parameter in self.parameters.items() if parameter.source == "assumed"]
 
     def changed(self, **values: float) -> DeviceModel:
-        """The same card with other values, for a test or to see what a parameter does."""
-        figures = dataclasses.replace(self.figures, **values)
+        """Return this device with other values, for tests and sensitivity studies."""
+        constants = dataclasses.replace(self.constants, **values)
         parameters = {
             name: dataclasses.replace(p, value=values.get(name, p.value)) for name, p in self.parameters.items()
         }
-        return dataclasses.replace(self, figures=figures, parameters=parameters)
+        return dataclasses.replace(self, constants=constants, parameters=parameters)
 
     @classmethod
     def load(cls, device: str | Path) -> DeviceModel:
-        """A card by its name in ptxsim/devices ("h200") or by the path of such a file. Raises DeviceError."""
+        """Load a device by its name in ptxsim/devices ("h200") or by path.
+
+        Raises DeviceError.
+        """
         path = Path(device) if str(device).endswith((".yaml", ".yml")) else DEVICES / f"{device}.yaml"
         if not path.is_file():
             known = ", ".join(sorted(x.stem for x in DEVICES.glob("*.yaml")))
@@ -189,35 +192,35 @@ def _loaded(path: Path, _changed: int) -> DeviceModel:
     try:
         content = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
-        raise DeviceError(f"{path.name} is no YAML: {' '.join(str(error).split())}") from None
+        raise DeviceError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict) or not isinstance(content.get("parameters"), dict):
         raise DeviceError(f"{path.name}: a device file has a name, an architecture and parameters")
-    names = [field.name for field in dataclasses.fields(Figures)]
-    parameters = {name: _parameter(path.name, name, given) for name, given in content["parameters"].items()}
+    names = [field.name for field in dataclasses.fields(DeviceConstants)]
+    parameters = {name: _parameter(path.name, name, entry) for name, entry in content["parameters"].items()}
     unknown = [name for name in parameters if name not in names]
     missing = [name for name in names if name not in parameters]
     if unknown:
         raise DeviceError(f"{path.name}: unknown parameter {unknown[0]!r}{_nearest(unknown[0], missing)}")
     if missing:
         raise DeviceError(f"{path.name}: the parameter {missing[0]!r} is missing")
-    figures = Figures(**{name: parameters[name].value for name in names})
-    return DeviceModel(str(content.get("name")), str(content.get("architecture")), figures, parameters)
+    constants = DeviceConstants(**{name: parameters[name].value for name in names})
+    return DeviceModel(str(content.get("name")), str(content.get("architecture")), constants, parameters)
 
 
-def _parameter(file: str, name: str, given: Any) -> Parameter:
-    if not isinstance(given, dict) or set(given) != _KEYS:
+def _parameter(file: str, name: str, entry: Any) -> Parameter:
+    if not isinstance(entry, dict) or set(entry) != _KEYS:
         raise DeviceError(f"{file}: the parameter {name!r} needs exactly {', '.join(sorted(_KEYS))}")
-    value, source = given["value"], given["source"]
+    value, source = entry["value"], entry["source"]
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DeviceError(f"{file}: the value of {name!r} is no number: {value!r}")
+        raise DeviceError(f"{file}: the value of {name!r} is not a number: {value!r}")
     if source not in get_args(Source):
         raise DeviceError(f"{file}: the source of {name!r} is {source!r}: one of {', '.join(get_args(Source))}")
-    return Parameter(float(value), str(given["unit"]), cast(Source, source), str(given["from"]))
+    return Parameter(float(value), str(entry["unit"]), cast(Source, source), str(entry["from"]))
 
 
 def _nearest(name: str, missing: list[str]) -> str:
-    """A hint for a misspelt name."""
+    """Return a hint for a misspelt name, or ""."""
     import difflib
 
     near = difflib.get_close_matches(name, missing, 1)
-    return f" (is {near[0]!r} meant?)" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""

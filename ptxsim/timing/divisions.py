@@ -1,8 +1,8 @@
-"""Divisions that take the long way, a subroutine of ptxas's: which of them do is told by a kernel's numbers.
+"""Divisions that take ptxas's slow-path subroutine, which depends on the data.
 
-`div.rn.f32` has a short way of some eight instructions for usual operands. One lane of a warp whose divisor or quotient
-lies near the ends of the exponent's range is enough for the warp to call the subroutine. Where a divisor is 1 + e^x, x
-a sum of many products (SiLU, the logistic function), that is the rule and no exception.
+`div.rn.f32` has a fast path of some eight instructions for ordinary operands. One lane of a warp with a divisor
+or quotient near the ends of the exponent range makes the warp call the subroutine. Where the divisor is 1 + e^x and x
+a sum of many products (SiLU, the logistic function), most warps do.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..memory.bulk_store import ReadHalf, WriteHalf
 from .engines import skip
 from .scout import LIMIT, Scout, run_alone
 
-_HIGHEST = np.float32(2.0**126)  # beyond it 1 / b is no normal number
+_HIGHEST = np.float32(2.0**126)  # beyond it 1 / b is subnormal
 _LOWEST = np.float32(2.0**-126)
 _PRODUCTS = ("wgmma", "mma", "tcgen05")
-_CARRY = ("mov", "mul", "neg", "cvt")  # what leaves an exponential one
+_CARRY = ("mov", "mul", "neg", "cvt")  # operations whose result counts as an exponential
 
 
 def numbers_matter(kernel: Kernel) -> bool:
-    """Whether sums of products go into divisors of the form 1 + e^x, so that time depends on what is computed."""
+    """Return whether run time depends on data: divisors 1 + e^x of sums of products."""
     if not any(ins.base in _PRODUCTS for ins in kernel.instructions):
         return False
     powers: set[tuple[int, int]] = set()
@@ -54,8 +54,11 @@ def _divides(ins: Instruction) -> bool:
     return ins.base == "div" and "f32" in ins.parts and "rn" in ins.parts
 
 
-def goes_the_long_way(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which of a / b, float32, do: those whose operands or quotient are no normal numbers, zero included, or near."""
+def takes_slow_path(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return which float32 divisions a / b take the slow path.
+
+    These have an operand or quotient that is zero, subnormal, infinite, NaN, or near the ends of the exponent range.
+    """
     a, b = np.broadcast_arrays(np.asarray(a, np.float32), np.asarray(b, np.float32))
     size, quotient = np.abs(b), np.abs(np.divide(a, b))
     usual = (size >= _LOWEST) & (size <= _HIGHEST) & np.isfinite(a)
@@ -72,7 +75,7 @@ class _Machine(Machine):
 
 
 class _Cluster(Scout):
-    """A cluster that computes but leaves global memory as it is: of its asynchronous work all but stores is done."""
+    """A cluster that computes, but leaves global memory unchanged by skipping bulk stores."""
 
     def complete(self, pipe: Pipe) -> None:
         task = self.pipes.take(pipe)
@@ -84,8 +87,8 @@ class _Cluster(Scout):
 
 @runtime
 def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
-    """The lanes of a fragment divide a by b."""
-    long = np.broadcast_to(goes_the_long_way(a, b), f.n)
+    """Count the warps of a fragment whose division a / b takes the slow path."""
+    long = np.broadcast_to(takes_slow_path(a, b), f.n)
     if f.mask is not None:
         long = long & f.mask
     noted = f.cta.cluster.witness.divisions.setdefault(at, [0, 0])  # type: ignore[attr-defined]  # a _Cluster's
@@ -94,7 +97,7 @@ def divided(f: Fragment, at: int, a: np.ndarray, b: np.ndarray) -> None:
 
 
 def slow_divisions(launch: Launch, indices: list[Dim3]) -> dict[int, float]:
-    """PTX line → the part of its divisions, warp by warp, that go the long way, in one cluster with its numbers."""
+    """Return PTX line → slow-path share of its warp divisions, from one cluster."""
     machine = _Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(_Cluster, machine, indices)
     if witness is None:

@@ -1,4 +1,4 @@
-"""When asynchronous work is done: copies, stores and products, each by its engine."""
+"""Completion times of asynchronous work: copies, stores and products, per engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .l1_cache import Lines
 
 _WGMMA_DEPTH = 2  # products that a warp can have issued before the first of them has begun
 _BITS = {"tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
-_INTEGERS = range(1, 6)  # element types of TMA descriptors that may hold indices or lengths: such copies are made
+_INTEGERS = range(1, 6)  # TMA element types that may hold indices or lengths, so these copies execute
 _NOTHING = np.zeros(0, np.uint8)
 _RATE = {"tf32": 0.5, "f16": 1.0, "i8": 2.0, "f8f6f4": 2.0, "mxf8f6f4": 2.0, "mxf4": 4.0, "mxf4nvf4": 4.0}
 
@@ -27,10 +27,10 @@ class Engines:
 
     def __init__(self, clock: ClusterClock) -> None:
         self.clock, self.sms = clock, clock.sms
-        self.figures = clock.figures
+        self.constants = clock.constants
         self.machine, self.memory, self.recorder = clock.shared.machine, clock.shared.memory, clock.shared.recorder
         self.last: dict[Pipe, float] = {}  # when the latest task of a pipe will be done
-        self.computed: dict[int, float] = {}  # when the tensor cores have done what a CTA asked for (tcgen05)
+        self.computed: dict[int, float] = {}  # when a CTA's tcgen05 work completes
         self.stores: dict[Store, float] = {}  # when a bulk store will be in L2
         code = self.machine.code
         self.one_product = code is not None and code.one_product_at_a_time
@@ -49,15 +49,15 @@ class Engines:
         }
 
     def begin(self, pipe: Pipe, task: Task, at: float) -> float:
-        """When a task asked for at a time will be done; tasks of a pipe in order."""
+        """Return when a task issued at `at` completes; tasks of a pipe complete in order."""
         how = self.how.get(type(task))
         end = at if how is None else how(task, pipe, at)
         end = self.last[pipe] = max(end, self.last.get(pipe, 0.0))
         return end
 
     def _allocation(self, address: int) -> int:
-        found = self.machine.memory.find(address)
-        return 0 if found is None else found.address
+        region = self.machine.memory.find(address)
+        return 0 if region is None else region.address
 
     # copies
     def _box_load(self, task: tma.BoxLoad, pipe: Pipe, at: float) -> float:
@@ -73,7 +73,7 @@ class Engines:
     def _bytes_load(self, task: bulk.BytesLoad, pipe: Pipe, at: float) -> float:
         sm, fill = self.sms[task.origin.cta.rank], self.sms[task.target.rank]
         if task.from_shared:
-            return sm.network.take(task.size, at) + self.figures.dsm_latency
+            return sm.network.take(task.size, at) + self.constants.dsm_latency
         end = self.memory.box(sm, [fill], self._allocation(task.source), task.size, 1, at)
         self.recorder.engine("TMA loads", "copy", task.origin, at, end)
         return end
@@ -91,7 +91,7 @@ class Engines:
 
     def _remote_store(self, task: cp_async.RemoteStore, pipe: Pipe, at: float) -> float:
         sm = self.sms[task.origin.cta.rank]
-        return sm.network.take(task.data.size, at) + self.figures.dsm_latency
+        return sm.network.take(task.data.size, at) + self.constants.dsm_latency
 
     def _read_half(self, task: ReadHalf, pipe: Pipe, at: float) -> float:
         store = task.store
@@ -100,15 +100,15 @@ class Engines:
         else:
             assert isinstance(store, bulk.BytesStore)
             size, address = store.size, store.to
-        # The lanes of a warp that ask for the same store ask once: the instruction takes uniform operands.
-        same = (at, store.origin.at, store.origin.warp, store.origin.cta.rank, store.offset, address)
-        if same == self._latest_store[0]:
+        # Identical stores of a warp's lanes count once: the instruction takes uniform operands.
+        request = (at, store.origin.at, store.origin.warp, store.origin.cta.rank, store.offset, address)
+        if request == self._latest_store[0]:
             read, self.stores[store] = self._latest_store[1:]
             return read
         sm = self.sms[store.origin.cta.rank]
         read, written = self.memory.box_store(sm, self._allocation(address), size, at)
         self.stores[store] = written
-        self._latest_store = (same, read, written)
+        self._latest_store = (request, read, written)
         self.recorder.engine("TMA stores", "store", store.origin, at, written)
         return read
 
@@ -117,11 +117,12 @@ class Engines:
 
     # products
     def _wgmma(self, task: wgmma.WarpgroupProduct, pipe: Pipe, at: float) -> float:
-        """Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four.
+        """Return when a wgmma product completes.
 
-        Where ptxas waits for each product, the warp does.
+        Each warp's quarter runs on the tensor core of its scheduler; A and B are read once for all four.
+        If ptxas waits for each product, so does the warp.
         """
-        spec, f = task.spec, self.figures
+        spec, f = task.spec, self.constants
         bits = _BITS[spec.a_type]
         rate = f.wgmma_flops_per_cycle * 16 / bits
         cycles = 2 * 64 * spec.n * spec.k / rate
@@ -142,9 +143,9 @@ class Engines:
         return end + f.wgmma_latency
 
     def _tcgen05(self, task: TensorProduct, pipe: Pipe, at: float) -> float:
-        w, group, f = task.descriptor, task.form.group, self.figures
+        w, group, f = task.descriptor, task.form.group, self.constants
         rows = w.m // group
-        if group == 1:  # of 64 rows alone half the lanes stand idle; a pair of CTAs with 64 rows each fills them all
+        if group == 1:  # with 64 rows half the lanes are idle; a CTA pair with 64 rows each fills them
             rows = max(rows, 128)
         cycles = 2 * rows * w.n * w.k / (f.tcgen05_flops_per_cycle * _RATE[task.form.kind])
         read = w.n // group * w.k * w.bits / 8
@@ -154,7 +155,7 @@ class Engines:
 
     def _tensor_copy(self, task: tcgen05.TensorCopy, pipe: Pipe, at: float) -> float:
         size = 4 * task.form.rows * task.form.columns
-        return self._on_tensor_cores(task, task.form.group, size / self.figures.tcgen05_cp_bytes_per_cycle, at)
+        return self._on_tensor_cores(task, task.form.group, size / self.constants.tcgen05_cp_bytes_per_cycle, at)
 
     def _on_tensor_cores(self, task: Any, group: int, cycles: float, at: float) -> float:
         rank = task.origin.cta.rank
@@ -169,13 +170,13 @@ class Engines:
         return start + cycles
 
     def _commit(self, task: tcgen05.Commit, pipe: Pipe, at: float) -> float:
-        f = self.figures
+        f = self.constants
         pair = f.tcgen05_pair_latency if len(task.bars) > 1 else 0.0
         return max(at, self.computed.get(pipe.rank, 0.0)) + f.tcgen05_latency + pair
 
 
 def skip(task: Task) -> bool:
-    """Do only what others wait for, where numbers do not matter; False for work that has to be done in full."""
+    """Run only a task's signals; return False if it must run fully."""
     if isinstance(task, wgmma.WarpgroupProduct):
         unfinished = task.origin.cta.unfinished
         for warp in task.warps:
@@ -195,7 +196,7 @@ def skip(task: Task) -> bool:
 
 
 class Copied(NamedTuple):
-    """What a copy moves to or from global memory: the address of its first byte, and how many there are."""
+    """The global memory of a copy: address of its first byte, size in bytes, direction."""
 
     address: int
     size: float
@@ -203,7 +204,7 @@ class Copied(NamedTuple):
 
 
 def copied(task: Task) -> Copied | None:
-    """The global memory that a piece of asynchronous work reads or writes; None for one that does neither."""
+    """Return the global memory that a task reads or writes; None if it does neither."""
     if isinstance(task, tma.BoxLoad):
         return Copied(task.tensor.nearest(task.corner), float(task.tensor.box_bytes))
     if isinstance(task, bulk.BytesLoad) and not task.from_shared:

@@ -1,4 +1,4 @@
-"""Events of a simulated launch: what happens at one time, and the calendar that says what comes next."""
+"""Events of a simulated launch, and the calendar that orders them in time."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ..core.warp import Fragment
 from ..core.work import Pipe, Task
-from .hardware import Found, WarpClock
+from .hardware import Latency, WarpClock
 
 Cluster = TypeVar("Cluster")
 
 
 @dataclass(slots=True)
 class Event:
-    """A warp runs a block, or asynchronous work is done: at which time, and what comes of it."""
+    """A block run by a warp, or a completion of asynchronous work: time and effects."""
 
     now: float
-    actor: Fragment | None = None  # the fragment that runs; None where asynchronous work is done
-    waited: float = 0.0  # when the asynchronous work is done that the block waits for
-    latencies: dict[int, Found] = field(default_factory=dict)  # of the block's accesses, by PTX line
+    actor: Fragment | None = None  # the running fragment; None for asynchronous work
+    waited: float = 0.0  # when the asynchronous work completes that the block waits for
+    latencies: dict[int, Latency] = field(default_factory=dict)  # of the block's accesses, by PTX line
     passes: dict[int, float] = field(default_factory=dict)  # through the banks of shared memory, by PTX line
 
     def wait_until(self, time: float) -> None:
-        """The warp goes on at this time at the earliest."""
+        """Delay the warp at least until a time."""
         self.waited = max(self.waited, time)
 
-    def found(self, line: int, end: float, least: float) -> None:
-        """When an access of this block has its result; of several of one line the last one counts."""
-        before = self.latencies.get(line, _NOTHING)
-        self.latencies[line] = Found(max(before.cycles, end - self.now), max(before.least, least))
+    def record_latency(self, line: int, end: float, least: float) -> None:
+        """Record when an access has its result; the latest per PTX line counts."""
+        before = self.latencies.get(line, _NO_LATENCY)
+        self.latencies[line] = Latency(max(before.cycles, end - self.now), max(before.least, least))
 
     def work_done(self, at: float) -> Event:
-        """The event of asynchronous work that is done while this one lasts."""
+        """Return the event of asynchronous work that completes during this one."""
         return Event(at, None, self.waited, self.latencies, self.passes)
 
 
-_NOTHING = Found(0.0, 0.0)
+_NO_LATENCY = Latency(0.0, 0.0)
 
 
 class Entry(NamedTuple, Generic[Cluster]):
-    """A warp that goes on, or a task of a cluster that is done. Entries of one time stand in the order they came."""
+    """A warp that continues, or a task that completes; ties keep insertion order."""
 
     time: float
     serial: int
@@ -52,20 +52,20 @@ class Entry(NamedTuple, Generic[Cluster]):
 
 
 class Calendar(Generic[Cluster]):
-    """Entries in the order of their times."""
+    """Entries in time order."""
 
     def __init__(self) -> None:
         self.entries: list[Entry[Cluster]] = []
         self.serial = 0
 
     def at(self, time: float, clock: WarpClock) -> None:
-        """A warp goes on at a time; nothing if it stands in the calendar already."""
+        """Schedule a warp at a time, unless it is scheduled already."""
         if not clock.scheduled:
             clock.scheduled = True
             self._add(Entry(time, self.serial, clock))
 
     def task_at(self, time: float, cluster: Cluster, pipe: Pipe, task: Task) -> None:
-        """A task of a cluster is done at a time."""
+        """Schedule the completion of a task."""
         self._add(Entry(time, self.serial, None, cluster, pipe, task))
 
     def _add(self, entry: Entry[Cluster]) -> None:
@@ -73,13 +73,13 @@ class Calendar(Generic[Cluster]):
         heapq.heappush(self.entries, entry)
 
     def next(self) -> Entry[Cluster]:
-        """The earliest entry, taken out."""
+        """Remove and return the earliest entry."""
         return heapq.heappop(self.entries)
 
     def before(self, time: float) -> bool:
-        """Whether anything comes before a time."""
+        """Return whether any entry comes before a time."""
         return bool(self.entries) and time > self.entries[0].time
 
     def only_warps(self) -> bool:
-        """Whether no asynchronous work is under way."""
+        """Return whether no asynchronous work is in flight."""
         return all(entry.clock is not None for entry in self.entries)

@@ -1,4 +1,4 @@
-"""How a grid lies on a card: CTAs per SM, waves, and which clusters stand for all."""
+"""Placement of a grid on a device: CTAs per SM, waves, L1 size."""
 
 from __future__ import annotations
 
@@ -9,37 +9,32 @@ from .device import DeviceError, DeviceModel
 from .sass import Code
 
 _LARGE_CLUSTER = 4
-_REGISTER_UNIT = 256  # registers are given to warps in such portions
-_SHARED_UNIT = 128  # bytes of shared memory to CTAs
-_CARVE_OUTS = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)  # KiB of shared memory that an SM can be set to
+_REGISTER_UNIT = 256  # allocation unit of registers per warp
+_SHARED_UNIT = 128  # allocation unit of shared memory (bytes) per CTA
+_CARVE_OUTS = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)  # shared-memory carve-outs of an SM, KiB
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A grid on a card: `groups` sets of SMs that each hold `places` clusters at once; `rounds` clusters for each."""
+    """A grid on a device: `groups` sets of SMs, each with `slots_per_group` concurrent clusters."""
 
     clusters: int
     cluster_size: int
     groups: int
-    places: int
+    slots_per_group: int
     active_sms: int
-    shared_bytes: float  # of a CTA, with what the system takes
-    l1_bytes: float  # of an SM
-
-    @property
-    def rounds(self) -> int:
-        """Clusters that the fullest group runs."""
-        return -(-self.clusters // self.groups)
+    shared_bytes: float  # per CTA, including the system's part
+    l1_bytes: float  # per SM
 
     @property
     def waves(self) -> float:
-        return self.clusters / (self.groups * self.places)
+        return self.clusters / (self.groups * self.slots_per_group)
 
 
-def blocks_per_sm(launch: Launch, card: DeviceModel, code: Code | None) -> int:
-    """CTAs of a launch that fit into an SM at once. Raises DeviceError where not even one does."""
-    f = card.figures
-    shared = shared_bytes(launch, card)
+def blocks_per_sm(launch: Launch, device: DeviceModel, code: Code | None) -> int:
+    """Return how many CTAs fit into an SM. Raises DeviceError for none."""
+    f = device.constants
+    shared = shared_bytes(launch, device)
     registers = code.registers if code is not None and code.registers else _registers_of_ptx(launch)
     per_warp = -(-32 * registers // _REGISTER_UNIT) * _REGISTER_UNIT
     limits = {
@@ -50,46 +45,52 @@ def blocks_per_sm(launch: Launch, card: DeviceModel, code: Code | None) -> int:
     }
     least = min(limits, key=lambda what: limits[what])
     if limits[least] < 1:
-        raise DeviceError(f"a CTA of {launch.name[:60]} does not fit into an SM of the {card.name}: too many {least}")
+        raise DeviceError(f"a CTA of {launch.name[:60]} does not fit into an SM of the {device.name}: too many {least}")
     return int(limits[least])
 
 
-def shared_bytes(launch: Launch, card: DeviceModel) -> float:
-    """Bytes of shared memory that a CTA takes of its SM."""
-    wanted = Layout(launch).shared_bytes + card.figures.shared_reserved_bytes
-    return -(-wanted // _SHARED_UNIT) * _SHARED_UNIT
+def shared_bytes(launch: Launch, device: DeviceModel) -> float:
+    """Return the bytes of shared memory that a CTA occupies on its SM."""
+    requested = Layout(launch).shared_bytes + device.constants.shared_reserved_bytes
+    return -(-requested // _SHARED_UNIT) * _SHARED_UNIT
 
 
-def l1_bytes(shared: float, card: DeviceModel) -> float:
-    """Bytes of L1 that are left to an SM whose CTAs take so many of shared memory.
+def l1_bytes(shared: float, device: DeviceModel) -> float:
+    """Return the bytes of L1 that `shared` bytes of shared memory leave.
 
-    The driver sets shared memory to the least of a few sizes that does not limit the CTAs (CUDA programming guide,
-    shared memory of compute capability 9.0 and 10.0); a carve-out that the program prefers is not known here.
+    The driver uses the smallest shared-memory carve-out that does not limit the CTAs (CUDA programming guide,
+    shared memory of compute capability 9.0 and 10.0). A carve-out that the program prefers is unknown to the model.
     """
     sizes = (1024.0 * size for size in _CARVE_OUTS)
-    return card.figures.l1_and_shared_bytes - next((x for x in sizes if x >= shared), card.figures.shared_bytes_per_sm)
+    return device.constants.l1_and_shared_bytes - next(
+        (x for x in sizes if x >= shared), device.constants.shared_bytes_per_sm
+    )
 
 
 def _registers_of_ptx(launch: Launch) -> int:
-    """What PTX says, or else a number that does not limit: only the machine code knows."""
-    most = launch.kernel.directives.get("maxnreg", ())
-    return most[0] if most else 32
+    """Return the PTX's register limit, else a number that limits nothing.
+
+    Only the machine code has the real number.
+    """
+    maxnreg = launch.kernel.directives.get("maxnreg", ())
+    return maxnreg[0] if maxnreg else 32
 
 
-def place(launch: Launch, card: DeviceModel, code: Code | None) -> Placement:
+def placement_of(launch: Launch, device: DeviceModel, code: Code | None) -> Placement:
+    """Return the placement of a launch on a device."""
     cx, cy, cz = launch.cluster
     size = cx * cy * cz
     gx, gy, gz = launch.grid
     clusters = gx * gy * gz // size
-    sms = card.figures.sm_count if size < _LARGE_CLUSTER else card.figures.large_cluster_sms
+    sms = device.constants.sm_count if size < _LARGE_CLUSTER else device.constants.large_cluster_sms
     groups = max(int(sms) // size, 1)
-    places, shared = blocks_per_sm(launch, card, code), shared_bytes(launch, card)
+    slots_per_group, shared = blocks_per_sm(launch, device, code), shared_bytes(launch, device)
     return Placement(
         clusters=clusters,
         cluster_size=size,
         groups=groups,
-        places=places,
+        slots_per_group=slots_per_group,
         active_sms=min(clusters, groups) * size,
         shared_bytes=shared,
-        l1_bytes=l1_bytes(places * shared, card),
+        l1_bytes=l1_bytes(slots_per_group * shared, device),
     )

@@ -1,4 +1,4 @@
-"""The parts of a streaming multiprocessor that warps and engines compete for, as reservations in time (SM cycles)."""
+"""Parts of an SM that warps and engines compete for, as reservations in SM cycles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.warp import RUNNING
-from .device import Figures
+from .device import DeviceConstants
 from .l1_cache import L1Cache
 from .local_memory import LocalMemory
 from .machine_code import Op
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _CODE_LINE_INSTRUCTIONS = CODE_LINE // SIZE
 _LINE_BITS = CODE_LINE.bit_length() - 1
-_CODE_WAYS = 4  # of the large cache: straight code of 128 KiB misses in part behind a flush, of 160 wherever it can
-_NEXT = 64  # bytes of code after a branch within which it has not been taken
-_SHARED_QUEUE = 64.0  # cycles that accesses to shared memory may be late before the next has to wait
-_OPERANDS_READ = 12.0  # cycles after which an instruction of variable latency has read its registers
+_CODE_WAYS = 4  # large cache: after a flush, straight code of 128 KiB misses in part, of 160 KiB throughout
+_NEXT = 64  # a jump within so many bytes counts as a branch not taken
+_SHARED_QUEUE = 64.0  # cycles of bank delay before the next access stalls
+_OPERANDS_READ = 12.0  # cycles until a variable-latency instruction has read its registers
 
 
 class Server:
-    """Something that moves bytes at a rate, one request after another."""
+    """A resource that moves bytes at a fixed rate, one request after another."""
 
     __slots__ = ("busy", "free", "rate")
 
@@ -38,7 +38,7 @@ class Server:
         self.rate, self.free, self.busy = rate, 0.0, 0.0
 
     def take(self, amount: float, at: float) -> float:
-        """When a request made at a time has been served."""
+        """Return when a request of `amount` made at `at` has been served."""
         cycles = amount / self.rate
         self.free = max(self.free, at) + cycles
         self.busy += cycles
@@ -46,29 +46,30 @@ class Server:
 
 
 class CodeCache:
-    """The instruction caches of an SM: what a line of code costs that is not in the small one, or in neither."""
+    """The instruction caches of an SM, and the cost of their misses."""
 
-    def __init__(self, figures: Figures) -> None:
-        f = self.figures = figures
+    def __init__(self, constants: DeviceConstants) -> None:
+        f = self.constants = constants
         sizes = (f.fetch_small_bytes, f.fetch_large_bytes, f.fetch_ahead_bytes)
         self.small, self.large, self.ahead = (int(size) // CODE_LINE for size in sizes)
-        self.near_cycles = f.fetch_large_cycles * _CODE_LINE_INSTRUCTIONS  # from line to line
+        self.near_cycles = f.fetch_large_cycles * _CODE_LINE_INSTRUCTIONS  # cycles per line
         self.far_cycles = 0.0
         self.issue_cycles = f.fetch_small_cycles * _CODE_LINE_INSTRUCTIONS
-        self.near: dict[int, tuple[float, float]] = {}  # when a line is there, and what it takes to bring it
+        self.near: dict[int, tuple[float, float]] = {}  # line → (ready time, fetch cycles)
         self.far: list[dict[int, None]] = [{} for _ in range(max(self.large // _CODE_WAYS, 1))]
 
     def launched(self, size: int, own: Sequence[int], others: int, cold: bool) -> None:
-        """A launch of so many lines of code begins, of which the call before ran `own`, and since then so many others.
+        """Start a launch of `size` code lines; the previous call ran `own`.
 
-        The large cache has what was used last, and the launch brings the beginning of its code there; the small one has
-        all or nothing. What neither has comes from L2, behind a flush from DRAM.
+        Since then `others` lines of other kernels ran. The large cache holds the most recent lines, and the launch
+        prefetches the beginning of its code there. The small cache holds all of the code or none.
+        L2 holds lines in neither; after a flush DRAM does.
         """
-        f = self.figures
+        f = self.constants
         far = f.fetch_dram_cycles if cold else f.fetch_far_cycles
         self.far_cycles = far * _CODE_LINE_INSTRUCTIONS
         since = others + (math.ceil(f.flush_code_bytes / CODE_LINE) if cold else 0)
-        for line in (*own, *range(size, size + since)):  # others are taken to lie behind it
+        for line in (*own, *range(size, size + since)):  # other kernels' lines are assumed to follow it
             self._bring(line)
         if size <= self.small:
             self.near = dict.fromkeys(range(size), (0.0, 0.0))
@@ -77,34 +78,34 @@ class CodeCache:
 
     def _bring(self, line: int) -> None:
         ways = self.far[line % len(self.far)]
-        ways.pop(line, None)  # the least recently used stands first
+        ways.pop(line, None)  # least recently used first
         ways[line] = None
         if len(ways) > _CODE_WAYS:
             del ways[next(iter(ways))]
 
-    def fetch(self, line: int, at: float, asked: float) -> float:
-        """Cycles that a warp waits for a line of code, which it has asked for at a time before.
+    def fetch(self, line: int, at: float, requested_at: float) -> float:
+        """Return the cycles that a warp waits for a code line requested earlier.
 
-        One on its way for another warp is waited for, too.
+        A line in flight for another warp is waited for, too.
         """
         near = self.near
         if line in near:
-            there, cycles = near.pop(line)  # the least recently used stands first
-            near[line] = there, cycles
-            return max(min(there, asked + cycles) - at, 0.0) if there > at else 0.0
+            ready_at, cycles = near.pop(line)  # least recently used first
+            near[line] = ready_at, cycles
+            return max(min(ready_at, requested_at + cycles) - at, 0.0) if ready_at > at else 0.0
         cycles = self.near_cycles if line in self.far[line % len(self.far)] else self.far_cycles
-        near[line] = asked + cycles, cycles
+        near[line] = requested_at + cycles, cycles
         if len(near) > self.small:
             del near[next(iter(near))]
         self._bring(line)
-        return max(asked + cycles - at, 0.0)
+        return max(requested_at + cycles - at, 0.0)
 
 
 class Scheduler:
-    """A warp scheduler: its issue slots and the pipes of its quarter of the SM."""
+    """A warp scheduler: its issue slots and the pipes of its SM partition."""
 
-    def __init__(self, figures: Figures) -> None:
-        f = figures
+    def __init__(self, constants: DeviceConstants) -> None:
+        f = constants
         self.issue = Slots(1.0)
         self.pipes: dict[str, Slots] = {
             "fma": Slots(f.fma_pipe_cycles),
@@ -120,21 +121,21 @@ class Scheduler:
 
 
 class SM:
-    """One multiprocessor."""
+    """One streaming multiprocessor."""
 
     def __init__(
         self,
-        figures: Figures,
+        constants: DeviceConstants,
         sharers: int,
         l1_bytes: float,
         l2_rates: tuple[float, float, float] = (math.inf, math.inf, 0.0),
     ) -> None:
-        """`sharers` says how many SMs of its pair (a TPC) load by TMA at the same time (1 or 2).
+        """Set up an SM whose TPC has `sharers` SMs that load by TMA.
 
         `l2_rates` are its part of L2's bandwidth for local memory (MemorySystem.local_rates).
         """
-        f = figures
-        self.figures = f
+        f = constants
+        self.constants = f
         self.schedulers = [Scheduler(f) for _ in range(int(f.schedulers_per_sm))]
         memory = Slots(f.memory_pipe_cycles)
         for scheduler in self.schedulers:
@@ -146,17 +147,17 @@ class SM:
         self.tma_units = Server(1.0)  # cycles of its address generation
         self.tma_stores = Server(f.tma_store_bytes_per_cycle)
         self.loads, self.stores = Server(f.load_bytes_per_cycle), Server(f.store_bytes_per_cycle)
-        self.under_way: deque[tuple[float, float]] = deque()  # ordinary loads: when done, bytes
-        self.under_way_bytes = 0.0
+        self.in_flight: deque[tuple[float, float]] = deque()  # ordinary loads: (completion, bytes)
+        self.bytes_in_flight = 0.0
         self.l1, self.l1_cycles = L1Cache(l1_bytes), Server(1.0)
         self.local = LocalMemory(f, self.l1, *l2_rates)
         self.network = Server(f.dsm_bytes_per_cycle)
         self.tensor = Server(1.0)  # cycles of the tensor cores as one (tcgen05)
-        self.tensor_busy = 0.0  # cycles in which all tensor cores worked, for wgmma counted in quarters
+        self.tensor_busy = 0.0  # busy cycles of all tensor cores; wgmma counts quarters
 
 
-class Found(NamedTuple):
-    """Cycles from the beginning of a block to a result, and from its issue where nothing else is under way."""
+class Latency(NamedTuple):
+    """Cycles to a result: from the start of the block, and from issue without contention."""
 
     cycles: float
     least: float
@@ -164,29 +165,29 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class WarpClock:
-    """Where a warp is in time: its clock, its scoreboards, and when its PTX registers are ready."""
+    """A warp's time, scoreboards, and PTX registers' ready times."""
 
     sm: SM
     scheduler: Scheduler
     cta: CTA
     warp: int
     time: float
-    fragment: Fragment  # the one that ran last
+    fragment: Fragment  # the last one that ran
     boards: list[float] = field(default_factory=lambda: [0.0] * 6)
     ready: dict[tuple[int, int], float] = field(default_factory=dict)
-    address: int = -1  # of the machine instruction that it has issued last, and whether that was a branch
+    address: int = -1  # of the last machine instruction issued, and whether it was a branch
     branched: bool = False
-    entered: float = 0.0  # when it came to the line of code that it is in
-    loaded: float = 0.0  # when the latest tcgen05.ld of the warp has its data
+    entered: float = 0.0  # when it entered its current code line
+    loaded: float = 0.0  # when the warp's latest tcgen05.ld completes
     stored: float = 0.0
-    products: deque[float] = field(default_factory=deque)  # starts of the products it has issued last
-    asleep: tuple[float, Wait | None] | None = None  # since when, at what
-    scheduled: bool = False  # whether it stands in the calendar
-    began: float = 0.0  # when its present stretch of work began, for the timeline
-    place: int = 0  # the warp's number among those that the SM has places for
+    products: deque[float] = field(default_factory=deque)  # start times of its latest products
+    asleep: tuple[float, Wait | None] | None = None  # (since, wait)
+    scheduled: bool = False  # whether it is in the calendar
+    began: float = 0.0  # start of its current work, for the timeline
+    warp_slot: int = 0  # the warp's slot on the SM
 
     def runnable(self) -> Fragment | None:
-        """The fragment of this warp that goes next: the one at the lowest block."""
+        """Return the warp's next fragment: the runnable one at the lowest block."""
         f = self.fragment
         if f.family is None and f.state is RUNNING:
             return f
@@ -197,11 +198,11 @@ class WarpClock:
         self.fragment = min(ready, key=lambda x: x.pc)
         return self.fragment
 
-    def walk(self, ops: tuple[Op, ...], done: dict[int, Found], passes: dict[int, float]) -> None:
+    def walk(self, ops: tuple[Op, ...], done: dict[int, Latency], passes: dict[int, float]) -> None:
         """Issue instructions in order.
 
-        `done` has, per PTX line, what the memory system has found for its accesses, all of which were asked for at the
-        beginning; `passes` has the cycles that it takes through the banks of shared memory.
+        `done` has, per PTX line, the latencies of its memory accesses, all requested at the start of the block.
+        `passes` has their cycles in the banks of shared memory.
         """
         begun = t = self.time
         boards, ready, issue, pipes = self.boards, self.ready, self.scheduler.issue, self.scheduler.pipes
@@ -212,7 +213,7 @@ class WarpClock:
                 if self.branched or address >> _LINE_BITS != self.address >> _LINE_BITS:
                     t = self._fetched(address, t)
                 self.address, self.branched = address, unit == "branch"
-            # its operands, its pipe, and a turn of the scheduler
+            # operands, pipe, and issue slot
             for board in waits:
                 if boards[board] > t:
                     t = boards[board]
@@ -221,12 +222,12 @@ class WarpClock:
                     t = ready[register]
             if pipe:
                 t = pipes[pipe].take(t)
-            turn = int(t / cycle)
-            if turn in issued:
+            issue_slot = int(t / cycle)
+            if issue_slot in issued:
                 t = issue.take(t)
-            else:  # as issue.take(t) does where the turn is free, without the call
-                issued[turn] = turn + 1
-            # what others wait for: its operands read, its result
+            else:  # inlined issue.take(t) for a free slot
+                issued[issue_slot] = issue_slot + 1
+            # scoreboards and registers of its operands and result
             if frees >= 0 and boards[frees] < t + _OPERANDS_READ:
                 boards[frees] = t + _OPERANDS_READ
             if slot is not None or unit in _BY_MEMORY:
@@ -241,22 +242,22 @@ class WarpClock:
         self.time = t
 
     def _fetched(self, address: int, t: float) -> float:
-        """When the instruction at an address is there: its line of code, and what a branch costs that was taken."""
+        """Return when an instruction is available, with its code line's fetch and taken branches."""
         line, last = address >> _LINE_BITS, self.address >> _LINE_BITS
         if line != last:
-            code = self.sm.code  # the next line was asked for with this one, a branch's only now
+            code = self.sm.code  # the next line was prefetched, a branch target was not
             t += code.fetch(line, t, self.entered if line == last + 1 else t - code.issue_cycles)
             self.entered = t
         if self.branched and not self.address < address <= self.address + _NEXT:
-            t += self.sm.figures.jump_cycles if address > self.address else self.sm.figures.branch_cycles
+            t += self.sm.constants.jump_cycles if address > self.address else self.sm.constants.branch_cycles
         return t
 
     def _accessed(
-        self, op: Op, t: float, begun: float, done: dict[int, Found], passes: dict[int, float]
+        self, op: Op, t: float, begun: float, done: dict[int, Latency], passes: dict[int, float]
     ) -> tuple[float, float]:
-        """When an access to memory has its result, and when the warp goes on."""
+        """Return when a memory access has its result, and when the warp continues."""
         if op.slot is not None:
-            return self.sm.local.access(self.place, op.slot, t)
+            return self.sm.local.access(self.warp_slot, op.slot, t)
         end = t + op.latency
         if op.line in done:
             cycles, least = done[op.line]
@@ -267,8 +268,8 @@ class WarpClock:
         return end, t
 
     def divide(self, times: float) -> None:
-        """So many calls of the subroutine for divisions, one after the other, beside what their short way takes."""
-        f, issue, t = self.sm.figures, self.scheduler.issue, self.time
+        """Add the time of `times` slow-path divisions beyond their fast path."""
+        f, issue, t = self.sm.constants, self.scheduler.issue, self.time
         count = round(times * f.slow_division_issue_cycles)
         apart = f.slow_division_latency / max(f.slow_division_issue_cycles, 1.0)
         for _ in range(count):
@@ -276,7 +277,7 @@ class WarpClock:
         self.time = t
 
     def _through_banks(self, at: float, passes: float) -> float:
-        """Cycles that an access is late because shared memory is busy, by its own passes or those of others."""
+        """Return the cycles that an access is delayed by shared-memory bank passes, own or others'."""
         banks, last = self.sm.banks, at
         for _ in range(round(passes)):
             last = banks.take(last)

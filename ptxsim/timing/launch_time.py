@@ -1,4 +1,4 @@
-"""One launch on a card: representative clusters simulated, the rest of the grid worked out from them."""
+"""Time of one launch: simulate representative clusters, extrapolate to the grid."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from ..core.launch import Launch
 from ..frontend.syntax import PtxError
 from .device import DeviceModel
 from .divisions import numbers_matter, slow_divisions
-from .grid import Placement, place
+from .grid import Placement, placement_of
 from .machine_code import belongs
 from .memory_system import Cache, MemorySystem
-from .miss_rate import misses
+from .miss_rate import miss_rates
 from .prediction import LaunchTime
 from .recorder import Recorder
 from .sass import CODE_LINE, Code
 from .scout import Survey, Surveyor
-from .simulation import Ran, Simulation
+from .simulation import FinishedCluster, Simulation
 from .timed_machine import TimedMachine
 
-_ROUNDS = 4  # clusters that a group of SMs runs one after the other before the rest is taken to go on like the last
+_SIMULATED_PER_SLOT = 4  # simulated clusters per slot; the rest is extrapolated from the last
 _MANY_WAVES = 2
-_MUCH = 0.9  # of the largest work
-_IMPOSSIBLE = 150.0  # percent of what a card can do, which an estimate by neighbours' work may exceed by a little
-_EARLY = "attribute_6"  # of a launch: programmatic stream serialization, by its number in cudaLaunchAttributeID
+_LARGE = 0.9  # of the largest work
+_IMPOSSIBLE = 150.0  # percent of peak; interpolated work may exceed 100 by a little
+_EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """What came out for a launch, in cycles from its start.
+    """The timing result of a launch, in cycles from its start.
 
-    `awaited` is when it waits for the grid before it (griddepcontrol.wait; None: never), `triggered` when it lets the
+    `awaited` is when it waits for the previous grid (griddepcontrol.wait; None: never). `triggered` is when it lets the
     next one start (griddepcontrol.launch_dependents, or its end).
     """
 
@@ -47,12 +47,12 @@ class Timed:
     dram_percent: float
     l2_percent: float
     recorder: Recorder
-    exact: bool  # whether all clusters have the same to do, so that the simulated ones stand for them
+    exact: bool  # whether all clusters have equal work
     without_code: bool
 
     @property
     def early(self) -> bool:
-        """Whether it may start before the grid before it has ended."""
+        """Whether it may start before the previous grid has ended."""
         return bool(self.launch.attributes.get(_EARLY, (0,))[0])
 
     def at(self, start_us: float, end_us: float, clock_mhz: float) -> LaunchTime:
@@ -62,7 +62,7 @@ class Timed:
             end_us=end_us,
             cycles=self.cycles,
             waves=self.placement.waves,
-            blocks_per_sm=self.placement.places,
+            blocks_per_sm=self.placement.slots_per_group,
             tensor_percent=self.tensor_percent,
             dram_percent=self.dram_percent,
             l2_percent=self.l2_percent,
@@ -72,87 +72,88 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What simulated clusters did: their ends, the work they had, and the cycles of all that their SMs run."""
+    """Simulated clusters: their ends, their work, and the cycles of all clusters on their SMs."""
 
     simulation: Simulation
-    ran: list[Ran]
+    finished: list[FinishedCluster]
     cycles: float
     work: float
 
     @property
     def last(self) -> float:
-        """When the last of them was over, its stores included."""
-        return max(x.drained for x in self.ran)
+        """When the last of the clusters ended, stores included."""
+        return max(x.drained for x in self.finished)
 
 
 class Setting:
-    """A launch on a card at a clock, ready to be tried."""
+    """A launch on a device at a clock, ready to simulate."""
 
     def __init__(
         self,
         launch: Launch,
-        card: DeviceModel,
+        device: DeviceModel,
         code: Code | None,
         clock_mhz: float,
         cache: Cache,
         survey: Survey | None = None,
         earlier: Sequence[Setting] = (),
     ) -> None:
-        """`survey` is what is known of the launch's clusters already; None: nothing. `earlier`: the call's launches
-        before this one."""
-        self.launch, self.card, self.code, self.clock_mhz, self.cache = launch, card, code, clock_mhz, cache
-        self.placement = place(launch, card, code)
-        found = survey or surveyed(launch)
-        self.survey = found or Survey((1.0,) * self.placement.clusters, {}, {}, {})
-        # Of a few waves, those at the edges may be among the last: then they are timed as well.
-        self.alike = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
+        """Prepare a launch; `earlier` are the call's previous launches.
+
+        `survey` is a known survey of the launch's clusters (None: survey it now).
+        """
+        self.launch, self.device, self.code, self.clock_mhz, self.cache = launch, device, code, clock_mhz, cache
+        self.placement = placement_of(launch, device, code)
+        self.survey = survey or surveyed(launch) or Survey((1.0,) * self.placement.clusters, {}, {}, {})
+        # In a few waves edge clusters may be among the last; then they are timed too.
+        self.uniform = self.survey.equal or (self.survey.but_for_edges and self.placement.waves > _MANY_WAVES)
         before = [(setting.launch, setting.survey) for setting in earlier]
-        self.misses = misses(launch, self.survey, self.placement, cache, before, card.figures)
-        self.code_lines = [] if code is None else code.pieces(self.survey.lines)
-        self.other_lines = 0  # of code, that the call's other kernels run
+        self.miss_rates = miss_rates(launch, self.survey, self.placement, cache, before, device.constants)
+        self.code_lines = [] if code is None else code.code_lines(self.survey.lines)
+        self.other_lines = 0  # code lines of the call's other kernels
 
     @property
     def competing(self) -> int:
-        """SMs that want bandwidth at a time: as many as the work would keep busy if each had that of the busiest."""
-        work, at_once = self.survey.work, self.placement.groups * self.placement.places
+        """SMs that compete for bandwidth, in equivalents of the busiest SM."""
+        work, at_once = self.survey.work, self.placement.groups * self.placement.slots_per_group
         busy = sum(work) / max(max(work), 1.0) / min(at_once, len(work))
         return max(round(self.placement.active_sms * min(busy, 1.0)), self.placement.cluster_size)
 
     def machine(self) -> TimedMachine:
-        """A machine that only times: copies and products are not made, and stores are taken back."""
+        """Return a machine that only times: copies and products are skipped, stores undone."""
         return TimedMachine(
-            self.launch, self.card, self.code, numerics=False, slow_divisions=self.survey.slow_divisions
+            self.launch, self.device, self.code, numerics=False, slow_divisions=self.survey.slow_divisions
         )
 
     def simulate(self, machine: TimedMachine, recorder: Recorder, numbers: Sequence[int], most: int) -> Trial:
-        """Run clusters on one group of SMs, at most so many of them; the others are taken to go on alike."""
-        f, placement = self.card.figures, self.placement
+        """Simulate at most `most` clusters on one group of SMs; extrapolate the rest."""
+        f, placement = self.device.constants, self.placement
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, self.competing)
-        found = self.misses
-        memory.misses, memory.write_back, memory.displaced = found.reads, found.write_back, found.displaced
-        memory.readers, memory.cold = found.readers, self.cache == "cold"
+        rates = self.miss_rates
+        memory.miss_rates, memory.write_back, memory.displaced = rates.reads, rates.write_back, rates.displaced
+        memory.readers, memory.cold = rates.readers, self.cache == "cold"
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         if self.code is not None:
             simulation.launched(-(-self.code.size // CODE_LINE), self.code_lines, self.other_lines)
         clusters = list(self.launch.clusters())
         try:
-            ran = simulation.run([(n, clusters[n]) for n in numbers[:most]])
+            finished = simulation.run([(n, clusters[n]) for n in numbers[:most]])
         except Stuck:
-            said = [found.message for found in machine.findings if found.kind == "deadlock"]
-            what = (said or ["its warps only poll"])[0]
+            deadlocks = [finding.message for finding in machine.findings if finding.kind == "deadlock"]
+            what = (deadlocks or ["its warps only poll"])[0]
             raise PtxError(f"kernel {self.launch.name[:80]} does not end: {what}") from None
         finally:
-            machine.take_back()
-        cycles, left = max(x.drained for x in ran), max(len(numbers) - most, 0)
-        if left:
-            ends, at_once = sorted(x.end for x in ran), min(placement.places, len(ran) - 1)
-            cycles += left * (ends[-1] - ends[at_once - 1]) / (len(ends) - at_once)
-        return Trial(simulation, ran, cycles, sum(self.survey.work[n] for n in numbers[:most]))
+            machine.undo_stores()
+        cycles, remaining = max(x.drained for x in finished), max(len(numbers) - most, 0)
+        if remaining:
+            ends, at_once = sorted(x.end for x in finished), min(placement.slots_per_group, len(finished) - 1)
+            cycles += remaining * (ends[-1] - ends[at_once - 1]) / (len(ends) - at_once)
+        return Trial(simulation, finished, cycles, sum(self.survey.work[n] for n in numbers[:most]))
 
     def outcome(self, cycles: float, trials: list[Trial], recorder: Recorder) -> Timed:
-        """What the simulated clusters say about the whole grid."""
-        f = self.card.figures
+        """Return the timing of the whole grid, scaled from the simulated clusters."""
+        f = self.device.constants
         scale = sum(self.survey.work) / sum(trial.work for trial in trials)
         simulations = [trial.simulation for trial in trials]
         tensor = scale * sum(sm.tensor_busy for s in simulations for sm in s.sms)
@@ -170,90 +171,94 @@ class Setting:
             100 * dram / (cycles * f.dram_read_gb_per_s * 1e3 / self.clock_mhz),
             100 * l2 / (cycles * f.l2_gb_per_s * 1e3 / self.clock_mhz),
             recorder,
-            self.alike,
+            self.uniform,
             self.code is None or not belongs(self.launch.kernel.instructions, self.code),
         )
 
 
-def together(settings: Sequence[Setting]) -> None:
-    """Launches of one call: what each finds in the instruction caches depends on what the others run."""
+def share_instruction_cache(settings: Sequence[Setting]) -> None:
+    """Tell each launch of a call how many code lines the others run."""
     lines = {setting.launch.name: len(setting.code_lines) for setting in settings}
     for setting in settings:
         setting.other_lines = sum(lines.values()) - lines[setting.launch.name]
 
 
 def surveyed(launch: Launch) -> Survey | None:
-    """What the clusters have to do; where time depends on what is computed, one of them is run with its numbers."""
-    found = Surveyor(launch).survey()
-    if found is None or not numbers_matter(launch.kernel):
-        return found
+    """Survey a launch's clusters; where time depends on data, execute one of them."""
+    survey = Surveyor(launch).survey()
+    if survey is None or not numbers_matter(launch.kernel):
+        return survey
     clusters = list(launch.clusters())
-    return replace(found, slow_divisions=slow_divisions(launch, clusters[len(clusters) // 2]))
+    return replace(survey, slow_divisions=slow_divisions(launch, clusters[len(clusters) // 2]))
 
 
 def time_launch(setting: Setting) -> Timed:
-    """The first group of SMs stands for all where all clusters have the same to do; else see `_uneven`."""
+    """Time a launch by one group of SMs; uneven work: see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
-    if not setting.alike:
-        return possible(_uneven(setting))
+    if not setting.uniform:
+        return check_possible(_uneven(setting))
     numbers = range(0, placement.clusters, placement.groups)
-    trial = setting.simulate(setting.machine(), recorder, numbers, _ROUNDS * placement.places)
+    trial = setting.simulate(setting.machine(), recorder, numbers, _SIMULATED_PER_SLOT * placement.slots_per_group)
     return setting.outcome(trial.cycles, [trial], recorder)
 
 
-def possible(timed: Timed) -> Timed:
-    """What came out, unless no card could do it. Raises PtxError: the scouted clusters did not stand for the others."""
+def check_possible(timed: Timed) -> Timed:
+    """Return the timing. Raises PtxError if it exceeds the device's limits.
+
+    Then the surveyed clusters did not represent the others.
+    """
     busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent)
     if busiest > _IMPOSSIBLE:
         raise PtxError(
-            f"kernel {timed.launch.name[:80]}: what its clusters have to do differs in a way that the clock does not "
-            f"follow (it would keep the card busy for {busiest:.0f} % of the time)"
+            f"kernel {timed.launch.name[:80]}: the work of its clusters varies in a way that the clock does not "
+            f"follow (it would keep the GPU busy for {busiest:.0f} % of the time)"
         )
     return timed
 
 
 def _uneven(setting: Setting) -> Timed:
-    """Clusters of much and of middling work are simulated (of little, where most have much); others' times go by work.
+    """Time a launch whose clusters differ in work.
 
-    Clusters come to places on SMs in the order of their numbers, each to that which is free first.
+    Clusters of large work, and of medium (or small) work, are simulated; the times of others are interpolated by work.
+    Clusters are assigned in grid order to the first free slot.
     """
     placement, work = setting.placement, setting.survey.work
     order = sorted(range(len(work)), key=lambda n: work[n])
     recorder, trials = Recorder(), list[Trial]()
-    most = min(placement.places, -(-placement.clusters // placement.groups))
-    other = len(order) // 2 if work[order[len(order) // 2]] < _MUCH * work[order[-1]] else 0
+    most = min(placement.slots_per_group, -(-placement.clusters // placement.groups))
+    other = len(order) // 2 if work[order[len(order) // 2]] < _LARGE * work[order[-1]] else 0
     for middle in (len(order) - 1, other):
         first = max(min(middle - most // 2, len(order) - most), 0)
         numbers = order[first : first + most]
         trials.append(setting.simulate(setting.machine(), recorder if not trials else Recorder(False), numbers, most))
-    (much, some), at = trials, [trial.work / len(trial.ran) for trial in trials]
+    (much, some), at = trials, [trial.work / len(trial.finished) for trial in trials]
     slope = max((much.last - some.last) / (at[0] - at[1]), 0.0) if at[0] > at[1] else 0.0
     times = [max(much.last + slope * (cluster - at[0]), 1.0) for cluster in work]
     alone = 1.0
     if most > 1:
         alone = setting.simulate(setting.machine(), Recorder(False), order[-1:], 1).last / much.last
-    figures = setting.card.figures
-    refill = figures.cta_interval_cycles + figures.cta_start_cycles
+    constants = setting.device.constants
+    refill = constants.cta_interval_cycles + constants.cta_start_cycles
     cycles = dispatched(times, placement.groups, most, min(alone, 1.0), refill)
     return setting.outcome(cycles, trials, recorder)
 
 
-def dispatched(times: Sequence[float], groups: int, places: int, alone: float, refill: float) -> float:
-    """When the last of clusters is over that come to `groups` of SMs in order, to that which has a place first.
+def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, refill: float) -> float:
+    """Return when the last cluster ends, if each takes the first free slot.
 
-    `times` are those of clusters whose group has no place free; one that has it for itself takes `alone` of its time,
-    one with some others something between. `refill` is the time between a cluster and the next in its place.
+    `times` are for clusters whose group is full. A cluster alone on its group takes `alone` of its time, one with a few
+    others a value between. `refill` is the time between a cluster and the next in its slot.
     """
     queue, now = deque(times), 0.0
-    left: list[list[float]] = [[] for _ in range(groups)]  # of each group's clusters: what remains of their times
+    remaining: list[list[float]] = [[] for _ in range(groups)]  # remaining times of each group's clusters
     changes = [0] * groups
-    # Of events at one time those come first at which a cluster is over (place -1, and how often its group had changed);
-    # then places are given away, those of the emptiest groups first.
-    calendar = [(0.0, place, number, 0) for place in range(places) for number in range(groups)]
+    # Ties: first the ends of clusters (slot -1, with the group's change count),
+    # then free slots, those of the emptiest groups first.
+    calendar = [(0.0, slot, number, 0) for slot in range(slots) for number in range(groups)]
     while calendar:
-        at, place, number, change = heapq.heappop(calendar)
-        group = left[number]
-        if place < 0:
+        at, slot, number, change = heapq.heappop(calendar)
+        group = remaining[number]
+        if slot < 0:
             if change != changes[number]:
                 continue
             now, first = at, min(group)
@@ -265,14 +270,14 @@ def dispatched(times: Sequence[float], groups: int, places: int, alone: float, r
             group.append(queue.popleft() + (refill if at else 0.0))
         if group:
             changes[number] += 1
-            end = at + min(group) * _slower(len(group), places, alone)
+            end = at + min(group) * _slowdown(len(group), slots, alone)
             heapq.heappush(calendar, (end, -1, number, changes[number]))
     return now
 
 
-def _slower(there: int, places: int, alone: float) -> float:
-    """How many times its time among `places` a cluster takes among so many."""
-    return 1.0 if places == 1 else alone + (1.0 - alone) * (there - 1) / (places - 1)
+def _slowdown(resident: int, slots: int, alone: float) -> float:
+    """Return a cluster's time with `resident` clusters, relative to a full group of `slots`."""
+    return 1.0 if slots == 1 else alone + (1.0 - alone) * (resident - 1) / (slots - 1)
 
 
 def time_in_full(setting: Setting, machine: TimedMachine) -> Timed:

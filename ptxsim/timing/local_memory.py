@@ -1,49 +1,57 @@
-"""Local memory under the clock: registers that ptxas has spilled, and arrays of a thread.
+"""Local memory under the clock: spilled registers and per-thread arrays.
 
-It lies so that the same word of a warp's 32 lanes is one line of L1 (CUDA programming guide, local memory). L1 keeps
-what is stored, but passes all of it on to L2 at once, and there loads that miss L1 compete with stores (both measured,
-group `local_memory` of benchmarks/microbenchmarks/).
+One word of a warp's 32 lanes is one L1 line (CUDA programming guide, local memory). L1 keeps stored lines, but writes
+all of them through to L2 at once. In L2, loads that miss L1 compete with stores. Both were measured: group
+`local_memory` of benchmarks/microbenchmarks/.
 """
 
 from __future__ import annotations
 
 import math
 
-from .device import Figures
+from .device import DeviceConstants
 from .l1_cache import LINE_BYTES, L1Cache
 from .sass import Slot
 from .slots import Slots
 
-WORDS = 1 << 22  # more than a thread can have
-_QUEUE = 64.0  # cycles that loads may be late before the next access has to wait
-_STORE_BUFFER = 8192.0  # bytes of stores that may be on their way
-_TURNS = 4  # of an SM's port for a line that is loaded
-_FAR_TURNS = 2  # of L2
+MAX_WORDS = 1 << 22  # more words than a thread can have
+_QUEUE = 64.0  # cycles of load delay before the next access stalls
+_STORE_BUFFER = 8192.0  # bytes of stores in flight
+_PORT_SLOTS = 4  # port slots per loaded line
+_L2_SLOTS = 2  # L2 slots per loaded line
 
 
 class LocalMemory:
-    """The way of an SM's warps to it."""
+    """The path of an SM's local-memory accesses through L1 and L2."""
 
-    def __init__(self, figures: Figures, l1: L1Cache, read_rate: float, write_rate: float, write_cost: float) -> None:
-        """The rates are the SM's part of L2 in bytes a cycle; a byte written counts for `write_cost` bytes read."""
-        f = figures
+    def __init__(
+        self, constants: DeviceConstants, l1: L1Cache, read_rate: float, write_rate: float, write_cost: float
+    ) -> None:
+        """Set up the path; rates are the SM's part of L2 in bytes per cycle.
+
+        A byte written counts as `write_cost` bytes read.
+        """
+        f = constants
         self.latency, self.miss_latency, self.l1 = f.local_latency, f.local_l2_latency, l1
         store = min(f.store_bytes_per_cycle, write_rate)
-        self.near = Slots(LINE_BYTES / f.local_bytes_per_cycle)
-        self.port = Slots(LINE_BYTES / f.local_miss_bytes_per_cycle / _TURNS)
-        self.far, self.out = Slots(LINE_BYTES / read_rate / _FAR_TURNS), Slots(LINE_BYTES / store)
-        self.port_turns = round(_TURNS * f.local_miss_bytes_per_cycle / f.store_bytes_per_cycle)
-        self.far_turns = round(_FAR_TURNS * write_cost)
+        self.l1_port = Slots(LINE_BYTES / f.local_bytes_per_cycle)
+        self.port = Slots(LINE_BYTES / f.local_miss_bytes_per_cycle / _PORT_SLOTS)
+        self.l2, self.out = Slots(LINE_BYTES / read_rate / _L2_SLOTS), Slots(LINE_BYTES / store)
+        self.store_port_slots = round(_PORT_SLOTS * f.local_miss_bytes_per_cycle / f.store_bytes_per_cycle)
+        self.store_l2_slots = round(_L2_SLOTS * write_cost)
         self.buffer = _STORE_BUFFER / store  # cycles
         self.loaded = self.stored = 0.0  # bytes that L2 has moved
-        # L2's share that was not asked for in a pause may be had after it, as of other traffic; no pause is before the
+        # L2 bandwidth unused in a pause may be used after it, as for other traffic. There is no pause before the
         # first access.
         self.saved = f.l2_ahead_bytes / store  # cycles
         self.first = math.inf
 
     def access(self, warp: int, slot: Slot, at: float) -> tuple[float, float]:
-        """When an access of a warp (a number of its own on the SM) has its data, and when the next one can be made."""
-        first = -1 - (warp * WORDS + slot.word)
+        """Return when an access has its data, and when the warp's next one can issue.
+
+        `warp` is the warp's slot on the SM.
+        """
+        first = -1 - (warp * MAX_WORDS + slot.word)
         end = taken = at
         for line in range(first, first - slot.words, -1):
             if slot.store:
@@ -54,34 +62,34 @@ class LocalMemory:
         return end, taken
 
     def _store(self, line: int, slot: Slot, at: float) -> float:
-        begun = self.near.take(at)
+        begun = self.l1_port.take(at)
         if slot.word >= 0:
             self.l1.put(line, begun)
         self.stored += LINE_BYTES
-        begun = _take(self.port, self.port_turns, begun)
+        begun = _take_slots(self.port, self.store_port_slots, begun)
         since = self._since(begun)
-        return max(self.out.take(since), _take(self.far, self.far_turns, since), begun)
+        return max(self.out.take(since), _take_slots(self.l2, self.store_l2_slots, since), begun)
 
     def _since(self, at: float) -> float:
-        """From when on L2 may have had time for an access."""
+        """Return the earliest time at which L2 can serve an access made at `at`."""
         self.first = min(self.first, at)
         return max(self.first, at - self.saved)
 
     def _load(self, line: int, slot: Slot, at: float) -> tuple[float, float]:
-        begun = self.near.take(at)
-        there = begun if slot.word < 0 else self.l1.took(line, keep=not slot.last)
-        if there is not None:
-            return max(begun + self.latency, there), begun
+        begun = self.l1_port.take(at)
+        ready = begun if slot.word < 0 else self.l1.read_line(line, keep=not slot.last)
+        if ready is not None:
+            return max(begun + self.latency, ready), begun
         self.loaded += LINE_BYTES
-        begun = _take(self.port, _TURNS, begun)
-        begun = max(_take(self.far, _FAR_TURNS, self._since(begun)), begun)
+        begun = _take_slots(self.port, _PORT_SLOTS, begun)
+        begun = max(_take_slots(self.l2, _L2_SLOTS, self._since(begun)), begun)
         end = begun + self.miss_latency
         if not slot.last:
             self.l1.put(line, end)
         return end, begun
 
 
-def _take(slots: Slots, turns: int, at: float) -> float:
-    for _ in range(turns):
+def _take_slots(slots: Slots, count: int, at: float) -> float:
+    for _ in range(count):
         at = slots.take(at)
     return at

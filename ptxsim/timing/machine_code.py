@@ -1,8 +1,7 @@
-"""What each basic block costs a warp: its machine instructions as the clock walks them.
+"""Machine instructions of each basic block, with their costs.
 
-With a cubin beside the PTX these are ptxas's own instructions, found by the PTX line that each was made for, with the
-stall counts and scoreboards in them. Without one they are made up from the PTX: one instruction for one, less those
-that ptxas is known to fold away, with registers as scoreboards.
+With a cubin these are ptxas's instructions, with stall counts and scoreboards, assigned by PTX line. Without one they
+are estimated from the PTX: one instruction each, less those that ptxas folds away, with registers as scoreboards.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..frontend.code import Block
 from ..frontend.pending import results_and_sources
 from ..frontend.syntax import Instruction
-from .device import Figures
+from .device import DeviceConstants
 from .sass import Code, SassOp, Slot
 
 if TYPE_CHECKING:
@@ -38,18 +37,17 @@ FREE = (
 _SPECIAL = ("ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh", "div")
 _FLOAT_ON_FMA = ("add", "sub", "mul", "fma", "mad")
 _BARRIERS = ("mbarrier", "bar", "barrier")
-_TELLING = ("global", "shared", "special", "shuffle")  # units that machine code has only where its PTX has them
-_ALIKE = 0.5  # the part of such instructions that stand at lines of their kind, where the text is the right one
+_DISTINCTIVE = ("global", "shared", "special", "shuffle")  # units that occur in machine code only if the PTX has them
+_MIN_MATCHING = 0.5  # least share of such instructions at PTX lines of their unit
 
 
 class Op(NamedTuple):
-    """One machine instruction as the clock sees it.
+    """One machine instruction in the timing model.
 
-    It needs `pipe` for `cycles`, and its result is there after `latency` unless the memory system says when (units
-    "shared", "global" and "tensor", told apart by the PTX line). `waits` are scoreboards it waits for, `sets` the one
-    for its result and `frees` the one for its operands (-1: none); `reads` and `writes` are PTX registers where there
-    is no machine code. `address` is where it stands, -1 where that is not known; `slot` is the place of an access to
-    local memory, None of others and where there is no machine code.
+    It occupies `pipe` for `cycles`. Its result is ready after `latency`, unless the memory system sets the time (units
+    "shared", "global" and "tensor", by PTX line). `waits` are scoreboards it waits for, `sets` the one
+    for its result and `frees` the one for its operands (-1: none). `reads` and `writes` are PTX registers, used without
+    machine code. `address` is its code address (-1: unknown). `slot` is the target of a local-memory access, else None.
     """
 
     unit: str
@@ -68,10 +66,10 @@ class Op(NamedTuple):
 
 
 class Costs:
-    """Pipe, occupancy and latency of each unit on a card."""
+    """Pipe, cycles and latency of each unit on a device."""
 
-    def __init__(self, figures: Figures) -> None:
-        f = figures
+    def __init__(self, constants: DeviceConstants) -> None:
+        f = constants
         self.pipes: dict[str, tuple[str, float, float]] = {  # unit → pipe, cycles, latency
             "fma": ("fma", f.fma_pipe_cycles, f.fma_latency),
             "packed": ("fma", f.packed_fma_pipe_cycles, f.fma_latency),
@@ -112,35 +110,37 @@ class Costs:
         return Op(unit, pipe, cycles, latency, 1, (), -1, -1, ins.line, -1, reads, writes)
 
 
-def block_costs(program: Program, code: Code | None, figures: Figures) -> list[tuple[Op, ...]]:
-    """The instructions of each block."""
-    costs = Costs(figures)
+def block_costs(program: Program, code: Code | None, constants: DeviceConstants) -> list[tuple[Op, ...]]:
+    """Return the machine instructions of each block."""
+    costs = Costs(constants)
     if code is None or not belongs(program.instructions, code):
-        return [tuple(_made_up(program, block, costs)) for block in program.blocks]
+        return [tuple(_estimated(program, block, costs)) for block in program.blocks]
     home: dict[int, int] = {}  # PTX line → block
     for block in program.blocks:
         for ins in program.instructions[block.first : block.last]:
             home.setdefault(ins.line, block.index)
-    found: list[list[SassOp]] = [[] for _ in program.blocks]
-    for op in code.ops[: code.usual]:
+    by_block: list[list[SassOp]] = [[] for _ in program.blocks]
+    for op in code.ops[: code.hot_length]:
         if op.line in home:
-            found[home[op.line]].append(op)
-    return [tuple(costs.of_sass(op) for op in _once(program, block, found[block.index])) for block in program.blocks]
+            by_block[home[op.line]].append(op)
+    return [
+        tuple(costs.of_sass(op) for op in _one_pass(program, block, by_block[block.index])) for block in program.blocks
+    ]
 
 
 def belongs(instructions: Sequence[Instruction], code: Code) -> bool:
-    """Whether the PTX lines in the machine code are those of this text.
+    """Return whether the machine code's PTX lines match this PTX text.
 
-    They are not where somebody has changed the text after it was assembled: a blank line less is enough.
+    They do not if the text was edited after assembly: one removed blank line is enough.
     """
     units = {ins.line: ptx_unit(ins) for ins in instructions}
-    telling = [op for op in code.ops if op.unit in _TELLING]
-    alike = sum(units.get(op.line) == op.unit for op in telling)
-    return any(op.line for op in code.ops) and alike >= _ALIKE * len(telling)
+    distinctive = [op for op in code.ops if op.unit in _DISTINCTIVE]
+    matching = sum(units.get(op.line) == op.unit for op in distinctive)
+    return any(op.line for op in code.ops) and matching >= _MIN_MATCHING * len(distinctive)
 
 
-def _once(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
-    """The instructions that one pass over a block executes: without slow paths, and one of several copies."""
+def _one_pass(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
+    """Return the instructions of one pass over a block, without slow paths and copies."""
     first = program.instructions[block.first]
     if first.parts[0] == "mbarrier" and first.parts[1] in ("try_wait", "test_wait"):
         return _up_to_test(ops)
@@ -154,12 +154,12 @@ def _once(program: Program, block: Block, ops: list[SassOp]) -> list[SassOp]:
     by_line: dict[int, list[SassOp]] = {}
     for op in ops:
         by_line.setdefault(op.line, []).append(op)
-    kept = [op for same in by_line.values() for op in same[: -(-len(same) // copies)]]
-    return sorted(kept)
+    selected = [op for ops_of_line in by_line.values() for op in ops_of_line[: -(-len(ops_of_line) // copies)]]
+    return sorted(selected)
 
 
 def _up_to_test(ops: list[SassOp]) -> list[SassOp]:
-    """Of a wait the first test and the branch on it; what follows is where the warp sleeps."""
+    """Return a wait's first test and its branch, without the sleep code after them."""
     out: list[SassOp] = []
     for n, op in enumerate(ops):
         out.append(op)
@@ -173,14 +173,14 @@ _SINGLE = ("fma", "half", "special", "shared", "global", "shuffle", "tensor", "c
 
 
 def _copies(program: Program, block: Block, ops: list[SassOp]) -> int:
-    """How often ptxas has put down the same block (unrolled or duplicated), by PTX lines that make one instruction."""
+    """Return how many copies of a block ptxas emitted, from lines that make one instruction."""
     units = {ins.line: ptx_unit(ins) for ins in program.instructions[block.first : block.last]}
     counts = Counter(op.line for op in ops if op.unit in _SINGLE and op.unit == units.get(op.line))
     ordered = sorted(counts.values())
     return ordered[len(ordered) // 2] if ordered else 1
 
 
-def _made_up(program: Program, block: Block, costs: Costs) -> list[Op]:
+def _estimated(program: Program, block: Block, costs: Costs) -> list[Op]:
     out = []
     for ins in program.instructions[block.first : block.last]:
         unit = ptx_unit(ins)
@@ -190,9 +190,9 @@ def _made_up(program: Program, block: Block, costs: Costs) -> list[Op]:
 
 
 def ptx_unit(ins: Instruction) -> str:
-    """The unit that a PTX instruction goes to, "" for one that costs nothing by itself."""
+    """Return the unit of a PTX instruction, "" if it costs nothing."""
     base, parts = ins.base, ins.parts
-    if base == "bra":  # one that only stands for a guard is none in the machine
+    if base == "bra":  # a branch inserted for a guard does not exist in machine code
         return "branch" if ins.guard is not None and " bra" in f" {ins.text}" else ""
     if base in ("ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"):
         spaces = {p.split("::")[0] for p in parts}

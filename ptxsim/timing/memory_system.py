@@ -1,8 +1,8 @@
-"""The way of bytes between an SM and global memory: L2 and DRAM, shared with the SMs that are not simulated.
+"""L2 and DRAM as the simulated SMs share them with all active SMs.
 
-Of the card's bandwidth the simulated SMs have their share: that of so many SMs among those at work. Which bytes come
-out of L2 is not simulated address by address. Each allocation has a share of its bytes that miss, worked out from how
-much the whole grid reads of it and how much of that can have stayed in L2 (see `missing`).
+The simulated SMs get their share of the device's bandwidth: their part of the active SMs. L2 hits are not
+simulated by address. Each allocation has a miss rate, derived from how much the grid reads of it and how much of
+that can have stayed in L2 (see `missing`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from .device import Figures
+from .device import DeviceConstants
 from .hardware import SM, Server
 from .l1_cache import LINES_PER_CYCLE, SECTOR_BYTES, Lines, bytes_of
 
@@ -22,7 +22,7 @@ Cache = Literal["warm", "cold"]
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes that the simulated SMs moved, by allocation (its address), and in all."""
+    """Bytes that the simulated SMs moved, by allocation address and in total."""
 
     read: dict[int, float] = field(default_factory=dict)
     written: dict[int, float] = field(default_factory=dict)
@@ -34,39 +34,42 @@ class Traffic:
 
 
 def missing(total: float, unique: float) -> float:
-    """The share of `total` bytes read of a buffer that is read for the first time in a call."""
+    """Return the share of `total` bytes read that are first reads (`unique` bytes)."""
     return min(unique / total, 1.0) if total > 0 else 0.0
 
 
-def together(readers: float, gain: float) -> float:
-    """How many times as fast L2 serves ordinary loads of bytes that so many CTAs ask for at about the same time.
+def sharing_gain(readers: float, gain: float) -> float:
+    """Return the L2 speedup of ordinary loads whose bytes `readers` CTAs load concurrently.
 
-    `gain` is what was measured for four of them; two gave half of it. More are taken to gain no more than four.
+    `gain` was measured for four CTAs; two gave half of it. More are assumed to gain no more than four.
     """
     return 1.0 + (gain - 1.0) * min(math.log2(max(readers, 1.0)) / 2.0, 1.0)
 
 
-def together_by_tma(readers: float, f: Figures) -> float:
-    """The same for copies by TMA, between what was measured for 1, 2, 4 and very many."""
+def tma_sharing_gain(readers: float, f: DeviceConstants) -> float:
+    """Return the L2 speedup of TMA copies shared by `readers` CTAs.
+
+    It interpolates between measurements for 1, 2, 4 and very many.
+    """
     gains = (1.0, f.tma_shared_gain_two, f.tma_shared_gain_four, f.tma_shared_gain)
     at = min(max(math.log2(max(readers, 1.0)), 0.0), 4.0)
     return float(np.interp(at, (0.0, 1.0, 2.0, 4.0), gains))
 
 
-def evicted(footprint: float, f: Figures) -> float:
-    """The share of the bytes that a call has put into L2 which are gone when the next call comes to them.
+def evicted(footprint: float, f: DeviceConstants) -> float:
+    """Return the share of a call's L2 bytes evicted before the next call.
 
-    `footprint` is what a call puts there. Nothing is gone up to what L2 keeps from one launch to the next, and nearly
-    all soon beyond it.
+    `footprint` is the bytes that a call puts into L2. Nothing is evicted up to what L2 keeps between launches, and
+    nearly everything soon beyond it.
     """
     return 1.0 - math.exp(-f.l2_overrun * max(footprint / f.l2_again_bytes - 1.0, 0.0))
 
 
 def replaced(ratio: float) -> float:
-    """What is gone under random replacement, `ratio` being what a call puts into L2 over the capacity.
+    """Return the evicted share under random replacement; `ratio` is footprint over capacity.
 
-    A byte is still there with a chance 1 - m: by `ratio` times as many bytes between two uses, of which m miss,
-    1 - m = exp(-m ratio). Up to a ratio of 1 the solution is 0.
+    A byte survives with probability 1 - m: `ratio` times as many bytes pass between two uses, of which m miss.
+    So 1 - m = exp(-m ratio). Up to a ratio of 1 the solution is 0.
     """
     if ratio <= 1.0:
         return 0.0
@@ -77,163 +80,165 @@ def replaced(ratio: float) -> float:
 
 
 def written_back(allocated: float, capacity: float) -> float:
-    """The share of the bytes that a lone call stores which leave L2 before its end.
+    """Return the share of a single call's stored bytes that leave L2 before its end.
 
-    It puts `allocated` bytes into L2, stores among them from first to last; what was stored when x bytes were still to
-    come is there in the end with a chance exp(-x / capacity), under random replacement.
+    The call puts `allocated` bytes into L2, with stores throughout. A store made x bytes before the end
+    is still in L2 with probability exp(-x / capacity), under random replacement.
     """
     ratio = allocated / capacity
     return 1.0 - (1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 0.0
 
 
-def displaced(allocated: float, f: Figures) -> float:
-    """Bytes to be written back for each byte that a lone call puts into an L2 which a flush has filled.
+def displaced(allocated: float, f: DeviceConstants) -> float:
+    """Return the bytes written back per byte entering a flushed L2.
 
-    NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh); how much of L2 it leaves dirty is measured.
+    NVBench flushes with a memset of L2's size (nvbench/detail/l2flush.cuh); the share of L2 left dirty is measured.
     """
     ratio = allocated / f.l2_bytes
     return f.flush_dirty_share * ((1.0 - math.exp(-ratio)) / ratio if ratio > 1e-6 else 1.0)
 
 
-def of_its_neighbours(active: int, f: Figures) -> float:
-    """Bytes a cycle that L2 gives each of so many SMs at most, which share the ways of their GPCs to it.
+def l2_rate_per_sm(active: int, f: DeviceConstants) -> float:
+    """Return L2's maximum bytes per cycle for each of `active` SMs that share GPC links.
 
-    What was measured for grids of 8, 32 and 64 CTAs. One SM alone has what it can take.
+    Measured for grids of 8, 32 and 64 CTAs. One SM alone is limited by its own rate.
     """
     rates = (f.tma_bytes_per_cycle, f.l2_bytes_per_cycle_of_8, f.l2_bytes_per_cycle_of_32, f.l2_bytes_per_cycle_of_64)
     return float(np.interp(math.log2(max(active, 1)), (0.0, 3.0, 5.0, 6.0), rates))
 
 
 class Queue(Server):
-    """A server of copies by TMA and of others, in order; of the boxes that stand before them others wait for `ahead`.
+    """A server of TMA boxes and other requests, which pass boxes beyond `ahead` bytes.
 
-    The rest of those has been asked for but not left the TMA units. What is no box waits for all others that are none.
-    The rate is an even share: what was not asked for in a pause, up to `saved` bytes, may be had at once after it. No
-    pause is before the first request, which all SMs make at the same time.
+    Further boxes have been requested, but have not left the TMA units. Other requests wait for all earlier ones of
+    their kind. The rate is an even share: up to `saved` bytes unused in a pause may be used at once after it. There is
+    no pause before the first request, which all SMs make at one time.
     """
 
-    __slots__ = ("_others", "ahead", "saved")
+    __slots__ = ("_plain_free", "ahead", "saved")
 
     def __init__(self, rate: float) -> None:
         super().__init__(rate)
-        self.ahead, self._others = 0.0, 0.0  # bytes; when what is no box has been served
+        self.ahead, self._plain_free = 0.0, 0.0  # bytes; when other requests have been served
         self.saved = 0.0
 
     def take(self, amount: float, at: float, box: bool = False) -> float:
         if not self.busy:
-            self.free = self._others = at
+            self.free = self._plain_free = at
         since, cycles = at - self.saved / self.rate, amount / self.rate
         self.free = max(self.free, since) + cycles
         self.busy += cycles
         end = max(self.free, at)
         if box:
             return end
-        self._others = max(self._others, since) + cycles
-        return min(end, max(self._others, at) + self.ahead / self.rate)
+        self._plain_free = max(self._plain_free, since) + cycles
+        return min(end, max(self._plain_free, at) + self.ahead / self.rate)
 
 
 class MemorySystem:
-    """L2 and DRAM as seen by the simulated SMs, `simulated` of `active` ones."""
+    """L2 and DRAM as seen by `simulated` of `active` SMs."""
 
-    def __init__(self, figures: Figures, clock_mhz: float, simulated: int, active: int) -> None:
-        f = figures
-        self.figures = f
-        self.misses: dict[int, float] = {}  # allocation → share of its bytes that miss L2
-        self.readers: dict[int, float] = {}  # allocation → how many CTAs ask for the same of it at a time
-        self.write_back = 0.0  # share of stored bytes that go on to DRAM while the launch runs
-        self.displaced = 0.0  # bytes of others that go to DRAM for each byte that comes into L2
+    def __init__(self, constants: DeviceConstants, clock_mhz: float, simulated: int, active: int) -> None:
+        f = constants
+        self.constants = f
+        self.miss_rates: dict[int, float] = {}  # allocation → L2 miss rate
+        self.readers: dict[int, float] = {}  # allocation → CTAs that read the same bytes concurrently
+        self.write_back = 0.0  # share of stored bytes written back during the launch
+        self.displaced = 0.0  # dirty bytes of others written back per byte entering L2
         self.cold = False
-        self._dram_begins = math.inf  # before that nothing comes out of DRAM, in a cold launch; not asked yet: never
+        self._dram_begins = math.inf  # earliest DRAM data of a cold launch; inf before the first request
         self.traffic = Traffic()
         self._owed: dict[int, float] = {}
-        self._dirty: Lines = {}  # what ordinary stores have written
+        self._dirty: Lines = {}  # sectors written by ordinary stores
         per_cycle = 1e3 / clock_mhz  # GB/s → bytes a cycle
-        rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # none of them follows the SM clock
+        rates = (f.l2_gb_per_s, f.l2_write_gb_per_s, f.dram_read_gb_per_s)  # independent of the SM clock
         self._whole = tuple(rate * per_cycle for rate in rates)
-        # Bytes written count for more than bytes read, so that a copy gets the bandwidth of copies.
+        # A written byte costs more than a read one, so that copies get the measured copy bandwidth.
         both = f.dram_read_gb_per_s / f.dram_copy_gb_per_s
         self._dram_write_cost = max(2 * both - 1, f.dram_read_gb_per_s / f.dram_write_gb_per_s)
         self._l2_write_cost = max(2 * f.l2_gb_per_s / f.l2_copy_gb_per_s - 1, 0.0)
         self.l2, self.l2_writes, self.dram = (Queue(rate) for rate in self._whole)
-        self.share(simulated, active)
+        self.set_share(simulated, active)
 
     def local_rates(self, simulated: int) -> tuple[float, float, float]:
-        """Bytes a cycle of local memory that L2 gives and takes of one of the simulated SMs, and how many bytes read
-        one that is written counts for."""
-        f = self.figures
+        """Return L2's local-memory read and write rates per SM, and its write cost.
+
+        Rates are in bytes per cycle; the cost is in bytes read.
+        """
+        f = self.constants
         return self.l2.rate / simulated, self._even * f.local_store_gb_per_s / f.l2_gb_per_s, self._l2_write_cost
 
-    def share(self, simulated: int, active: int) -> None:
-        """From now on so many SMs are at work, `simulated` of them simulated."""
+    def set_share(self, simulated: int, active: int) -> None:
+        """Set the number of active SMs, of which `simulated` are simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
             server.rate = whole * simulated / max(active, simulated)
-            server.ahead = simulated * self.figures.tma_ahead_bytes
+            server.ahead = simulated * self.constants.tma_ahead_bytes
         self._even = self.l2.rate / simulated
-        near = simulated * of_its_neighbours(max(active, simulated), self.figures)
+        near = simulated * l2_rate_per_sm(max(active, simulated), self.constants)
         self.l2.rate = min(self.l2.rate, near)
-        self.l2.saved = self.l2_writes.saved = simulated * self.figures.l2_ahead_bytes
+        self.l2.saved = self.l2_writes.saved = simulated * self.constants.l2_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
-        """When bytes leave L2 for the SM, its latency not counted, and whether DRAM had to be asked."""
+        """Return when bytes leave L2, without latency, and whether DRAM was accessed."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
-        readers, f = self.readers.get(allocation, 1.0), self.figures
-        gain = together_by_tma(readers, f) if by_tma else together(readers, f.l2_shared_gain)
+        readers, f = self.readers.get(allocation, 1.0), self.constants
+        gain = tma_sharing_gain(readers, f) if by_tma else sharing_gain(readers, f.l2_shared_gain)
         end = self.l2.take(size / gain, at, by_tma)
-        share = self.misses.get(allocation, 0.0)
-        # All who ask for bytes that miss at a time wait for them, and one of them has them brought.
-        waiting = min(share * max(readers, 1.0), 1.0)
+        set_share = self.miss_rates.get(allocation, 0.0)
+        # All concurrent readers of missing bytes wait; one of them fetches.
+        waiting = min(set_share * max(readers, 1.0), 1.0)
         owed = self._owed.get(allocation, 0.5 * size) + size * waiting
         missed = waiting > 0 and owed >= size
         if missed:
             owed -= size
-            brought = size * share / waiting
+            brought = size * set_share / waiting
             self.traffic.dram += brought
-            end = max(end, self.dram.take(brought, at, by_tma), self._first(at))
-            self._make_room(brought, at)
+            end = max(end, self.dram.take(brought, at, by_tma), self._first_answer(at))
+            self._write_back_victims(brought, at)
         self._owed[allocation] = owed
         return end, missed
 
     @property
     def _flushed(self) -> float:
-        """What DRAM takes longer to answer behind a flush, each time."""
-        return self.figures.dram_flushed_cycles if self.cold else 0.0
+        """Extra DRAM latency after a flush, per access."""
+        return self.constants.dram_flushed_cycles if self.cold else 0.0
 
-    def _first(self, at: float) -> float:
-        """When DRAM answers at the earliest: behind a flush the first load of a launch takes longer."""
+    def _first_answer(self, at: float) -> float:
+        """Return DRAM's earliest response: after a flush a launch's first load takes longer."""
         if not self.cold:
             return 0.0
-        self._dram_begins = min(self._dram_begins, at + self.figures.dram_first_cycles)
+        self._dram_begins = min(self._dram_begins, at + self.constants.dram_first_cycles)
         return self._dram_begins
 
     def write(self, allocation: int, size: float, at: float, new: float | None = None) -> float:
-        """When L2 has taken bytes, of which so many were not written before (None: all) and go on to DRAM."""
+        """Return when L2 has accepted bytes; `new` ones (None: all) may reach DRAM."""
         self.traffic.written[allocation] = self.traffic.written.get(allocation, 0.0) + size
         end = max(self.l2_writes.take(size, at), self.l2.take(size * self._l2_write_cost, at))
         new = size if new is None else new
-        if back := self.write_back * new:
-            self.traffic.dram += back
-            end = max(end, self.dram.take(back * self._dram_write_cost, at))
-        self._make_room(new, at)
+        if written_back_bytes := self.write_back * new:
+            self.traffic.dram += written_back_bytes
+            end = max(end, self.dram.take(written_back_bytes * self._dram_write_cost, at))
+        self._write_back_victims(new, at)
         return end
 
-    def _make_room(self, size: float, at: float) -> None:
-        """Write back what stands where bytes come into L2; nobody waits for that but who needs DRAM next."""
-        if back := self.displaced * size:
-            self.traffic.dram += back
-            self.dram.take(back * self._dram_write_cost, at)
+    def _write_back_victims(self, size: float, at: float) -> None:
+        """Write back dirty victims of `size` new bytes; this delays only later DRAM accesses."""
+        if written_back_bytes := self.displaced * size:
+            self.traffic.dram += written_back_bytes
+            self.dram.take(written_back_bytes * self._dram_write_cost, at)
 
-    # what SMs do
+    # requests of SMs
     def load(
-        self, sm: SM, allocation: int, lines: Lines, asked: float, at: float, in_l1: bool = True
+        self, sm: SM, allocation: int, lines: Lines, request_bytes: float, at: float, in_l1: bool = True
     ) -> tuple[float, float]:
-        """An ordinary load of a warp of `asked` bytes, through L1 or past it.
+        """Load `request_bytes` for a warp, through L1 or past it.
 
-        Returns when its data are there, and the cycles it takes where nothing else is under way.
+        Returns when the data arrive, and the cycles without contention.
         """
-        f = self.figures
-        missing, there = sm.l1.look(lines) if in_l1 else (lines, 0.0)
-        cycles = max(asked / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
-        end = max(sm.l1_cycles.take(cycles, at) + f.l1_latency, there)
+        f = self.constants
+        missing, ready = sm.l1.lookup(lines) if in_l1 else (lines, 0.0)
+        cycles = max(request_bytes / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
+        end = max(sm.l1_cycles.take(cycles, at) + f.l1_latency, ready)
         if not missing:
             return end, f.l1_latency
         fetched, latency = self._fetch(sm, allocation, missing, at)
@@ -242,27 +247,32 @@ class MemorySystem:
         return max(end, fetched), latency
 
     def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> tuple[float, float]:
-        """When sectors that L1 lacks come from L2 or DRAM, and its latency; an SM can have only so many under way."""
-        f, wanted, start = self.figures, bytes_of(lines), at
-        while sm.under_way and (sm.under_way[0][0] <= start or sm.under_way_bytes + wanted > f.load_outstanding_bytes):
-            done, size = sm.under_way.popleft()
-            sm.under_way_bytes -= size
+        """Fetch sectors that L1 lacks; return their arrival and latency.
+
+        An SM can have only `load_outstanding_bytes` in flight.
+        """
+        f, requested, start = self.constants, bytes_of(lines), at
+        while sm.in_flight and (
+            sm.in_flight[0][0] <= start or sm.bytes_in_flight + requested > f.load_outstanding_bytes
+        ):
+            done, size = sm.in_flight.popleft()
+            sm.bytes_in_flight -= size
             start = max(start, done)
-        again = sm.l1.again(lines)  # of what this SM had before, L2 has a copy
-        end, missed = self.read(allocation, wanted - again, start) if wanted > again else (start, False)
-        if again:
-            end = max(end, self.l2.take(again, start))
+        reloaded = sm.l1.reloaded_bytes(lines)  # L2 has what this SM loaded before
+        end, missed = self.read(allocation, requested - reloaded, start) if requested > reloaded else (start, False)
+        if reloaded:
+            end = max(end, self.l2.take(reloaded, start))
         latency = f.dram_latency + self._flushed if missed else f.l2_latency
-        end = max(end, sm.loads.take(wanted, start)) + latency
-        sm.under_way.append((end, wanted))
-        sm.under_way_bytes += wanted
+        end = max(end, sm.loads.take(requested, start)) + latency
+        sm.in_flight.append((end, requested))
+        sm.bytes_in_flight += requested
         return end, latency
 
     def store(self, sm: SM, allocation: int, lines: Lines, size: float, at: float) -> float:
-        """An ordinary store of a warp of `size` bytes; returns when L2 has it.
+        """Store `size` bytes of a warp; return when L2 has them.
 
-        A sector that several stores fill is written back once. Of sectors that are filled in part only those bytes are
-        taken to move: nobody has measured it, and with whole sectors stores of 4 of 16 bytes come out too slow.
+        A sector filled by several stores is written back once. For partially filled sectors only the stored bytes are
+        assumed to move. That is not measured; with whole sectors, stores of 4 of 16 bytes come out too slow.
         """
         new = 0
         for line, mask in lines.items():
@@ -270,19 +280,19 @@ class MemorySystem:
             self._dirty[line] = before | mask
             new += SECTOR_BYTES * (mask & ~before).bit_count()
         end = max(sm.stores.take(size, at), self.write(allocation, size, at, new))
-        return end + 0.5 * self.figures.l2_latency
+        return end + 0.5 * self.constants.l2_latency
 
     def box(self, sm: SM, fills: list[SM], allocation: int, size: float, rows: int, at: float) -> float:
-        """A copy by TMA into the shared memory of `fills`; returns when the last has its bytes."""
-        f = self.figures
+        """Copy a box by TMA to `fills`; return when the last has it."""
+        f = self.constants
         begin = sm.tma_units.take(max(f.tma_box_cycles, rows * f.tma_row_cycles), at)
         arrived, missed = self.read(allocation, size, begin, by_tma=True)
         end = max(arrived, sm.tma.take(size, begin), *(other.tma_fill.take(size, begin) for other in fills))
         return end + (f.tma_dram_latency + self._flushed if missed else f.tma_latency)
 
     def box_store(self, sm: SM, allocation: int, size: float, at: float) -> tuple[float, float]:
-        """A bulk store by TMA; returns when shared memory has been read and when the bytes are in L2."""
-        f = self.figures
+        """Store a box by TMA; return when it is read and when in L2."""
+        f = self.constants
         begin = sm.tma_units.take(f.tma_box_cycles, at)
         taken = sm.tma_stores.take(size, begin)
         end = max(taken, self.write(allocation, size, begin))

@@ -1,4 +1,4 @@
-"""What of a launch's memory misses L2, who reads the same at a time, and what has to be written back meanwhile."""
+"""L2 miss rates of a launch, concurrent readers, and write-back traffic."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.launch import Launch
-from .device import Figures
+from .device import DeviceConstants
 from .grid import Placement
 from .memory_system import Cache, displaced, evicted, missing, replaced, written_back
 from .scout import Survey
 
-_SAME = 0.75  # of what two neighbours read, the part that differs, up to which they read the same
+_SAME_BYTES = 0.75  # most distinct share of two neighbours' reads at which they count as shared
 
 
 @dataclass(frozen=True, slots=True)
-class Misses:
-    """Per allocation the share of its reads that miss L2, and the share of stored bytes that go on to DRAM.
+class MissRates:
+    """L2 miss rates of reads by allocation, and the written-back share of stores.
 
-    `readers` is by allocation how many CTAs ask for the same at a time, and `displaced` how many bytes of others are
-    written back for each byte that comes into L2.
+    `readers` is, by allocation, how many CTAs concurrently read the same bytes. `displaced` is the bytes of other data
+    written back per byte that enters L2.
     """
 
     reads: dict[int, float]
@@ -29,41 +29,43 @@ class Misses:
     displaced: float
 
 
-def misses(
+def miss_rates(
     launch: Launch,
     survey: Survey,
     placement: Placement,
     cache: Cache,
     earlier: Sequence[tuple[Launch, Survey]],
-    f: Figures,
-) -> Misses:
-    """What the whole grid reads and writes against what L2 holds; `earlier` are the call's launches before this one."""
-    unique = different(launch, survey)
+    f: DeviceConstants,
+) -> MissRates:
+    """Compare a grid's reads and writes with L2's capacity; `earlier`: the call's previous launches."""
+    unique = distinct_bytes(launch, survey)
     read = survey.read
-    readers = {key: together(survey, placement, key, size / unique[key]) for key, size in read.items() if unique[key]}
+    readers = {
+        key: concurrent_readers(survey, placement, key, size / unique[key]) for key, size in read.items() if unique[key]
+    }
     footprint = sum(unique.values())
     if cache == "cold":
-        there = left_over(earlier, f)
-        fetched = {key: max(size - there.get(key, 0.0), 0.0) for key, size in unique.items()}
+        resident = left_in_l2(earlier, f)
+        fetched = {key: max(size - resident.get(key, 0.0), 0.0) for key, size in unique.items()}
         reads = {key: missing(size, fetched[key]) for key, size in read.items()}
-        return Misses(reads, readers, written_back(footprint, f.l2_bytes), displaced(footprint, f))
-    again = evicted(footprint, f)
-    return Misses({key: missing(size, unique[key]) * again for key, size in read.items()}, readers, again, 0.0)
+        return MissRates(reads, readers, written_back(footprint, f.l2_bytes), displaced(footprint, f))
+    gone = evicted(footprint, f)
+    return MissRates({key: missing(size, unique[key]) * gone for key, size in read.items()}, readers, gone, 0.0)
 
 
-def together(survey: Survey, placement: Placement, allocation: int, readers: float) -> float:
-    """How many CTAs ask for the same bytes at a time, of so many that do in the whole grid.
+def concurrent_readers(survey: Survey, placement: Placement, allocation: int, readers: float) -> float:
+    """Return how many CTAs read the same bytes concurrently, of `readers` in the grid.
 
-    Where neighbours in the order of the grid do, all of them are neighbours and run together; else they are spread over
-    the grid evenly.
+    If neighbours in grid order share bytes, all readers are neighbours and run concurrently. Else they are spread
+    evenly over the grid.
     """
-    if survey.distinct.get(allocation, 1.0) < _SAME:
-        return min(readers, float(placement.groups * placement.places))
+    if survey.distinct.get(allocation, 1.0) < _SAME_BYTES:
+        return min(readers, float(placement.groups * placement.slots_per_group))
     return readers / max(placement.waves, 1.0)
 
 
-def different(launch: Launch, survey: Survey) -> dict[int, float]:
-    """By allocation, the different bytes that a grid reads or writes."""
+def distinct_bytes(launch: Launch, survey: Survey) -> dict[int, float]:
+    """Return, by allocation, the distinct bytes that a grid reads or writes."""
     sizes = {a.address: float(a.size) for a in launch.memory.allocations}
     unique = {}
     for key in survey.read | survey.written:
@@ -72,14 +74,14 @@ def different(launch: Launch, survey: Survey) -> dict[int, float]:
     return unique
 
 
-def left_over(earlier: Sequence[tuple[Launch, Survey]], f: Figures) -> dict[int, float]:
-    """By allocation, bytes that the launches before this one of the same call have left in L2."""
-    there: dict[int, float] = {}
-    since = 0.0  # bytes that have come into L2 since
+def left_in_l2(earlier: Sequence[tuple[Launch, Survey]], f: DeviceConstants) -> dict[int, float]:
+    """Return, by allocation, the bytes that earlier launches of the call left in L2."""
+    resident: dict[int, float] = {}
+    since = 0.0  # bytes that have entered L2 since
     for launch, survey in reversed(earlier):
-        touched = different(launch, survey)
+        touched = distinct_bytes(launch, survey)
         since += sum(touched.values())
         stays = 1.0 - replaced(since / f.l2_bytes)
         for key, size in touched.items():
-            there[key] = max(there.get(key, 0.0), size * stays)
-    return there
+            resident[key] = max(resident.get(key, 0.0), size * stays)
+    return resident

@@ -1,4 +1,4 @@
-"""Kernels whose clusters find out while they run what they have to do: a few simulated ones do not stand for all."""
+"""Detection of kernels that distribute work at run time, which the clock cannot follow."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ..frontend.pending import results_and_sources
 from ..frontend.syntax import Instruction, PtxError
 
 
-def check_work_is_its_own(launch: Launch) -> None:
-    """Raise PtxError where clusters share out their work among each other, unless there is only one.
+def check_static_work(launch: Launch) -> None:
+    """Raise PtxError if several clusters distribute work among themselves at run time.
 
-    Clusters are simulated group after group: the first to ask would be given the work of all the others, and one that
-    counts how many have come before it would find none.
+    Groups of clusters are simulated one after another. The first to request work would get all of it, and one that
+    counts its predecessors would find none.
     """
     (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
     if gx * gy * gz == cx * cy * cz:
@@ -21,17 +21,17 @@ def check_work_is_its_own(launch: Launch) -> None:
         if ins.op.startswith("clusterlaunchcontrol.try_cancel"):
             raise PtxError(
                 f"{launch.name} takes further work by cluster launch control (PTX line {ins.line}), which the clock "
-                "does not follow: of a few simulated clusters one would get the work of all others"
+                "does not follow: the first simulated cluster would take all work"
             )
         if _returns_to_use(ins, instructions):
             raise PtxError(
-                f"{launch.name} goes by what an atomic on global memory returns (PTX line {ins.line}), a counter of "
-                "tiles perhaps, which the clock does not follow: it does not simulate all clusters at the same time"
+                f"{launch.name} depends on what an atomic on global memory returns (PTX line {ins.line}), such as a "
+                "tile counter: the clock does not simulate all clusters concurrently"
             )
 
 
 def _returns_to_use(ins: Instruction, instructions: list[Instruction]) -> bool:
-    """Whether this is an atomic of global memory whose result another instruction reads."""
+    """Return whether an instruction is a global atomic whose result is read."""
     if ins.base != "atom" or any(part.startswith("shared") for part in ins.parts):
         return False
     returned = {(register.width, register.slot) for register in results_and_sources(ins)[0]}

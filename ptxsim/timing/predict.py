@@ -1,4 +1,4 @@
-"""The call the outside makes: launches and a card in, microseconds out."""
+"""`predict`: launches and a device in, microseconds out (public entry point)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from ..core.launch import Launch
 from ..core.machine import one_thread
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_launch, together
+from .launch_time import Setting, Timed, share_instruction_cache, time_launch
 from .memory_system import Cache
-from .own_work import check_work_is_its_own
+from .own_work import check_static_work
 from .prediction import Prediction
 from .sass import code_of
 from .scout import Survey
@@ -28,58 +28,62 @@ def predict(
     code: Mapping[str, Path] | Path | None = None,
     surveys: dict[int, Survey] | None = None,
     calls_per_graph: int | None = None,
-    lone_us: float | None = None,
+    single_launch_us: float | None = None,
 ) -> Prediction:
-    """How long a call takes that makes these launches one after the other.
+    """Predict the time of a call that makes these launches one after another.
 
-    device: a name in ptxsim/devices, a device file, or a DeviceModel. clock_mhz: the SM clock; by default the card's
-    highest. cache: "warm" for calls back to back, whose data L2 still holds as far as it fits; "cold" for a lone call
-    that finds nothing of it in L2. code: the cubin that ptxas made of the PTX, or one per kernel name, from which
-    instruction counts and stalls are read; without it they are estimated from the PTX. surveys: what the grids of
-    these launches have to do, by the launch's `id`. It takes half of the time to find out and depends neither on the
-    card nor on the cache: with one dict for several calls, between which launches and memory stay, it is done once.
-    calls_per_graph: how many warm calls stand in each of the graphs that are replayed one after the other, as calls are
-    timed; they share what lies between two graphs. None: there are no such gaps. lone_us: what a lone launch of a
-    kernel that does nothing takes between two events on the host that is meant, which cold calls begin with; None: what
-    the card's table has, from the host of its micro-benchmarks.
-    Memory is left as it was. Raises DeviceError for a device or cubin that cannot be used, PtxError for what cannot be
-    simulated, and for kernels whose clusters share out their work while they run (cluster launch control, a counter).
+    device: a name in ptxsim/devices, a device file, or a DeviceModel.
+    clock_mhz: the SM clock; default: the device's maximum.
+    cache: "warm" for repeated calls, whose data L2 still holds as far as it fits; "cold" for a single call after an L2
+    flush.
+    code: the cubin that ptxas made of the PTX, or one per kernel name, for instruction counts and stalls. Without it
+    they are estimated from the PTX.
+    surveys: the work of the launches' grids, by the launch's `id`; filled if missing. A survey takes half of the time
+    and depends neither on device nor on cache. Pass one dict to several calls while launches and memory stay.
+    calls_per_graph: warm calls per CUDA graph, with graphs replayed back to back; the calls share the gap between
+    graphs.
+    None: no such gaps.
+    single_launch_us: time of an empty kernel's single launch between two events on the host in question, which a cold
+    call starts with. None: the device file's value, from the host of its micro-benchmarks.
+
+    Memory is left unchanged. Raises DeviceError for an unusable device or cubin, PtxError for what cannot be simulated
+    and for kernels that distribute work at run time (cluster launch control, a counter).
     """
-    card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
-    clock = clock_mhz or card.figures.sm_clock_mhz
-    given = [launches] if isinstance(launches, Launch) else list(launches)
-    for launch in given:
-        check_work_is_its_own(launch)
+    model = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
+    clock = clock_mhz or model.constants.sm_clock_mhz
+    sequence = [launches] if isinstance(launches, Launch) else list(launches)
+    for launch in sequence:
+        check_static_work(launch)
     with np.errstate(all="ignore"), one_thread():
         settings: list[Setting] = []
-        for launch in given:
-            known = None if surveys is None else surveys.get(id(launch))
+        for launch in sequence:
+            known_survey = None if surveys is None else surveys.get(id(launch))
             machine_code = code_of(launch.name, code)
-            settings.append(Setting(launch, card, machine_code, clock, cache, known, tuple(settings)))
+            settings.append(Setting(launch, model, machine_code, clock, cache, known_survey, tuple(settings)))
             if surveys is not None:
                 surveys[id(launch)] = settings[-1].survey
-        together(settings)
+        share_instruction_cache(settings)
         timed = [time_launch(setting) for setting in settings]
-    return prediction(timed, card, clock, cache, calls_per_graph, lone_us)
+    return prediction(timed, model, clock, cache, calls_per_graph, single_launch_us)
 
 
 def prediction(
     timed: Sequence[Timed],
-    card: DeviceModel,
+    model: DeviceModel,
     clock_mhz: float,
     cache: Cache,
     calls_per_graph: int | None = None,
-    lone_us: float | None = None,
+    single_launch_us: float | None = None,
 ) -> Prediction:
-    """The launches of a call put together."""
-    spans = times([timed], card, clock_mhz, cache)
+    """Combine the timed launches of a call into a Prediction."""
+    spans = times([timed], model, clock_mhz, cache)
     parts = tuple(x.at(start, end, clock_mhz) for x, (start, end) in zip(timed, spans, strict=True))
-    assumed = tuple(name for name in card.assumed() if any(_matters(name, x.launch) for x in timed))
-    whole = call_us(timed, card, clock_mhz, cache, calls_per_graph, lone_us)
-    return Prediction(whole, card.name, clock_mhz, parts, assumed, _notes(timed))
+    assumed = tuple(name for name in model.assumed() if any(_matters(name, x.launch) for x in timed))
+    whole = call_us(timed, model, clock_mhz, cache, calls_per_graph, single_launch_us)
+    return Prediction(whole, model.name, clock_mhz, parts, assumed, _notes(timed))
 
 
-_ABOUT = {  # the beginning of a parameter's name → opcodes without one of which it does not matter
+_ABOUT = {  # prefix of a parameter's name → opcodes that it concerns
     "wgmma": ("wgmma",),
     "tcgen05": ("tcgen05",),
     "tmem": ("tcgen05.ld", "tcgen05.st"),
@@ -97,7 +101,7 @@ _ABOUT = {  # the beginning of a parameter's name → opcodes without one of whi
 
 
 def _matters(parameter: str, launch: Launch) -> bool:
-    """Whether a launch's kernel has what a parameter is about; those about everything always matter."""
+    """Return whether a kernel has opcodes that a parameter concerns; general ones always matter."""
     for name, opcodes in _ABOUT.items():
         if parameter.startswith(name):
             return any(ins.op.startswith(opcodes) for ins in launch.kernel.instructions)
@@ -105,10 +109,10 @@ def _matters(parameter: str, launch: Launch) -> bool:
 
 
 def _notes(timed: Sequence[Timed]) -> tuple[str, ...]:
-    """What was simplified, in sentences."""
+    """Return the simplifications of a prediction as sentences."""
     notes = []
     if any(not x.exact for x in timed):
-        notes.append("The work differs from cluster to cluster; the times of most go by how much work they have.")
+        notes.append("Work differs between clusters; most of their times are interpolated by work.")
     if any(x.without_code for x in timed):
-        notes.append("There was no machine code of this PTX: instructions and their stalls are estimated.")
+        notes.append("No machine code of this PTX: instructions and stalls are estimated.")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""What a prediction says: microseconds per launch, what bounded it, and the timeline of a representative SM."""
+"""A prediction: microseconds per launch, utilisation, and the timeline of one cluster."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SpanKind = Literal["work", "wait", "copy", "store", "product"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time on one track of the timeline, in cycles from the start of the launch.
+    """An interval on a track, in cycles from the start of the launch.
 
-    `kind` says what it is: a warp that works or waits, a copy, a store or a product under way. `what` names the
-    barrier or instruction, `ptx_line` and `source` (file:line where the PTX has it) its place.
+    `kind`: a warp works or waits; a copy, a store or a product is in flight. `what` names the barrier or instruction.
+    `ptx_line` and `source` (file:line if the PTX has it) are its location.
     """
 
     kind: SpanKind
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One row of the timeline: a warp ("CTA 0 warp 3") or an engine ("CTA 0 tensor cores", "CTA 0 TMA loads")."""
+    """A row of the timeline: a warp ("CTA 0 warp 3") or an engine."""
 
     name: str
     spans: tuple[Span, ...]
@@ -35,7 +35,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The tracks of the representative cluster's CTAs, for a picture; `cycles` is the time they span."""
+    """The tracks of the representative cluster, for a plot; `cycles` is the time they span."""
 
     cycles: float
     sm_clock_mhz: float
@@ -44,10 +44,10 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTime:
-    """One launch: start and end in microseconds from the start of the first, SM cycles, and what was busy.
+    """One launch: start and end (µs from the first start), SM cycles, utilisation.
 
-    `waves` is CTAs over what the card holds at once. `tensor_percent` is products over what the tensor cores of all
-    SMs could do in that time, `dram_percent` and `l2_percent` bytes over what the memories could move.
+    `waves` is CTAs over concurrent CTAs of the device. `tensor_percent` is the share of the peak of all SMs' tensor
+    cores; `dram_percent` and `l2_percent` are shares of peak bandwidth.
     """
 
     name: str
@@ -64,10 +64,10 @@ class LaunchTime:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Microseconds of one call with what a launch costs, its launches, and what the figure rests on.
+    """Microseconds of one call including launch latency, its launches, and assumptions.
 
-    `assumed` names the parameters that the simulated code made use of and that nobody has measured; `notes` are
-    sentences about what was simplified.
+    `assumed` names unmeasured parameters that the simulated code depends on; `notes` are
+    sentences about simplifications.
     """
 
     microseconds: float
@@ -78,5 +78,5 @@ class Prediction:
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> str:
-        """Everything, as JSON."""
+        """Return the prediction as JSON."""
         return json.dumps(asdict(self))

@@ -1,4 +1,4 @@
-"""Notes who worked and who waited, for the timeline of the representative cluster."""
+"""Recorder of work and waits, for the timeline of the representative cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIMIT = 200_000  # spans kept
 
 
 class Recorder:
-    """Spans by track. With `keep` False it notes nothing."""
+    """Spans by track; with `keep` False nothing is recorded."""
 
     def __init__(self, keep: bool = True) -> None:
         self.keep = keep
@@ -34,14 +34,14 @@ class Recorder:
             self._add(_name(clock), Span("work", clock.began, until, "instructions"))
 
     def waited(self, clock: WarpClock, since: float, until: float, ins: Instruction) -> None:
-        """A warp stood at an instruction until asynchronous work was done."""
+        """Record a warp's wait at an instruction for asynchronous work."""
         if self.keep:
             self._worked(clock, since)
             self._add(_name(clock), Span("wait", since, until, ".".join(ins.parts[:3]), ins.line, ins.source))
             clock.began = until
 
     def slept(self, clock: WarpClock, since: float, until: float, wait: Wait | None, ins: Instruction | None) -> None:
-        """A warp slept at a barrier."""
+        """Record a warp's sleep at a barrier."""
         if not self.keep:
             return
         self._worked(clock, since)
@@ -54,7 +54,7 @@ class Recorder:
             self._worked(clock, at)
 
     def engine(self, name: str, kind: SpanKind, origin: Origin, begin: float, end: float) -> None:
-        """Work of an engine of the CTA that asked for it."""
+        """Record work of an engine of the issuing CTA."""
         if self.keep:
             ins = origin.machine.program.instructions[origin.at]
             track = f"CTA {origin.cta.rank} {name}"
@@ -70,8 +70,8 @@ def _name(clock: WarpClock) -> str:
 
 
 def _order(name: str) -> tuple[int, int, str]:
-    words = name.split()
-    return int(words[1]), int(words[3]) if words[2] == "warp" else 1000, name
+    fields = name.split()
+    return int(fields[1]), int(fields[3]) if fields[2] == "warp" else 1000, name
 
 
 def _barrier(wait: Wait | None) -> str:

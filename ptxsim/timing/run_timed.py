@@ -1,4 +1,4 @@
-"""`ptxsim.run(..., schedule="timed")`: every cluster is simulated with its numbers, and the clock runs along."""
+"""`ptxsim.run(..., schedule="timed")`: execute every cluster under the clock."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..core.progress import STEP_LIMIT
 from ..core.result import Result
 from ..frontend.syntax import PtxError
 from .device import DeviceModel
-from .launch_time import Setting, Timed, time_in_full, together
+from .launch_time import Setting, Timed, share_instruction_cache, time_in_full
 from .memory_system import Cache
-from .own_work import check_work_is_its_own
+from .own_work import check_static_work
 from .predict import prediction
 from .sass import code_of
 from .timed_machine import TimedMachine
@@ -37,25 +37,26 @@ def run_timed(
     code: Mapping[str, Path] | Path | None = None,
     step_limit: int = STEP_LIMIT,
 ) -> Result:
-    """Run launches under the clock; the Result has the prediction. Stops after a launch that deadlocks.
+    """Run launches under the clock; return a Result with a prediction.
 
-    Raises PtxError for kernels whose clusters share out their work while they run: groups come one after the other.
+    Stops after a launch that deadlocks.
+    Raises PtxError for kernels that distribute work at run time: groups of clusters run one after another.
     """
-    card = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
-    clock = clock_mhz or card.figures.sm_clock_mhz
+    model = device if isinstance(device, DeviceModel) else DeviceModel.load(device)
+    clock = clock_mhz or model.constants.sm_clock_mhz
     begin = time.perf_counter()
     findings: list[Finding] = []
     counts: list[Counts] = []
     timed: list[Timed] = []
     settings: list[Setting] = []
     for launch in launches:
-        check_work_is_its_own(launch)
+        check_static_work(launch)
     for n, launch in enumerate(launches):
-        machine = TimedMachine(launch, card, code_of(launch.name, code), True, frozenset(checks), trace, track)
+        machine = TimedMachine(launch, model, code_of(launch.name, code), True, frozenset(checks), trace, track)
         machine.step_limit = step_limit
         with np.errstate(all="ignore"), one_thread():
-            settings.append(Setting(launch, card, machine.code, clock, cache, earlier=tuple(settings)))
-            together(settings)  # later launches cannot be looked at yet
+            settings.append(Setting(launch, model, machine.code, clock, cache, earlier=tuple(settings)))
+            share_instruction_cache(settings)  # later launches are not known yet
             try:
                 timed.append(time_in_full(settings[-1], machine))
             except PtxError:
@@ -68,6 +69,6 @@ def run_timed(
             progress(n + 1, len(launches))
         if any(f.kind == "deadlock" for f in machine.findings):
             break
-    predicted = prediction(timed, card, clock, cache) if len(timed) == len(launches) else None
+    predicted = prediction(timed, model, clock, cache) if len(timed) == len(launches) else None
     seconds = time.perf_counter() - begin
     return Result(findings, counts, "timed", 0, seconds, [x.name for x in launches], predicted)

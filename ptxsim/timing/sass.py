@@ -1,8 +1,8 @@
-"""Machine code read out of a cubin: each instruction's unit, what ptxas encoded in it, and the PTX line it is for.
+"""Machine code from a cubin: unit, scheduling fields and PTX line of each instruction.
 
-An instruction has 128 bits. Bits 0 to 8 are its opcode; from bit 105 on stands what the scheduler has to know (found
-by public assemblers such as CuAssembler): cycles to stall, which of six scoreboards it sets when its result is there
-and when its operands have been read, and which scoreboards it waits for.
+An instruction has 128 bits. Bits 0 to 8 are the opcode. From bit 105 on are the scheduling fields, documented by
+public assemblers such as CuAssembler: stall cycles, the scoreboards (of six) set when the result is ready and when
+operands have been read, and the scoreboards to wait for.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .device import DeviceError
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
 
 SIZE = 16  # bytes of an instruction
 CODE_LINE = 128  # bytes of a line of the instruction caches
@@ -23,10 +27,10 @@ _EXIT, _WARPGROUP = 0x14D, 0x1C5  # the latter: WARPGROUP.ARRIVE before products
 _WGMMA = (0x1F0, 0x1F3)  # HGMMA, QGMMA
 _STORE_LOCAL = 0x187
 _STACK = 1  # the register with the stack's address
-_LAST_USE = 3  # what LDL.LU has where other loads have how L1 keeps it
+_LAST_USE = 3  # cache-policy field of LDL.LU
 _SIZED, _REGISTER_COUNT = 4, 0x2F  # of attributes in .nv.info
-# The units that matter to the clock, and the opcodes (bits 0 to 8) of sm_90 and sm_100 that go to them. What is not
-# listed is an instruction of the ordinary arithmetic pipe.
+# Units in the timing model, and their opcodes (bits 0 to 8) on sm_90 and sm_100. Any other
+# opcode uses the ordinary arithmetic pipe.
 _UNITS: dict[str, tuple[int, ...]] = {
     "fma": (0x20, 0x21, 0x23, 0x24, 0x25, 0x27, 0x31, 0x32, 0x35),  # FMUL, FADD, FFMA, IMAD, HFMA2 …
     "packed": (0x49, 0x4A, 0x4B),  # FFMA2, FMUL2, FADD2
@@ -52,9 +56,9 @@ _UNIT_OF = {code: unit for unit, codes in _UNITS.items() for code in codes}
 
 
 class Slot(NamedTuple):
-    """Where on a thread's stack an access to local memory goes: its first 4-byte word and how many.
+    """A local-memory access on a thread's stack: its first 4-byte word, and how many.
 
-    Word -1 is a place that is known only when the kernel runs. `last` says that what was stored is not needed any more.
+    Word -1 is an address known only at run time. `last` says that the stored value is not needed any more.
     """
 
     word: int
@@ -64,9 +68,9 @@ class Slot(NamedTuple):
 
 
 class SassOp(NamedTuple):
-    """One instruction: where it is, its unit, cycles to stall, scoreboards set (-1: none) and waited for, PTX line.
+    """One instruction: address, unit, stall cycles, scoreboards (-1: none), PTX line.
 
-    `predicated` says that it is executed under a predicate, `slot` is the place of an access to local memory.
+    `predicated` says that it executes under a predicate; `slot` is the target of a local-memory access.
     """
 
     address: int
@@ -83,30 +87,29 @@ class SassOp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The machine code of one kernel, in order, and the registers that each of its threads has (0: not known)."""
+    """The machine code of one kernel in order, and its registers per thread (0: unknown)."""
 
     name: str
     ops: tuple[SassOp, ...]
     registers: int = 0
 
     @property
-    def usual(self) -> int:
-        """How many instructions stand before the end of the last way through the kernel.
+    def hot_length(self) -> int:
+        """The number of instructions up to the last unpredicated exit.
 
-        Behind it ptxas puts what is seldom run: where a warp sleeps whose first test of a barrier failed, and divisions
-        of numbers that the short way does not take.
+        After it ptxas puts rarely executed code: sleeping after a barrier's first test failed, and slow-path divisions.
         """
         ends = [n for n, op in enumerate(self.ops) if op.opcode == _EXIT and not op.predicated]
         return ends[-1] + 1 if ends else len(self.ops)
 
-    def pieces(self, lines: Collection[int]) -> list[int]:
-        """The pieces of CODE_LINE bytes, in order, that hold what runs for these lines of PTX; all for none."""
-        ops = self.ops[: self.usual]
+    def code_lines(self, lines: Collection[int]) -> list[int]:
+        """Return the indices of CODE_LINE-byte lines with code for these PTX lines ({}: all)."""
+        ops = self.ops[: self.hot_length]
         return sorted({op.address // CODE_LINE for op in ops if not lines or op.line in lines})
 
     @property
     def one_product_at_a_time(self) -> bool:
-        """Whether ptxas has put an arrival before each wgmma and a wait behind it (its warning C7510 and others)."""
+        """Whether ptxas serialised each wgmma (its warning C7510 and others)."""
         products = sum(op.opcode in _WGMMA for op in self.ops)
         return 0 < 2 * products <= sum(op.opcode == _WARPGROUP for op in self.ops)
 
@@ -116,70 +119,55 @@ class Code:
         return SIZE * len(self.ops)
 
 
-class _Section(NamedTuple):
-    name: str
-    offset: int
-    size: int
-
-
 @cache
 def read_cubin(path: Path) -> dict[str, Code]:
-    """Kernel name → its code. Raises DeviceError for a file that is no cubin."""
-    data = path.read_bytes()
-    if data[:4] != b"\x7fELF":
-        raise DeviceError(f"{path} is no cubin (ELF file)")
-    sections = _sections(data)
-    lines, registers = _ptx_lines(data, sections), _registers(data, sections)
+    """Return kernel name → machine code. Raises DeviceError for other files."""
+    from elftools.common.exceptions import ELFError  # only the clock needs pyelftools
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(BytesIO(path.read_bytes()))
+    except ELFError:
+        raise DeviceError(f"{path} is not a cubin (ELF file)") from None
+    lines, registers = _ptx_lines(elf), _registers(elf)
     out = {}
-    for section in sections:
+    for section in elf.iter_sections():
         if section.name.startswith(".text."):
             name = section.name.removeprefix(".text.")
-            body = data[section.offset : section.offset + section.size]
-            out[name] = Code(name, _decode(body, lines.get(name, {})), registers.get(name, 0))
+            out[name] = Code(name, _decode(section.data(), lines.get(name, {})), registers.get(name, 0))
     return out
 
 
-def code_of(kernel: str, given: Mapping[str, Path] | Path | None) -> Code | None:
-    """The machine code of a kernel out of a cubin, or the cubin that a mapping has for its name. Raises DeviceError."""
-    path = given.get(kernel) if isinstance(given, Mapping) else given
+def code_of(kernel: str, cubins: Mapping[str, Path] | Path | None) -> Code | None:
+    """Return a kernel's machine code from a cubin, or from its cubin in a mapping.
+
+    Raises DeviceError.
+    """
+    path = cubins.get(kernel) if isinstance(cubins, Mapping) else cubins
     if path is None:
         return None
-    found = read_cubin(Path(path))
-    if kernel not in found:
+    code_by_kernel = read_cubin(Path(path))
+    if kernel not in code_by_kernel:
         raise DeviceError(f"{path} has no code of the kernel {kernel[:80]}")
-    return found[kernel]
+    return code_by_kernel[kernel]
 
 
-def _registers(data: bytes, sections: list[_Section]) -> dict[str, int]:
-    """Kernel → registers a thread, out of the attributes in .nv.info (EIATTR_REGCOUNT)."""
-    by_name = {s.name: s for s in sections}
-    info, symbols, strings = (by_name.get(name) for name in (".nv.info", ".symtab", ".strtab"))
+def _registers(elf: ELFFile) -> dict[str, int]:
+    """Return kernel → registers per thread, from .nv.info (EIATTR_REGCOUNT)."""
+    info, symbols = elf.get_section_by_name(".nv.info"), elf.get_section_by_name(".symtab")
     out: dict[str, int] = {}
-    if info is None or symbols is None or strings is None:
+    if info is None or symbols is None:
         return out
-    at, end = info.offset, info.offset + info.size
-    while at + 4 <= end:
+    data, at = info.data(), 0
+    while at + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
         at += 4
         if form == _SIZED:
             if attribute == _REGISTER_COUNT:
                 symbol, count = struct.unpack_from("<II", data, at)
-                name = struct.unpack_from("<I", data, symbols.offset + 24 * symbol)[0]
-                out[_string(data, strings.offset + name)] = count
+                out[symbols.get_symbol(symbol).name] = count
             at += size
     return out
-
-
-def _sections(data: bytes) -> list[_Section]:
-    table = struct.unpack_from("<Q", data, 0x28)[0]
-    size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-    raw = [struct.unpack_from("<IIQQQQ", data, table + n * size) for n in range(count)]
-    strings = raw[names][4]
-    return [_Section(_string(data, strings + x[0]), x[4], x[5]) for x in raw]
-
-
-def _string(data: bytes, start: int) -> str:
-    return data[start : data.index(b"\0", start)].decode()
 
 
 def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
@@ -207,7 +195,7 @@ def _decode(code: bytes, lines: dict[int, int]) -> tuple[SassOp, ...]:
 
 
 def _slot(opcode: int, low: int, high: int) -> Slot:
-    """The place of an LDL or STL, whose offset is a signed number of 24 bits."""
+    """Decode the stack slot of an LDL or STL (signed 24-bit offset)."""
     size = max(high >> 9 & 7, 4) - 4  # 4 bytes (or fewer), 8, 16
     offset = (low >> 40) - (1 << 24) * (low >> 63)
     on_stack = low >> 24 & 255 == _STACK and not high >> 27 & 1  # not by a uniform register, too
@@ -215,19 +203,17 @@ def _slot(opcode: int, low: int, high: int) -> Slot:
     return Slot(offset >> 2 if on_stack and offset >= 0 else -1, 1 << size, opcode == _STORE_LOCAL, last)
 
 
-def _ptx_lines(data: bytes, sections: list[_Section]) -> dict[str, dict[int, int]]:
-    """Kernel → address → PTX line, out of the section .nv_debug_line_sass; empty without one."""
-    by_name = {s.name: s for s in sections}
-    table, moves = by_name.get(".nv_debug_line_sass"), by_name.get(".rela.nv_debug_line_sass")
+def _ptx_lines(elf: ELFFile) -> dict[str, dict[int, int]]:
+    """Return kernel → address → PTX line, from .nv_debug_line_sass; empty without it."""
+    names = (".nv_debug_line_sass", ".rela.nv_debug_line_sass", ".symtab")
+    table, moves, symbols = (elf.get_section_by_name(name) for name in names)
     if table is None or moves is None:
         return {}
-    symbols = by_name[".symtab"].offset
     kernels: dict[int, str] = {}  # offset of a set_address operand → kernel
-    for at in range(moves.offset, moves.offset + moves.size, 24):
-        place, info, _ = struct.unpack_from("<QQq", data, at)
-        section = struct.unpack_from("<IBBH", data, symbols + 24 * (info >> 32))[3]
-        kernels[place] = sections[section].name.removeprefix(".text.")
-    return _LineProgram(data[table.offset : table.offset + table.size], kernels).run()
+    for move in moves.iter_relocations():
+        section = elf.get_section(symbols.get_symbol(move["r_info_sym"])["st_shndx"])
+        kernels[move["r_offset"]] = section.name.removeprefix(".text.")
+    return _LineProgram(table.data(), kernels).run()
 
 
 class _LineProgram:
@@ -259,9 +245,9 @@ class _LineProgram:
                 self.out.setdefault(kernel, {})[address] = line
             elif code == 0:
                 size = self._unsigned()
-                kind, place = self.data[self.at], self.at + 1
+                kind, operand = self.data[self.at], self.at + 1
                 if kind == 2:
-                    kernel, address = self.kernels.get(place, ""), struct.unpack_from("<Q", self.data, place)[0]
+                    kernel, address = self.kernels.get(operand, ""), struct.unpack_from("<Q", self.data, operand)[0]
                 elif kind == 1:
                     address, line = 0, 1
                 self.at += size

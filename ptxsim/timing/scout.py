@@ -1,8 +1,8 @@
-"""How much each cluster of a grid has to do, found without a clock and without numbers.
+"""Survey of a grid's work per cluster, without clock and data.
 
-A scouted cluster runs with its warps in step, its copies and products skipped; what counts is how many instructions
-its warps execute and which parts of global memory it asks for. From some clusters, all values along an axis of the
-grid where work goes by that, or along two, follows the work of all.
+A scouted cluster runs with its warps in step and without copies and products. It counts warp instructions and the
+global memory accessed. A few clusters suffice: where work depends on one or two grid axes, clusters along these axes
+are scouted and the others interpolated.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from ..core.work import Pipe, Task
 from ..memory.global_memory import Access, Allocation
 from .engines import Copied, copied, skip
 
-LIMIT = 500_000  # the step limit of a cluster that is scouted
-ALIKE = 0.02  # relative difference of work up to which clusters count as equal
+LIMIT = 500_000  # step limit of a scouted cluster
+EQUAL_WORK = 0.02  # relative difference of work up to which clusters count as equal
 _ALONG = 16  # clusters scouted along an axis of the grid
 _TABLE = 128  # clusters scouted along two axes at once
-_PROBES = 8  # clusters by which it is told whether work follows the axes
+_PROBES = 8  # clusters that test whether work follows the axes
 _FOLLOWS = 0.05  # mean error, relative to the largest work, up to which it does
-_GOLDEN = (math.sqrt(5) - 1) / 2  # whose multiples lie evenly spread
-_ODD, _MUCH = 0.1, 3.0  # the part of clusters that may lie at edges, and how many times the usual work they may have
-_GRAIN = 7  # bits of an address within a piece of global memory: a line of L2
-_SECTOR = 5  # within what ordinary loads are fetched by
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are evenly spread
+_MAX_ODD, _MAX_RATIO = (
+    0.1,
+    3.0,
+)  # most edge clusters (share), and their most work (relative to the median)
+_GRAIN = 7  # address bits within an L2 line
+_SECTOR = 5  # address bits within a sector
 
 
 @dataclass(frozen=True, slots=True)
 class Scouted:
-    """A cluster's warp instructions, bytes read and written by allocation, the pieces of memory that it reads, and the
-    PTX lines that it runs."""
+    """One cluster's warp instructions, bytes by allocation, L2 lines read, and PTX lines run."""
 
     work: float
     read: dict[int, float]
@@ -51,7 +53,7 @@ class Scouted:
 
 
 class Witness(Observer):
-    """Notes which global memory ordinary loads touch, and keeps what ordinary stores overwrite.
+    """Records global memory of ordinary loads, and saves what ordinary stores overwrite.
 
     A sector that a cluster loads again counts once: its SM or L2 has it.
     """
@@ -61,11 +63,11 @@ class Witness(Observer):
         self.written: dict[int, float] = {}
         self.pieces: set[tuple[int, int]] = set()
         self.sectors: set[tuple[int, int]] = set()
-        self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
-        self.divisions: dict[int, list[int]] = {}  # by instruction: warps that go the long way, warps
+        self.saved: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
+        self.divisions: dict[int, list[int]] = {}  # instruction → [warps on the slow path, warps]
 
     def note(self, allocation: Allocation, copy: Copied) -> None:
-        """A copy reads or writes an allocation."""
+        """Record a copy's read or write of an allocation."""
         moved = self.written if copy.writes else self.read
         moved[allocation.address] = moved.get(allocation.address, 0.0) + copy.size
         if not copy.writes:
@@ -75,27 +77,27 @@ class Witness(Observer):
         at = offsets.astype(np.int64)
         if access.write:
             cells = at[:, None] + np.arange(access.size)
-            self.kept.append((allocation, cells, allocation.words[1][cells]))
+            self.saved.append((allocation, cells, allocation.words[1][cells]))
             self.written[allocation.address] = self.written.get(allocation.address, 0.0) + cells.size
         else:
             for piece in set((at >> _GRAIN).tolist()):
                 self.pieces.add((allocation.address, piece))
-            asked = {(allocation.address, sector) for sector in set((at >> _SECTOR).tolist())} - self.sectors
-            self.sectors |= asked
-            size = min(len(asked) << _SECTOR, allocation.size)
+            requested = {(allocation.address, sector) for sector in set((at >> _SECTOR).tolist())} - self.sectors
+            self.sectors |= requested
+            size = min(len(requested) << _SECTOR, allocation.size)
             self.read[allocation.address] = self.read.get(allocation.address, 0.0) + size
 
 
 class Scout(Cluster):
-    """A cluster that skips its copies and products but notes what the copies read."""
+    """A cluster that skips copies and products, but records the memory that copies access."""
 
     witness: Witness
 
     def post(self, pipe: Pipe, task: Task) -> None:
-        found = copied(task)
-        allocation = None if found is None else self.machine.memory.find(found.address)
-        if found is not None and allocation is not None:
-            self.witness.note(allocation, found)
+        result = copied(task)
+        allocation = None if result is None else self.machine.memory.find(result.address)
+        if result is not None and allocation is not None:
+            self.witness.note(allocation, result)
         super().post(pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
@@ -107,7 +109,7 @@ class Scout(Cluster):
 
 
 def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
-    """What one cluster does; None if it cannot end by itself."""
+    """Return the work of one cluster; None if it cannot end by itself."""
     machine = Machine(launch, Schedule("eager"), step_limit=LIMIT)
     witness = run_alone(Scout, machine, indices)
     if witness is None:
@@ -120,7 +122,7 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
 
 
 def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witness | None:
-    """What was noted of one cluster, which leaves ordinary stores undone; None if it cannot end by itself."""
+    """Run one cluster without lasting stores; return its record, None if stuck."""
     launch, (cx, cy, cz) = machine.launch, machine.launch.cluster
     pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
     cluster = kind(machine, indices, pool)
@@ -132,19 +134,19 @@ def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witne
     except Stuck:
         return None
     finally:
-        for allocation, cells, before in reversed(witness.kept):
+        for allocation, cells, before in reversed(witness.saved):
             allocation.words[1][cells] = before
     return witness
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The work of every cluster, the bytes by allocation that all read and write, and of those read the different ones.
+    """Work of every cluster, and bytes read and written by allocation over the grid.
 
-    `distinct` is, by allocation, the part of the pieces that neighbouring clusters read which is not read by both;
-    `but_for_edges` says that nearly all scouted clusters have the same to do, and none of the others much more;
-    `slow_divisions` by PTX line what part of a warp's divisions go the long way (divisions.py); `lines` are the PTX
-    lines that scouted clusters ran.
+    `distinct` is, by allocation, the share of what neighbouring clusters read that is distinct.
+    `but_for_edges` says that nearly all scouted clusters have equal work, and none of the others much more.
+    `slow_divisions` is, by PTX line, the share of a warp's divisions on the slow path (divisions.py).
+    `lines` are the PTX lines that scouted clusters ran.
     """
 
     work: tuple[float, ...]
@@ -157,11 +159,11 @@ class Survey:
 
     @property
     def equal(self) -> bool:
-        return max(self.work) - min(self.work) <= ALIKE * max(self.work)
+        return max(self.work) - min(self.work) <= EQUAL_WORK * max(self.work)
 
 
 class Surveyor:
-    """Looks at clusters of a launch, at each at most once."""
+    """Scouts clusters of a launch, each at most once."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -169,89 +171,93 @@ class Surveyor:
         self.numbers = {indices[0]: number for number, indices in enumerate(self.clusters)}  # by their first CTA
         self.seen: dict[int, Scouted] = {}
 
-    def look(self, numbers: Iterable[int]) -> None:
+    def scout_clusters(self, numbers: Iterable[int]) -> None:
         for number in numbers:
-            if number not in self.seen and (found := scout(self.launch, self.clusters[number])) is not None:
-                self.seen[number] = found
+            if number not in self.seen and (result := scout(self.launch, self.clusters[number])) is not None:
+                self.seen[number] = result
 
     def survey(self) -> Survey | None:
-        """Look at a few clusters and, where their work differs, at more; None if none of them can end by itself."""
+        """Survey a few clusters, more if uneven; None if all are stuck."""
         n = len(self.clusters)
-        self.look([0, min(1, n - 1), n // 2, n - 1])
+        self.scout_clusters([0, min(1, n - 1), n // 2, n - 1])
         if not self.seen:
             return None
         distinct = _distinct([self.seen[k] for k in (0, 1) if k in self.seen])
         works = [x.work for x in self.seen.values()]
-        equal = max(works) - min(works) <= ALIKE * max(works)
+        equal = max(works) - min(works) <= EQUAL_WORK * max(works)
         work = (max(works),) * n if equal else self._by_axis()
         scale = sum(work) / sum(x.work for x in self.seen.values())
-        read, written = (_total([getattr(x, way) for x in self.seen.values()], scale) for way in ("read", "written"))
+        read, written = (
+            _total([getattr(x, attribute) for x in self.seen.values()], scale) for attribute in ("read", "written")
+        )
         lines = frozenset[int]().union(*(x.lines for x in self.seen.values()))
         return Survey(work, read, written, distinct, self._but_for_edges(), lines=lines)
 
     def _but_for_edges(self) -> bool:
         works = [x.work for x in self.seen.values()]
         usual = float(np.median(works))
-        odd = sum(abs(work - usual) > ALIKE * usual for work in works)
-        return odd <= _ODD * len(works) and max(works) <= _MUCH * usual
+        odd = sum(abs(work - usual) > EQUAL_WORK * usual for work in works)
+        return odd <= _MAX_ODD * len(works) and max(works) <= _MAX_RATIO * usual
 
     def _by_axis(self) -> tuple[float, ...]:
-        """The work of all clusters, by the axis of the grid that explains that of the scouted ones best, or by two."""
+        """Return the work of all clusters, interpolated along the best one or two grid axes."""
         n = len(self.clusters)
         probes = sorted({int(n * (k * _GOLDEN % 1)) for k in range(1, _PROBES + 1)})
-        self.look(probes)
+        self.scout_clusters(probes)
         axes = [axis for axis in range(3) if len(self._sampled(axis, _ALONG)) > 1]
         for axis in axes:
-            self.look(self._numbers({axis: self._sampled(axis, _ALONG)}))
-        best, least = min((self._judged(self._along_axis(axis)) for axis in axes), key=lambda found: found[1])
+            self.scout_clusters(self._numbers({axis: self._sampled(axis, _ALONG)}))
+        best, least = min((self._with_error(self._along_axis(axis)) for axis in axes), key=lambda result: result[1])
         for pair in itertools.combinations(axes, 2):
             if self._error(best, probes) <= _FOLLOWS * max(x.work for x in self.seen.values()):
                 break
-            work, error = self._judged(self._along_two(*pair))
+            work, error = self._with_error(self._along_two(*pair))
             if error < least:
                 best, least = work, error
         return best
 
-    def _judged(self, work: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
+    def _with_error(self, work: tuple[float, ...]) -> tuple[tuple[float, ...], float]:
         return work, self._error(work, self.seen)
 
     def _error(self, work: tuple[float, ...], numbers: Iterable[int]) -> float:
-        """Mean distance of what is expected from what was seen."""
-        found = [abs(work[number] - self.seen[number].work) for number in numbers if number in self.seen]
-        return float(np.mean(found)) if found else math.inf
+        """Return the mean absolute difference between estimated and scouted work."""
+        result = [abs(work[number] - self.seen[number].work) for number in numbers if number in self.seen]
+        return float(np.mean(result)) if result else math.inf
 
     def _sampled(self, axis: int, most: int) -> list[int]:
-        """Values along an axis, not more than about so many, the first and the last among them."""
+        """Return about `most` values along an axis, including the first and the last."""
         values = sorted({indices[0][axis] for indices in self.clusters})
         return sorted({*values[:: -(-len(values) // most)], values[-1]})
 
     def _numbers(self, values: dict[int, list[int]]) -> list[int]:
-        """The clusters with these values along some axes and the first one along the others."""
+        """Return the clusters with these values along some axes, and the first along the others."""
         ranges = [values.get(axis, [0]) for axis in range(3)]
-        return [self.numbers[place] for place in itertools.product(*ranges) if place in self.numbers]
+        return [self.numbers[index] for index in itertools.product(*ranges) if index in self.numbers]
 
     def _along_axis(self, axis: int) -> tuple[float, ...]:
         points: dict[int, list[float]] = {}
-        for number, found in self.seen.items():
-            points.setdefault(self.clusters[number][0][axis], []).append(found.work)
+        for number, result in self.seen.items():
+            points.setdefault(self.clusters[number][0][axis], []).append(result.work)
         known = sorted(points)
         means = [float(np.mean(points[value])) for value in known]
         return tuple(np.interp([indices[0][axis] for indices in self.clusters], known, means).tolist())
 
     def _along_two(self, first: int, second: int) -> tuple[float, ...]:
-        """By a table of what clusters do that have a value of each of two axes, between its places linearly."""
+        """Interpolate work bilinearly in a table of clusters scouted along two axes."""
         rows_at = self._sampled(first, _ALONG)
         columns_at = self._sampled(second, max(_TABLE // len(rows_at), 2))
-        self.look(self._numbers({first: rows_at, second: columns_at}))
-        here = [indices[0][second] for indices in self.clusters]
+        self.scout_clusters(self._numbers({first: rows_at, second: columns_at}))
+        positions = [indices[0][second] for indices in self.clusters]
         known: list[int] = []
         rows: list[np.ndarray] = []
         for value in rows_at:
             seen = [n for n in self._numbers({first: [value], second: columns_at}) if n in self.seen]
             if seen:
                 known.append(value)
-                rows.append(np.interp(here, [self.clusters[n][0][second] for n in seen], [self._work(n) for n in seen]))
-        table, every = np.stack(rows), np.arange(len(here))
+                rows.append(
+                    np.interp(positions, [self.clusters[n][0][second] for n in seen], [self._work(n) for n in seen])
+                )
+        table, every = np.stack(rows), np.arange(len(positions))
         at = np.interp([indices[0][first] for indices in self.clusters], known, range(len(known)))
         low = np.floor(at).astype(int)
         high = np.minimum(low + 1, len(known) - 1)
@@ -268,7 +274,7 @@ def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
 
 
 def _distinct(neighbours: list[Scouted]) -> dict[int, float]:
-    """By allocation, different pieces of memory over all pieces that neighbours ask for."""
-    asked = Counter(allocation for x in neighbours for allocation, _ in x.pieces)
+    """Return, by allocation, distinct over all memory lines that neighbours read."""
+    requested = Counter(allocation for x in neighbours for allocation, _ in x.pieces)
     different = Counter(allocation for allocation, _ in frozenset().union(*(x.pieces for x in neighbours)))
-    return {allocation: different[allocation] / count for allocation, count in asked.items()}
+    return {allocation: different[allocation] / count for allocation, count in requested.items()}

@@ -1,19 +1,19 @@
-"""A pipe that takes one thing at a time, in whatever order those that want it come to the clock."""
+"""A pipe with one instruction per slot, reserved in any order of time."""
 
 from __future__ import annotations
 
 
 class Slots:
-    """A pipe that takes one instruction every so many cycles; later requests may fill the gaps earlier ones left."""
+    """A pipe that accepts one instruction per `cycles`; later requests may fill earlier gaps."""
 
     __slots__ = ("cycles", "following")
 
     def __init__(self, cycles: float) -> None:
         self.cycles = max(cycles, 0.25)
-        self.following: dict[int, int] = {}  # of each slot that is taken, a later one before which none is free
+        self.following: dict[int, int] = {}  # taken slot → a later slot with none free before it
 
     def take(self, at: float) -> float:
-        """The first time from `at` on at which the pipe takes an instruction."""
+        """Reserve and return the first free time from `at` on."""
         slot = int(at / self.cycles)
         following = self.following
         if slot not in following:
@@ -23,6 +23,6 @@ class Slots:
         while free in following:
             free = following[free]
         following[free] = free + 1
-        while slot != free:  # who asks for one of these again is led here at once
+        while slot != free:  # path compression
             following[slot], slot = free + 1, following[slot]
         return free * self.cycles

@@ -1,4 +1,4 @@
-"""Launches one after the other in a stream: gaps between dependent grids, and grids that start early."""
+"""Launches in a stream: gaps between dependent grids, and early starts."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ _BY_DESCRIPTOR = ("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
 
 
 def times(
-    calls: Sequence[Sequence[Timed]], card: DeviceModel, clock_mhz: float, cache: Cache = "warm"
+    calls: Sequence[Sequence[Timed]], device: DeviceModel, clock_mhz: float, cache: Cache = "warm"
 ) -> list[tuple[float, float]]:
-    """Start and end of each launch of calls made back to back, in microseconds from the first start.
+    """Return (start, end) in µs of each launch of back-to-back calls, from the first start.
 
-    Among the first launches of a graph gaps are longer; a cold call is a graph by itself.
+    Gaps are longer among the first launches of a graph; a cold call is a graph by itself.
     """
-    f, out = card.figures, list[tuple[float, float]]()
+    f, out = device.constants, list[tuple[float, float]]()
     gap = f.launch_lone_gap_us if cache == "cold" else f.launch_gap_us
     before: Timed | None = None
     for timed in [timed for call in calls for timed in call]:
         if before is None:
             start, end = 0.0, timed.cycles / clock_mhz
         elif not timed.early:
-            start = out[-1][1] + gap + descriptors(timed, card) + filling(timed, card)
+            start = out[-1][1] + gap + descriptor_us(timed, device) + fill_us(timed, device)
             end = start + timed.cycles / clock_mhz
         else:
-            start, end = _early(timed, before, out[-1], card, clock_mhz)
+            start, end = _early(timed, before, out[-1], device, clock_mhz)
         out.append((start, end))
         before = timed
     return out
 
 
 def _early(
-    timed: Timed, before: Timed, last: tuple[float, float], card: DeviceModel, clock_mhz: float
+    timed: Timed, before: Timed, last: tuple[float, float], device: DeviceModel, clock_mhz: float
 ) -> tuple[float, float]:
-    """A launch that may start when all of the grid before it has said so, and where its SMs have room for it."""
-    gap = card.figures.launch_early_us + descriptors(timed, card) + filling(timed, card)
+    """Return (start, end) of an early launch, by trigger and SM space."""
+    gap = device.constants.launch_early_us + descriptor_us(timed, device) + fill_us(timed, device)
     start = last[0] + before.triggered / clock_mhz
-    if not _together(timed, before, card):
+    if not _can_overlap(timed, before, device):
         start = last[1] + gap
     if timed.awaited is None:
         return start, max(start + timed.cycles / clock_mhz, last[1])
@@ -49,25 +49,25 @@ def _early(
     return start, resumed + (timed.cycles - timed.awaited) / clock_mhz
 
 
-def filling(timed: Timed, card: DeviceModel) -> float:
-    """What the start of a grid takes longer because it has many CTAs, in microseconds."""
-    return card.figures.launch_full_us * _filled(timed, card)
+def fill_us(timed: Timed, device: DeviceModel) -> float:
+    """Return the extra launch latency (µs) of a grid with many CTAs."""
+    return device.constants.launch_full_us * _fill_share(timed, device)
 
 
-def _filled(timed: Timed, card: DeviceModel) -> float:
-    """How much of that a grid has to bear: a few CTAs, on as many SMs, nearly half as much as a full grid."""
-    return min(math.log(max(timed.placement.active_sms, 1)) / math.log(max(card.figures.sm_count, 2)), 1.0)
+def _fill_share(timed: Timed, device: DeviceModel) -> float:
+    """Return log(active SMs) / log(SMs of the device), at most 1: a few CTAs count nearly half."""
+    return min(math.log(max(timed.placement.active_sms, 1)) / math.log(max(device.constants.sm_count, 2)), 1.0)
 
 
-def descriptors(timed: Timed, card: DeviceModel) -> float:
-    """What the start of a grid takes longer that has TMA descriptors among its parameters, in microseconds."""
+def descriptor_us(timed: Timed, device: DeviceModel) -> float:
+    """Return the extra launch latency (µs) with TMA descriptors."""
     described = any(ins.op.startswith(_BY_DESCRIPTOR) for ins in timed.launch.kernel.instructions)
-    return card.figures.launch_map_us if described else 0.0
+    return device.constants.launch_map_us if described else 0.0
 
 
-def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
-    """Whether a CTA of each of two grids fits on an SM, or one of them leaves SMs free."""
-    f = card.figures
+def _can_overlap(timed: Timed, before: Timed, device: DeviceModel) -> bool:
+    """Return whether two grids fit on one SM, or on disjoint SMs."""
+    f = device.constants
     if before.placement.active_sms + timed.placement.active_sms <= f.sm_count:
         return True
     shared = timed.placement.shared_bytes + before.placement.shared_bytes
@@ -77,23 +77,23 @@ def _together(timed: Timed, before: Timed, card: DeviceModel) -> bool:
 
 def call_us(
     call: Sequence[Timed],
-    card: DeviceModel,
+    device: DeviceModel,
     clock_mhz: float,
     cache: Cache,
     calls_per_graph: int | None = None,
-    lone_us: float | None = None,
+    single_launch_us: float | None = None,
 ) -> float:
-    """Microseconds of a call: of one among many back to back (warm), or of a lone one between two events (cold).
+    """Return the µs of a warm call among many, or a cold single one.
 
-    `calls_per_graph` is how many stand in each of the graphs that follow each other; None: all in one. `lone_us` is
-    what a lone launch of nothing takes on the host; None: what the table has.
+    `calls_per_graph` is the number of calls in each of the graphs that follow each other; None: all in one.
+    `single_launch_us` is the time of an empty kernel's single launch on the host; None: the device file's value.
     """
     if cache == "cold":
-        f, first = card.figures, call[0]
-        lone = f.launch_lone_us if lone_us is None else lone_us
-        start = lone + f.launch_lone_full_us * _filled(first, card) + descriptors(first, card)
-        return times([call], card, clock_mhz, cache)[-1][1] + start
-    ends = times([call, call, call], card, clock_mhz)
+        f, first = device.constants, call[0]
+        single = f.launch_lone_us if single_launch_us is None else single_launch_us
+        start = single + f.launch_lone_full_us * _fill_share(first, device) + descriptor_us(first, device)
+        return times([call], device, clock_mhz, cache)[-1][1] + start
+    ends = times([call, call, call], device, clock_mhz)
     n = len(call)
-    between = card.figures.launch_graph_us / calls_per_graph if calls_per_graph else 0.0
+    between = device.constants.launch_graph_us / calls_per_graph if calls_per_graph else 0.0
     return ends[-1][1] - ends[-1 - n][1] + between

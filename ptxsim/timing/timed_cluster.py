@@ -1,4 +1,4 @@
-"""A cluster whose warps and asynchronous work have clocks; the event loop is in simulation.py."""
+"""A cluster whose warps and asynchronous work have clocks; simulation.py has the event loop."""
 
 from __future__ import annotations
 
@@ -16,57 +16,57 @@ from .engines import Engines, skip
 from .event import Event
 from .hardware import WarpClock
 from .timed_program import ACQUIRE
-from .watcher import Both, Watcher
+from .watcher import ClockAndChecks, Watcher
 
-_POLL = 16.0  # cycles that a warp which polls lets pass besides its instructions
-_NOT_YET = -2  # in place of the next block: the warp's other lanes have to come first
+_POLL = 16.0  # extra cycles per poll
+_NOT_YET = -2  # no next block: the warp's other lanes must come first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Where on its SMs a cluster runs: the place's number, and registers for each CTA."""
+class ClusterSlot:
+    """A slot for one concurrent cluster: its number, and registers for each CTA."""
 
     number: int
     registers: list[RegisterFile]
 
 
 class TimedCluster(Cluster):
-    """CTAs on SMs of their own, whose clock holds the event that happens now."""
+    """CTAs on SMs, with a clock that holds the current event."""
 
-    def __init__(self, shared: Resources, indices: list[Dim3], place: Place, begin: float) -> None:
+    def __init__(self, shared: Resources, indices: list[Dim3], cluster_slot: ClusterSlot, begin: float) -> None:
         self.shared = shared
         self.clock = ClusterClock(shared, begin)
-        self.known = 0  # the progress that the simulation has seen
-        self.posted: list[tuple[Pipe, Task]] = []  # work that has been asked for and not begun
-        self.finish: dict[Task, float] = {}  # when work that has begun will be done
-        super().__init__(shared.machine, indices, place.registers)
+        self.known = 0  # progress already seen by the simulation
+        self.posted: list[tuple[Pipe, Task]] = []  # requested work that has not begun
+        self.finish: dict[Task, float] = {}  # completion times of begun work
+        super().__init__(shared.machine, indices, cluster_slot.registers)
         watcher = Watcher(self.clock)
-        self.observer = Both(watcher, self.observer) if shared.machine.checks else watcher
+        self.observer = ClockAndChecks(watcher, self.observer) if shared.machine.checks else watcher
         self.engines = Engines(self.clock)
         for cta in self.ctas:
             if not shared.machine.numerics:
                 cta.shared.fill(0)
             for f in cta.fragments:
-                self.clock.add(cta, f, place.number)
+                self.clock.add(cta, f, cluster_slot.number)
 
     @property
     def later(self) -> int:
-        """Clusters run beside each other."""
+        """0, since clusters run concurrently."""
         return 0
 
     @property
     def over(self) -> bool:
         return not self.pipes.queues and not any(cta.fragments for cta in self.ctas)
 
-    # a warp's turn
+    # warps
     def step(self, warp: WarpClock, f: Fragment) -> None:
-        """Run the block at which a fragment of a warp stands, and let the warp's clock go on."""
-        program, figures = self.shared.machine.timed_program, self.clock.figures
+        """Run the block of a warp's fragment, and advance the warp's clock."""
+        program, constants = self.shared.machine.timed_program, self.clock.constants
         index = f.pc
         block, ops, acts = program.blocks[index], program.costs[index], program.asynchronous[index]
         first = program.instructions[block.first]
         self.rest = False
-        if acts:  # what it does to others comes when its instructions have been issued
+        if acts:  # its effects occur when its instructions have been issued
             warp.walk(ops, {}, {})
         event = self.clock.event = Event(warp.time, f)
         following = self._run_block(event, f, block)
@@ -83,17 +83,17 @@ class TimedCluster(Cluster):
             self.shared.recorder.waited(warp, warp.time, event.waited, first)
             warp.time = event.waited
         if following >= 0 and following != block.next and ops and ops[-1].unit == "branch" and ops[-1].address < 0:
-            warp.time += figures.branch_cycles
+            warp.time += constants.branch_cycles
         if self.rest:
             warp.time += _POLL
         if f.state is WAITING:
             warp.asleep = (warp.time, f.wait)
 
     def _run_block(self, event: Event, f: Fragment, block: Block) -> int:
-        """What the block does; the next block, -1 at the end, _NOT_YET when it cannot run."""
+        """Execute a block; return the next, -1 at the end, or _NOT_YET."""
         visits = self.machine.visits
         if f.family is not None:
-            f.turn()
+            f.reconverge()
         if f.mask is None:
             run = block.full or self.program.compile(block, masked=False)
         elif block.collective and not f.whole():
@@ -117,12 +117,12 @@ class TimedCluster(Cluster):
         return following
 
     def _signal(self, event: Event, warp: WarpClock, ins: Instruction) -> None:
-        """Arrivals with release semantics, acquired descriptors, and programmatic dependent launch."""
-        figures, dependent = self.clock.figures, self.shared.dependent
+        """Time releasing cluster arrivals, descriptor acquires and programmatic dependent launch."""
+        constants, dependent = self.clock.constants, self.shared.dependent
         if ins.parts[:3] == ("barrier", "cluster", "arrive") and "relaxed" not in ins.parts:
-            warp.time += figures.cluster_release_latency
+            warp.time += constants.cluster_release_latency
         elif ins.op.startswith(ACQUIRE):
-            warp.time += figures.tma_descriptor_latency
+            warp.time += constants.tma_descriptor_latency
         elif ins.base != "griddepcontrol":
             return
         elif "wait" not in ins.parts:
@@ -136,19 +136,19 @@ class TimedCluster(Cluster):
         self.posted.append((pipe, task))
 
     def _begin_posted(self, event: Event) -> None:
-        """The work that has been asked for begins."""
+        """Begin the requested work."""
         for pipe, task in self.posted:
             if task not in self.finish:
                 self._begin(event, pipe, task)
         self.posted.clear()
 
     def _begin(self, event: Event, pipe: Pipe, task: Task) -> None:
-        """Find out when a task will be done and note that in the calendar."""
+        """Compute when a task completes, and schedule that."""
         end = self.finish[task] = self.engines.begin(pipe, task, event.now)
         self.shared.calendar.task_at(end, self, pipe, task)
 
     def complete(self, pipe: Pipe) -> None:
-        """A wait needs the first task of a pipe: the fragment goes on when it is done."""
+        """Finish the first task of a pipe for a wait, delaying the fragment."""
         event, task = self.clock.event, self.pipes.queues[pipe][0]
         if task not in self.finish:
             self.posted = [x for x in self.posted if x[1] is not task]
@@ -158,12 +158,12 @@ class TimedCluster(Cluster):
         self._finish(event, pipe, end)
 
     def finish_task(self, pipe: Pipe, task: Task, end: float) -> None:
-        """A task's time has come, unless a wait was there before."""
+        """Finish a task at its scheduled time, unless a wait has already finished it."""
         if task in self.finish:
             self._finish(Event(end), pipe, end)
 
     def _finish(self, during: Event, pipe: Pipe, end: float) -> None:
-        """A task is done, with all that others see of it, in an event of its own."""
+        """Finish a task with all its visible effects, in an event of its own."""
         task = self.pipes.take(pipe)
         self.steps = 0
         self.finish.pop(task, None)

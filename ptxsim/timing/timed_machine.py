@@ -1,4 +1,4 @@
-"""A launch under the clock: its program cut for it, and what memory held before, where nothing is to be changed."""
+"""A launch under the clock: its timed program, and saved memory if stores are undone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROGRAMS: Recent[TimedProgram] = Recent()
 
 
 class OneWarp(Schedule):
-    """Each warp by itself, a block at a time: what the clock's calendar asks for."""
+    """A schedule of single warps, one block at a time, as the clock's calendar needs."""
 
     def __init__(self) -> None:
         super().__init__("warps")
@@ -31,15 +31,16 @@ class OneWarp(Schedule):
 
 
 class TimedMachine(Machine):
-    """The state of one launch. Without `numerics` copies and products are only timed, and stores are taken back.
+    """The state of one launch under the clock.
 
-    `slow_divisions` says by PTX line what part of a warp's divisions go the long way.
+    Without `numerics` copies and products are only timed, and stores are undone.
+    `slow_divisions` is, by PTX line, the share of a warp's divisions on the slow path.
     """
 
     def __init__(
         self,
         launch: Launch,
-        card: DeviceModel,
+        device: DeviceModel,
         code: Code | None,
         numerics: bool,
         checks: frozenset[str] = frozenset(),
@@ -47,31 +48,31 @@ class TimedMachine(Machine):
         track: bool = False,
         slow_divisions: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
-        self.card, self.code, self.numerics = card, code, numerics
-        self.kept: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
-        super().__init__(launch, OneWarp(), checks, trace, track, sm_count=int(card.figures.sm_count))
-        self.slow = [0.0] * len(self.program.blocks)  # of a block's divisions, how many go the long way
+        self.device, self.code, self.numerics = device, code, numerics
+        self.saved: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
+        super().__init__(launch, OneWarp(), checks, trace, track, sm_count=int(device.constants.sm_count))
+        self.slow = [0.0] * len(self.program.blocks)  # slow-path divisions per block
         for block in self.program.blocks if slow_divisions else ():
             lines = (ins.line for ins in self.program.instructions[block.first : block.last] if ins.base == "div")
             self.slow[block.index] = sum(slow_divisions.get(line, 0.0) for line in lines)
 
     def _program(self) -> Program:
-        kernel, code, figures = self.launch.kernel, self.code, self.card.figures
+        kernel, code, constants = self.launch.kernel, self.code, self.device.constants
         self.timed_program = _PROGRAMS.get(
-            (id(kernel), figures, id(code)),
-            lambda kept: kept.kernel is kernel and kept.code is code,
-            lambda: TimedProgram(self.launch.module, kernel, code, figures),
+            (id(kernel), constants, id(code)),
+            lambda cached: cached.kernel is kernel and cached.code is code,
+            lambda: TimedProgram(self.launch.module, kernel, code, constants),
         )
         return self.timed_program
 
-    def keep(self, allocation: Allocation, offsets: np.ndarray, size: int) -> None:
-        """Remember what stands where a block is about to store, to put it back in the end."""
+    def save_for_undo(self, allocation: Allocation, offsets: np.ndarray, size: int) -> None:
+        """Save the memory that a store will overwrite."""
         if not self.numerics:
             at = offsets.astype(np.int64)[:, None] + np.arange(size)
-            self.kept.append((allocation, at, allocation.words[1][at]))
+            self.saved.append((allocation, at, allocation.words[1][at]))
 
-    def take_back(self) -> None:
+    def undo_stores(self) -> None:
         """Undo the stores, the latest first."""
-        for allocation, at, before in reversed(self.kept):
+        for allocation, at, before in reversed(self.saved):
             allocation.words[1][at] = before
-        self.kept.clear()
+        self.saved.clear()

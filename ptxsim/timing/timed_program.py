@@ -1,15 +1,15 @@
-"""A kernel cut into blocks for the clock: whatever has an effect on others at a moment of its own stands alone."""
+"""A kernel split into blocks for the clock: externally visible actions are blocks alone."""
 
 from __future__ import annotations
 
 from ..frontend.parser import Module
 from ..frontend.program import Program
 from ..frontend.syntax import Instruction, Kernel
-from .device import Figures
+from .device import DeviceConstants
 from .machine_code import Op, block_costs
 from .sass import Code
 
-ACQUIRE = "fence.proxy.tensormap::generic.acquire"  # of a TMA descriptor that has been changed
+ACQUIRE = "fence.proxy.tensormap::generic.acquire"  # of a changed TMA descriptor
 _ALONE = (
     ACQUIRE,
     "mbarrier",
@@ -24,14 +24,14 @@ _ALONE = (
 
 
 class TimedProgram(Program):
-    """The program with the cost of each block in machine instructions."""
+    """A program with the machine instructions of each block."""
 
-    def __init__(self, module: Module, kernel: Kernel, code: Code | None, figures: Figures) -> None:
+    def __init__(self, module: Module, kernel: Kernel, code: Code | None, constants: DeviceConstants) -> None:
         super().__init__(module, kernel)
         self.code = code
-        self.costs: list[tuple[Op, ...]] = block_costs(self, code, figures)
+        self.costs: list[tuple[Op, ...]] = block_costs(self, code, constants)
         self.asynchronous = [self._acts(self.instructions[b.first]) for b in self.blocks]
-        self.afterwards: dict[int, tuple[Op, ...]] = {}  # block → what its warp issues when its product is done
+        self.afterwards: dict[int, tuple[Op, ...]] = {}  # block → instructions issued after its product completes
         if code is not None and code.one_product_at_a_time:
             self._put_off()
 
@@ -39,9 +39,9 @@ class TimedProgram(Program):
         return super().stands_alone(ins) or self._acts(ins)
 
     def _put_off(self) -> None:
-        """Where ptxas waits for each product, what it has put behind one is issued after that, not before.
+        """Delay code that ptxas placed after a serialised product until the product completes.
 
-        Mostly that is the storing of registers that have no place.
+        Most of it stores spilled registers.
         """
         for index, ops in enumerate(self.costs):
             if self.instructions[self.blocks[index].first].base == "wgmma":
@@ -50,5 +50,5 @@ class TimedProgram(Program):
 
     @staticmethod
     def _acts(ins: Instruction) -> bool:
-        """Whether an instruction starts, signals or waits for something: its block runs when its cost is paid."""
+        """Return whether an instruction starts, signals or awaits something outside its warp."""
         return ins.base in _ALONE or ins.op.startswith(_ALONE) or ins.base in ("bar", "barrier", "wgmma")

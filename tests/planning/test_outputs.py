@@ -135,6 +135,7 @@ def edited(path: str, old: str, new: str) -> None:
     Path(path).write_text(text.replace(old, new))
 
 
+@pytest.mark.fault("Results", "a record, plot, table, page, cubin or PTX cut short, emptied or deleted", "remade")
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -219,6 +220,7 @@ def test_a_record_of_before_is_stale(chain) -> None:
     assert outputs.difference(None, chain.recipe, {}) == outputs.NO_WORD
 
 
+@pytest.mark.fault("Results", "a compiler uninstalled", "builds stay in use")
 def test_builds_of_elsewhere_count_where_a_compiler_is_missing(tmp_path) -> None:
     build = tmp_path / "compile/add/cute/sm_90a/v"
     build.mkdir(parents=True)
@@ -228,3 +230,15 @@ def test_builds_of_elsewhere_count_where_a_compiler_is_missing(tmp_path) -> None
     (build / "build.json").touch()
     assert outputs.carried(tmp_path, everything) == frozenset()
     assert outputs.carried(tmp_path, lacking) == {"add/cute/sm_90a"}
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_a_result_that_reads_for_ever_is_damaged_and_not_read(tmp_path, monkeypatch, kind) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("results/correctness/add.json")
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    product = Product(str(path), "correctness", lambda: {**SETTINGS, "versions": VERSIONS})
+    monkeypatch.setattr(outputs, "_problem", lambda product: pytest.fail("it was read"))
+    found = outputs.look([product])
+    assert found.why == {str(path): "add.json is no regular file"} and found.told == [str(path)]

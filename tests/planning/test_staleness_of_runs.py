@@ -28,6 +28,7 @@ def installed(folder: Path, name: str, version: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.fault("Results", "a newer compiler, torch, numpy or matplotlib", "what it made is remade")
 @pytest.mark.parametrize(
     ("name", "redone"),
     [
@@ -49,6 +50,7 @@ def test_the_reason_is_said(project, tmp_path) -> None:
     assert f"1 stale, made again with what follows: {KERNEL} changed" in snakemake(project, "--dry-run").stdout
 
 
+@pytest.mark.fault("Results", "`.snakemake` deleted, then a kernel edited", "builds remade")
 @pytest.mark.parametrize("notes", ["there", "gone", "junk"])
 def test_a_changed_kernel_is_noticed_without_snakemakes_notes(project, notes) -> None:
     if notes != "there":
@@ -63,6 +65,7 @@ def test_a_changed_kernel_is_noticed_without_snakemakes_notes(project, notes) ->
         assert jobs(project) == AFTER_BUILD
 
 
+@pytest.mark.fault("Results", "an input edited, with an older date", "remade")
 @pytest.mark.parametrize("date", [0, 4_000_000_000], ids=["older", "of the future"])
 def test_an_input_counts_by_content_whatever_its_date(project, date) -> None:
     (page,) = (project / "workflow/report").glob("page.html.j2")
@@ -73,12 +76,14 @@ def test_an_input_counts_by_content_whatever_its_date(project, date) -> None:
     assert jobs(project) == {"report": 1}
 
 
+@pytest.mark.fault("Results", "the folder copied with new dates, or moved", "nothing")
 def test_a_copy_with_new_dates_at_another_depth_is_current(built, tmp_path) -> None:
     copied = tmp_path / "a" / "b" / "copy"
     shutil.copytree(built, copied, copy_function=shutil.copy)
     assert jobs(copied) == {}
 
 
+@pytest.mark.fault("Results", "`results` moved and linked back", "nothing")
 def test_results_that_were_moved_and_linked_back_are_current_and_stay_so(project, tmp_path) -> None:
     shutil.move(project / "results", tmp_path / "elsewhere")
     (project / "results").symlink_to(tmp_path / "elsewhere")
@@ -89,6 +94,7 @@ def test_results_that_were_moved_and_linked_back_are_current_and_stay_so(project
     assert jobs(project) == {}
 
 
+@pytest.mark.fault("Results", "a file that `compile` reads, edited", "builds remade")
 def test_a_file_that_a_build_reads_counts(project) -> None:
     """As a JSON with sizes of tiles, whose name no import has, and a module whose name is computed."""
     replace(
@@ -132,11 +138,13 @@ def test_a_comment_that_moves_lines_leaves_the_source_that_was_built(project) ->
     assert json.loads((project / BUILD / "sources.json").read_text())[KERNEL] == before
 
 
+@pytest.mark.fault("Results", "one pin edited", "only what comes from it is remade")
 def test_a_pin_redoes_what_comes_from_it(project) -> None:
     replace(project / "kernels/upstream.yaml", "licence: ", "licence: other ")
     assert jobs(project) == {}
 
 
+@pytest.mark.fault("Results", "one recorded number edited", "its operator's comparison and page are remade")
 def test_a_recorded_number_redoes_its_operators_comparison_and_page(project) -> None:
     (recorded,) = (project / "recorded/nvidia_h200").glob("timing-elementwise_add-cute.jsonl")
     text = recorded.read_text()
@@ -145,6 +153,7 @@ def test_a_recorded_number_redoes_its_operators_comparison_and_page(project) -> 
     assert jobs(project) == AFTER_COMPARISON
 
 
+@pytest.mark.fault("Results", "one device figure edited", "no build is remade")
 def test_a_number_of_a_gpu_redoes_no_build(project) -> None:
     devices = project / "config/devices.yaml"
     text = devices.read_text()
@@ -157,6 +166,7 @@ def test_what_was_forced_takes_what_follows_along(project) -> None:
     assert jobs(project, "--forcerun", "compile") == {**AFTER_BUILD, "compile": 2}
 
 
+@pytest.mark.fault("Results", "the time limit raised, after a build hit it", "that build is tried again")
 def test_a_higher_time_limit_tries_a_build_again_that_hit_it(project) -> None:
     replace(
         project / CONTRACT,

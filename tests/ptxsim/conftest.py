@@ -25,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """The marks of these tests, for where the repository's pyproject.toml is not read."""
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+    config.addinivalue_line("markers", "by_hand: slow, and left out of CI for its time")
 
 
 def find_examples() -> Path | None:

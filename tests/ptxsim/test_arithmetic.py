@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
-from ptxsim.isa.hopper_product import multiply, roughly
+from ptxsim.isa.hopper_product import approximate_sums, multiply
 
 N = 64
 EDGES32 = np.array(
@@ -417,7 +417,7 @@ def test_products_are_summed_roughly_only_where_that_was_asked_for() -> None:
     a, b = (numbers.standard_normal((rows, 16)).astype(np.float32) for rows in (16, 24))
     c = numbers.standard_normal((16, 24)).astype(np.float32)
     exact = multiply(a, b, c, "bf16", "f32")
-    with roughly():
+    with approximate_sums():
         near = multiply(a, b, c, "bf16", "f32")
         assert multiply(a, b, None, "f16", "f16").dtype == np.float16
     assert not np.array_equal(near, exact) and np.allclose(near, exact, atol=1e-4)

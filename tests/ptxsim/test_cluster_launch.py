@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
-from ptxsim.isa.cluster_launch import SHARE
+from ptxsim.isa.cluster_launch import MAX_GRANTS
 
 # One thread a CTA. It marks its own index in p0, then asks for others' until it is refused, and marks those; p1 holds
 # who marked it. The mbarrier lies at byte 16 of shared memory, the answer at byte 0.
@@ -50,7 +50,7 @@ def test_every_index_is_worked_on_once_by_as_few_clusters_as_may_share_them(grid
     marks, who, findings = run(grid, schedule)
     assert not findings, findings
     assert (marks == 1).all()
-    assert len(set(who)) == -(-grid // (SHARE + 1))
+    assert len(set(who)) == -(-grid // (MAX_GRANTS + 1))
 
 
 @pytest.mark.parametrize("schedule", ["eager", "late", "random"])
@@ -67,7 +67,7 @@ def test_all_ctas_of_a_cluster_get_the_answer_by_multicast(schedule) -> None:
 def test_asking_again_after_a_refusal_is_found() -> None:
     again = f"mbarrier.arrive.expect_tx.shared.b64 %d5, [%r2], 16; {ALONE} M: mbarrier.try_wait.parity.shared.b64 %p1, "
     again += "[%r2], %r6; @!%p1 bra M;"
-    assert any("asks again" in finding.message for finding in run(1, END=again)[2])
+    assert any("requests again" in finding.message for finding in run(1, END=again)[2])
 
 
 @pytest.mark.parametrize(("place", "kind"), [("[%r1+8]", "misaligned"), ("[%r1+64]", "out-of-bounds")])

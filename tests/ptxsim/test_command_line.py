@@ -102,39 +102,42 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
 @pytest.mark.parametrize(
     ("line", "telling"),
     [
-        (["--arg=f32[64]=foo", Y, N], "«f32[64]=foo»: it cannot be filled with «foo»; right would be one of random"),
-        (["--arg=f32[64]=zeroes", Y, N], "(is zeros meant?)"),
-        (["--arg==foo", Y, N], "«=foo»: not understood; right would be a tensor"),
-        (["--arg=fp32[64]", Y, N], "no element type fp32 (is f32 meant?)"),
+        (["--arg=f32[64]=foo", Y, N], "«f32[64]=foo»: it cannot be filled with «foo»; expected one of random"),
+        (["--arg=f32[64]=zeroes", Y, N], "(did you mean zeros?)"),
+        (["--arg==foo", Y, N], "«=foo»: not understood; expected a tensor"),
+        (["--arg=fp32[64]", Y, N], "no element type fp32 (did you mean f32?)"),
         (["--arg=f32[64]:1", Y, N], "the order :1 has to name each of 1 dimensions once"),
         (["--arg=f32[64]@1,2", Y, N], "2 strides for 1 dimensions"),
-        (["--arg=f32[64]%12", Y, N], "right would be a power of two"),
+        (["--arg=f32[64]%12", Y, N], "expected a power of two"),
         (["--arg=f32[8,x]", Y, N], "the shape [8,x] is not numbers"),
-        (["--arg=int:four", Y, N], "«four» is no int; right would be int:4"),
-        (["--arg=there.npy", Y, N], "x: there is no file there.npy"),
+        (["--arg=int:four", Y, N], "«four» is no int; expected int:4"),
+        (["--arg=there.npy", Y, N], "x: no such file: there.npy"),
         (["--arg=bad.npy", Y, N], "x: bad.npy is no file that numpy wrote"),
         (["--arg=f32[64]=small.npy", Y, N], "x: small.npy holds float64[3], which does not fit f32[64]"),
         ([X, Y], "2 arguments (--arg) for the 4 of scale(x: Tensor"),
         ([X], "1 argument (--arg) for the 4 of scale(x: Tensor([n0], float32), y: Tensor([n0], float32), n: int32, "),
         ([X, Y, N, "--expect=z=small.npy"], "no tensor z"),
         ([X, Y, N, "--expect=small.npy"], "[3] is not the shape of y, f32[64]"),
-        ([X, Y, N, "--save=y"], "right would be NAME=FILE.npy"),
-        ([X, Y, N, "--save=y=none/y.npy"], "--save y=none/y.npy: there is no folder none"),
-        ([X, Y, N, "--checks=rase"], "no check rase (is race meant?)"),
-        ([X, Y, N, "--schedule=lat"], "--schedule: unknown schedule lat (is late meant?); there are random, eager"),
+        ([X, Y, N, "--save=y"], "expected NAME=FILE.npy"),
+        ([X, Y, N, "--save=y=none/y.npy"], "--save y=none/y.npy: no such folder: none"),
+        ([X, Y, N, "--checks=rase"], "no check rase (did you mean race?)"),
+        (
+            [X, Y, N, "--schedule=lat"],
+            "--schedule: unknown schedule lat (did you mean late?); choose from random, eager",
+        ),
         (
             [X, Y, N, "--schedule=hold:warps:40-41"],
             "'hold:warps:40-41': nothing in these launches",
         ),
-        ([X, Y, N, "--function=scal"], "exports no function scal (is scale meant?); it has gather, scale"),
-        ([X, Y, N, "--ptx=none.ptx"], "--ptx: there is no file none.ptx"),
-        ([X, Y, N, "--sm-count=0"], "--sm-count 0: right would be one or more"),
-        ([X, Y, N, "--input-seed=-1"], "--input-seed -1: right would be zero or more"),
-        ([X, Y, N, "--tolerance=nan"], "--tolerance nan: right would be zero or more"),
-        ([X, Y, N, "--schedule=search", "--runs=0"], "--runs 0: right would be one or more"),
-        ([X, Y, N, "--schedule=search", "--seconds=-1"], "--seconds -1: right would be more than zero"),
+        ([X, Y, N, "--function=scal"], "exports no function scal (did you mean scale?); it has gather, scale"),
+        ([X, Y, N, "--ptx=none.ptx"], "--ptx: no such file: none.ptx"),
+        ([X, Y, N, "--sm-count=0"], "--sm-count 0: expected one or more"),
+        ([X, Y, N, "--input-seed=-1"], "--input-seed -1: expected zero or more"),
+        ([X, Y, N, "--tolerance=nan"], "--tolerance nan: expected zero or more"),
+        ([X, Y, N, "--schedule=search", "--runs=0"], "--runs 0: expected one or more"),
+        ([X, Y, N, "--schedule=search", "--seconds=-1"], "--seconds -1: expected more than zero"),
         ([X, Y, N, "--cold"], "--clock-mhz and --cold belong to --predict"),
-        ([X, Y, N, "--predict=h200", "--clock-mhz=-3"], "--clock-mhz -3: right would be more than zero"),
+        ([X, Y, N, "--predict=h200", "--clock-mhz=-3"], "--clock-mhz -3: expected more than zero"),
         ([X, Y, N, "--also=p"], "--also p: each needs a name and a tensor"),
         (["--arg=f16[64]", Y, N], "argument «f16[64]» (x): TypeError: Mismatched Tensor on argument #0"),
     ],
@@ -152,7 +155,7 @@ def test_a_file_that_cannot_be_written_is_named_before_anything_runs(folder, cap
     for words in (["--json=none/r.json"], ["--json=kernel"], ["--save=y=none/y.npy"]):
         status, out, err = said(capsys, folder, X, Y, N, *words)
         assert (status, out) == (2, "") and err.count("\n") == 1
-        assert "there is no folder none" in err or "kernel is a folder; right would be a file" in err
+        assert "no such folder: none" in err or "kernel is a folder; expected a file" in err
 
 
 def test_an_option_that_is_not_understood_is_told_of_in_one_line(folder, capsys) -> None:
@@ -169,27 +172,27 @@ def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
         assert status == 2 and err.count("\n") == 1
         return err
 
-    assert "there is no folder or file nowhere" in refused("nowhere")
-    assert "kernel.ptx is no folder and no object (.o)" in refused(folder / "kernel.ptx")
+    assert "no such file or folder: nowhere" in refused("nowhere")
+    assert "kernel.ptx is neither a folder nor an object (.o)" in refused(folder / "kernel.ptx")
     Path("empty").mkdir()
     assert "empty needs one .o file" in refused("empty")
     (folder / "build.json").write_text("{'function'}")
-    assert "build.json is no JSON" in refused(folder, X, Y, N)
+    assert "build.json is not valid JSON" in refused(folder, X, Y, N)
     (folder / "build.json").unlink()
-    assert "exports gather, scale: say which with --function" in refused(folder, X, Y, N)
+    assert "exports gather, scale: choose one with --function" in refused(folder, X, Y, N)
     (folder / "build.json").write_text('{"function": "scale"}')
     whole = (folder / "kernel.o").read_bytes()
     (folder / "kernel.o").write_bytes(b"not an object")
-    assert "kernel.o is no object file" in refused(folder, X, Y, N)
+    assert "kernel.o is not an object file" in refused(folder, X, Y, N)
     (folder / "kernel.o").write_bytes(whole[: len(whole) // 2] + b"\0__tvm_ffi_scale\0")
-    assert "kernel.o is cut short: it has" in refused(folder, X, Y, N)
+    assert "kernel.o is truncated: it has" in refused(folder, X, Y, N)
     (folder / "kernel.o").write_bytes(whole[:1000] + b"\xff" * (len(whole) - 1000) + b"\0__tvm_ffi_scale\0")
     assert "cannot link" in refused(folder, X, Y, N)
     (folder / "kernel.o").write_bytes(whole)
     (folder / "kernel.ptx").write_bytes(b"\xff\xfe\x00")
-    assert "kernel.ptx is no PTX" in refused(folder, X, Y, N)
+    assert "kernel.ptx is not readable PTX" in refused(folder, X, Y, N)
     (folder / "kernel.ptx").write_text("")
-    assert "kernel.ptx has no kernel in it" in refused(folder, X, Y, N)
+    assert "kernel.ptx contains no kernel" in refused(folder, X, Y, N)
 
 
 @pytest.mark.parametrize(("cc", "telling"), [("no-such-cc", "CC=no-such-cc names no program"), ("true", "is it a C")])
@@ -213,11 +216,11 @@ def test_a_card_s_time_is_predicted_and_called_so(folder, capsys) -> None:
 def test_without_yaml_a_prediction_is_refused_in_one_line(folder, capsys, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     status, out, err = said(capsys, folder, X, Y, N, "--predict=h200")
-    assert status == 2 and not out and err.endswith("not here: pip install PyYAML\n") and err.count("\n") == 1
+    assert status == 2 and not out and err.endswith("not installed: pip install PyYAML\n") and err.count("\n") == 1
 
 
 def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("ptxsim.commandline.shown.time.monotonic", iter(range(0, 1000, 10)).__next__)
+    monkeypatch.setattr("ptxsim.commandline.output.time.monotonic", iter(range(0, 1000, 10)).__next__)
     status, _, err = said(capsys, folder, X, Y, N, "--progress")
     assert status == 0 and "schedule random, seed 0, launch 1 of 1: cluster 2 of 2" in err
 
@@ -265,7 +268,7 @@ def test_random_contents_follow_the_seed_and_torch_files_are_read(tmp_path) -> N
     read = tensor(f"{tmp_path}/w.pt:w")
     assert read.element.name == "bf16" and read.shape == (2, 3)
     np.testing.assert_array_equal(read.values(), np.arange(6).reshape(2, 3))
-    with pytest.raises(Misuse, match=r"no entry v.*right would be .*:ENTRY, of w"):
+    with pytest.raises(Misuse, match=r"no entry v.*expected .*:ENTRY, of w"):
         tensor(f"{tmp_path}/w.pt:v")
     (tmp_path / "junk.pt").write_text("x")
     with pytest.raises(Misuse, match=r"junk.pt is no file of tensors that torch wrote"):

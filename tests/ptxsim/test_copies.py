@@ -178,7 +178,7 @@ def test_a_box_that_all_lanes_store_is_read_until_all_of_them_have_waited(waiter
 
 @pytest.mark.parametrize("x,fine", [(4, True), (6, False), (13, False)])
 def test_a_box_must_begin_at_a_multiple_of_16_bytes(x, fine) -> None:
-    """An H200 stops with «illegal instruction» where this is not so (docs/ptxsim.md)."""
+    """An H200 stops with «illegal instruction» where this is not so (docs/decisions/ptxsim_h200_behaviour.md)."""
     target = np.full((8, 16), 5, np.float32)
     body = STORE.replace("OP", "cp.async.bulk.tensor.2d").replace("ADD", "").replace("X", str(x)).replace("Y", "0")
     result = run_kernel(body, tensor_map(target, (8, 4)), target, shared=1024, registers=".reg .f32 %f<4>;")

@@ -49,24 +49,24 @@ def test_a_producer_whose_parity_is_flipped_comes_first() -> None:
 
 def test_bytes_that_nobody_sends_are_laid_to_who_announced_them() -> None:
     message, instruction = deadlock(size=144)
-    assert "fewer bytes came than were expected at PTX line" in message and "128 came, sent at PTX line" in message
+    assert "fewer bytes arrived than expected at PTX line" in message and "128 arrived, sent at PTX line" in message
     assert "expect_tx" in instruction
 
 
 def test_bytes_that_nobody_announced_are_laid_to_who_sent_them() -> None:
     message, instruction = deadlock(announce="")
-    assert message.startswith("128 bytes have come") and "no mbarrier.arrive.expect_tx has announced them" in message
+    assert message.startswith("128 bytes have arrived") and "no mbarrier.arrive.expect_tx has announced them" in message
     assert "cp.async.bulk" in instruction
 
 
 def test_a_count_that_is_too_large_is_laid_to_who_made_the_mbarrier() -> None:
     message, _ = deadlock(count=33)
-    assert message.startswith("32 arrivals have come") and "made for 33 at PTX line" in message
+    assert message.startswith("32 arrivals were made") and "made for 33 at PTX line" in message
 
 
 def test_a_consumer_that_never_releases_is_named_with_where_it_has_gone() -> None:
     message, instruction = deadlock(release="")
-    assert "nobody has ever arrived there" in message and "has to release it there" in message
+    assert "nobody has ever arrived there" in message and "must release it" in message
     assert "[%r1], %r4" in instruction  # the consumer's wait, behind which the release is missing
     message, _ = deadlock(turns=1)
     assert "warp 0 of CTA 0, which arrived for phase 0 at PTX line" in message and "has exited since" in message
@@ -96,8 +96,8 @@ def test_a_flag_that_nobody_sets_is_laid_to_who_goes_round_for_it(read, schedule
         SPIN.format(read=READS[read]), np.zeros(64, np.uint32), threads=threads, schedule=schedule
     ).findings
     assert finding.kind == "deadlock" and READS[read].split(";")[0] in finding.instruction
-    assert "CTA (0, 0, 0) warps 0.." in finding.message and "go round without end at PTX line" in finding.message
-    assert "reading 4 bytes of argument 0 byte 8, which hold 0x0: nobody will write there" in finding.message
+    assert "CTA (0, 0, 0) warps 0.." in finding.message and "loop forever at PTX line" in finding.message
+    assert "reading 4 bytes of argument 0 byte 8, which hold 0x0: no thread will write it" in finding.message
     assert time.process_time() - began < 20
 
 
@@ -107,7 +107,7 @@ def test_one_thread_that_spins_is_to_blame_where_the_others_wait_for_it_at_a_bar
     result = run_kernel(body.format(read=READS["volatile"]), np.zeros(64, np.uint32), threads=64, schedule=schedule)
     (finding,) = result.findings
     assert "reading 4 bytes of argument 0 byte 8" in finding.message and "ld.volatile" in finding.instruction
-    assert "(all other warps have ended, wait or go round, too)" in finding.message
+    assert "(all other warps have ended, wait or loop, too)" in finding.message
     assert "for barrier 0 of CTA 0" in finding.message
 
 

@@ -29,7 +29,7 @@ def capture_gemm(folder: Path, *tensors: torch.Tensor) -> list[ptxsim.Launch]:
     return capture(folder, "gemm", (*tensors, ptxsim.Pointer(torch.zeros(1), "stream")))
 
 
-# What the checks find in NVIDIA's kernels as shipped, each looked into (docs/ptxsim.md, «Findings in intact kernels»):
+# What the checks find in NVIDIA's kernels as shipped, each looked into (docs/ptxsim/validation.md):
 # the softmax warps of MLA decode write the row maxima of the next tile without waiting until all have read the last.
 EXCHANGE = (
     r"warp \d of CTA \d writes shared offset (4|5|6|7|8|9|2304)\d\d of CTA \d, "

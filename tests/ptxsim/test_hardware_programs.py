@@ -21,7 +21,7 @@ from products import PRODUCTS, SPREADS
 
 import ptxsim
 
-COVERAGE = Path(__file__).with_name("coverage.md")
+CENSUS = Path(__file__).with_name("census.txt")
 RESULTS = Path(__file__).with_name("h200.json")
 CHUNKS = [PROGRAMS[n : n + 50] for n in range(0, len(PROGRAMS), 50)]
 
@@ -47,10 +47,10 @@ CUTILE = {
 }
 
 
-@pytest.mark.skipif(not COVERAGE.exists(), reason="the census is part of the repository, not of the package")
+@pytest.mark.skipif(not CENSUS.exists(), reason="the census is part of the repository, not of the package")
 def test_every_opcode_of_sm_90a_in_the_census_ran_on_the_card() -> None:
     """Ordinary ones in a generated program of their own, the rest in a whole kernel (h200.json)."""
-    rows = [line.split(" | ") for line in COVERAGE.read_text().splitlines() if line.startswith("| ")]
+    rows = [line.split(" | ") for line in CENSUS.read_text().splitlines() if line.startswith("| ")]
     census = {row[0].removeprefix("| ") for row in rows if "sm_90" in row[3]}
     assert len(census) > 150
     generated = set().union(*(opcodes(p.ptx()) for p in (*PROGRAMS, *PRODUCTS)))

@@ -159,5 +159,5 @@ def test_a_target_that_is_simulated_is_taken_without_a_warning(target: str, recw
 
 
 def test_a_version_that_is_none_is_refused() -> None:
-    with pytest.raises(PtxError, match=r"«\.version eight» is no PTX ISA version"):
+    with pytest.raises(PtxError, match=r"«\.version eight» is not a PTX ISA version"):
         Module.from_text(TEXT.replace("8.8", "eight"))

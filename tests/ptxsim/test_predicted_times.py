@@ -9,12 +9,12 @@ from snippets import kernel_text, run_kernel, tensor_map
 
 import ptxsim
 from ptxsim.timing import DeviceModel
-from ptxsim.timing.hardware import SM, Found, Scheduler, WarpClock
-from ptxsim.timing.launch_time import Setting, dispatched, possible, time_launch
+from ptxsim.timing.hardware import SM, Latency, Scheduler, WarpClock
+from ptxsim.timing.launch_time import Setting, check_possible, dispatched, time_launch
 from ptxsim.timing.machine_code import Op
 from ptxsim.timing.memory_system import displaced
 from ptxsim.timing.scout import Surveyor
-from ptxsim.timing.stream import descriptors
+from ptxsim.timing.stream import descriptor_us
 
 # Round numbers, and nothing that these tests do not ask about.
 CARD = DeviceModel.load("h200").changed(
@@ -27,7 +27,7 @@ CARD = DeviceModel.load("h200").changed(
     launch_full_us=0,
 )
 
-REFILL = CARD.figures.cta_interval_cycles + CARD.figures.cta_start_cycles  # a wave costs so much beyond its work
+REFILL = CARD.constants.cta_interval_cycles + CARD.constants.cta_start_cycles  # a wave costs so much beyond its work
 
 
 def launched(body: str, *args, threads=32, grid=(1,), shared=0, cluster=(1,), early=False) -> ptxsim.Launch:
@@ -108,7 +108,7 @@ def test_a_stream_of_copies_is_bound_by_the_bandwidth_that_its_sm_has(grid) -> N
     card = CARD.changed(tma_bytes_per_cycle=64, tma_bytes_per_cycle_tpc=128, l2_gb_per_s=132 * 32)
     found = cycles(copies(16), data, threads=1, grid=(grid,), shared=65536 + 16, card=card)
     rate = 64 if grid == 1 else 32  # the engine of one SM, or its share of L2
-    assert found == pytest.approx(65536 / rate + card.figures.tma_latency, rel=0.1)
+    assert found == pytest.approx(65536 / rate + card.constants.tma_latency, rel=0.1)
 
 
 def test_l2_keeps_its_bytes_a_second_when_the_sm_clock_sinks() -> None:
@@ -136,8 +136,8 @@ def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
     card = CARD.changed(l2_gb_per_s=132 * 64, **rates)  # 10 bytes a cycle for each SM
     run = {"threads": 1, "grid": (132,), "shared": 65552, "card": card}
     cold = cycles(copies(16), data, cache="cold", **run)
-    moved = 65536 * (1 + displaced(132 * 65536, card.figures))  # what the flush has left goes as they come
-    assert cold == pytest.approx(moved / 10 + card.figures.tma_dram_latency, rel=0.1)
+    moved = 65536 * (1 + displaced(132 * 65536, card.constants))  # what the flush has left goes as they come
+    assert cold == pytest.approx(moved / 10 + card.constants.tma_dram_latency, rel=0.1)
     assert cycles(copies(16), data, cache="warm", **run) < 0.5 * cold
 
 
@@ -161,7 +161,7 @@ def test_a_box_counts_for_the_memory_it_lies_in_wherever_its_tensor_begins() -> 
         assert survey.read[x.ctypes.data] == 1024
         found.append([cycles(body, descriptor, x, threads=1, shared=65552, cache=cache) for cache in ("warm", "cold")])
     assert found[0] == found[1] == found[2]
-    assert found[0][1] > found[0][0] + 0.5 * CARD.figures.tma_dram_latency
+    assert found[0][1] > found[0][0] + 0.5 * CARD.constants.tma_dram_latency
 
 
 def products(count: int, n: int) -> str:
@@ -279,7 +279,7 @@ def test_clusters_of_unequal_work_take_as_long_as_their_sum_on_the_fullest_sm() 
     launch = launched(body, grid=(132,), shared=200_000)
     prediction = ptxsim.predict(launch, CARD)
     assert prediction.launches[0].cycles == pytest.approx(132 * 50 * 4, rel=0.1)
-    assert any("differs from cluster to cluster" in note for note in prediction.notes)
+    assert any("differs between clusters" in note for note in prediction.notes)
 
 
 def test_work_that_goes_by_two_axes_of_the_grid_is_followed_along_both() -> None:
@@ -311,7 +311,7 @@ def test_a_few_clusters_at_an_edge_stand_for_none_but_themselves_in_a_long_grid(
     prediction = ptxsim.predict(launched(body, grid=(grid,), shared=200_000), CARD)
     expected = waves * 800 + (waves - 1) * REFILL if alike else 2 * 800
     assert prediction.launches[0].cycles == pytest.approx(expected, rel=0.1)
-    assert any("differs from cluster to cluster" in note for note in prediction.notes) is not alike
+    assert any("differs between clusters" in note for note in prediction.notes) is not alike
 
 
 def test_a_grid_is_looked_at_once_where_the_caller_keeps_what_was_found(monkeypatch) -> None:
@@ -326,8 +326,8 @@ def test_a_grid_is_looked_at_once_where_the_caller_keeps_what_was_found(monkeypa
 def test_what_no_card_could_do_is_not_given_for_a_prediction() -> None:
     timed = time_launch(Setting(launched(CHAIN), CARD, None, 1000, "warm"))
     with pytest.raises(ptxsim.PtxError, match=r"busy for 200 % of the time"):
-        possible(dataclasses.replace(timed, tensor_percent=200.0))
-    assert possible(timed) is timed
+        check_possible(dataclasses.replace(timed, tensor_percent=200.0))
+    assert check_possible(timed) is timed
 
 
 def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:
@@ -397,9 +397,9 @@ def test_a_lone_call_begins_with_its_host_s_share_and_has_longer_gaps_than_calls
     cycles_us = one.launches[0].cycles / 1000
     assert one.microseconds == pytest.approx(5.0 + cycles_us)
     assert two.microseconds - one.microseconds == pytest.approx(3.0 + cycles_us)
-    elsewhere = ptxsim.predict(launch, card, cache="cold", lone_us=3.5)
+    elsewhere = ptxsim.predict(launch, card, cache="cold", single_launch_us=3.5)
     assert one.microseconds - elsewhere.microseconds == pytest.approx(5.0 - 3.5)
-    assert ptxsim.predict(launch, card, lone_us=3.5).microseconds == ptxsim.predict(launch, card).microseconds
+    assert ptxsim.predict(launch, card, single_launch_us=3.5).microseconds == ptxsim.predict(launch, card).microseconds
     assert ptxsim.predict([launch] * 2, card).microseconds == pytest.approx(2 * (1.0 + cycles_us))
 
 
@@ -421,8 +421,8 @@ def test_only_a_launch_with_tma_descriptors_pays_for_them() -> None:
     card = CARD.changed(**STARTS)
     launch = launched("ld.param.u64 %d1, [p0];\n" + box + CHAIN * 10, np.zeros(256, np.uint8))
     timed = [time_launch(Setting(x, card, None, 1000.0, "warm")) for x in (launched(CHAIN * 10),)]
-    assert descriptors(timed[0], card) == 0.0
-    assert descriptors(dataclasses.replace(timed[0], launch=launch), card) == 0.5
+    assert descriptor_us(timed[0], card) == 0.0
+    assert descriptor_us(dataclasses.replace(timed[0], launch=launch), card) == 0.5
 
 
 def test_ctas_that_begin_a_grid_together_on_an_sm_start_so_many_cycles_apart() -> None:
@@ -443,28 +443,28 @@ def test_the_first_load_of_a_lone_call_comes_later_out_of_dram() -> None:
 
 def test_what_a_load_waits_for_those_before_it_in_its_block_is_counted_once() -> None:
     """The second is issued when the first is there, by which time the bytes of both have come."""
-    sm = SM(CARD.figures, 1, 0)
-    clock = WarpClock(sm, Scheduler(CARD.figures), None, 0, 0.0, None)
+    sm = SM(CARD.constants, 1, 0)
+    clock = WarpClock(sm, Scheduler(CARD.constants), None, 0, 0.0, None)
     first, second, register = (32, 1), (32, 2), (32, 3)
     ops = [
         Op("global", "", 1, 0, 1, (), -1, -1, 1, -1, (), (first,)),
         Op("global", "", 1, 0, 1, (), -1, -1, 2, -1, (first,), (second,)),
         Op("alu", "", 1, 0, 1, (), -1, -1, 3, -1, (second,), (register,)),
     ]
-    clock.walk(tuple(ops), {1: Found(1000.0, 300.0), 2: Found(1100.0, 300.0)}, {})
+    clock.walk(tuple(ops), {1: Latency(1000.0, 300.0), 2: Latency(1100.0, 300.0)}, {})
     assert clock.time == pytest.approx(1300, abs=5)
-    late = WarpClock(sm, Scheduler(CARD.figures), None, 0, 5000.0, None)
-    late.walk(tuple(ops), {1: Found(1000.0, 300.0), 2: Found(2000.0, 300.0)}, {})
+    late = WarpClock(sm, Scheduler(CARD.constants), None, 0, 5000.0, None)
+    late.walk(tuple(ops), {1: Latency(1000.0, 300.0), 2: Latency(2000.0, 300.0)}, {})
     assert late.time == pytest.approx(5000 + 2000, abs=5)
 
 
 def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:
     """By the addresses of machine code: 512 bytes on, 512 back, and the next instruction."""
-    sm = SM(CARD.changed(jump_cycles=100, branch_cycles=10).figures, 1, 0)
+    sm = SM(CARD.changed(jump_cycles=100, branch_cycles=10).constants, 1, 0)
     sm.code.launched(64, range(64), 0, False)
 
     def taken(address: int, target: int) -> float:
-        clock = WarpClock(sm, Scheduler(CARD.figures), None, 0, 0.0, None)
+        clock = WarpClock(sm, Scheduler(CARD.constants), None, 0, 0.0, None)
         ops = [Op("branch", "", 1, 0, 1, (), -1, -1, 0, address), Op("alu", "", 1, 0, 1, (), -1, -1, 0, target)]
         clock.walk(tuple(ops), {}, {})
         return clock.time

@@ -7,7 +7,7 @@ import weakref
 
 from ptxsim import Module
 from ptxsim.frontend.program import program_of
-from ptxsim.frontend.recent import KEPT, Recent
+from ptxsim.frontend.recent import CAPACITY, Recent
 
 TEXT = """
 .version 8.8
@@ -25,7 +25,7 @@ def translated() -> weakref.ref:
 
 
 def test_kernels_that_were_translated_long_ago_are_let_go() -> None:
-    first, *_, last = [translated() for _ in range(KEPT + 1)]
+    first, *_, last = [translated() for _ in range(CAPACITY + 1)]
     gc.collect()
     assert first() is None
     assert last() is not None
@@ -34,10 +34,10 @@ def test_kernels_that_were_translated_long_ago_are_let_go() -> None:
 def test_what_is_asked_for_again_stays() -> None:
     recent: Recent[object] = Recent()
     often = recent.get("often", lambda made: True, object)
-    for other in range(3 * KEPT):
+    for other in range(3 * CAPACITY):
         recent.get(other, lambda made: True, object)
         assert recent.get("often", lambda made: True, object) is often
-    assert len(recent) == KEPT
+    assert len(recent) == CAPACITY
 
 
 def test_what_does_not_fit_its_key_any_more_is_made_anew() -> None:

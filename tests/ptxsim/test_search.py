@@ -8,7 +8,7 @@ from snippets import kernel_text, run_kernel
 from test_deadlock import PIPELINE, RELEASE
 
 import ptxsim
-from ptxsim.core.adversarial import aims
+from ptxsim.core.adversarial import delays
 
 OUT = "ld.shared.u32 %r6, [%r5+128]; mad.wide.u32 %d3, %r2, 4, %d2; st.global.u32 [%d3], %r6;"
 
@@ -103,13 +103,13 @@ def test_an_aim_that_matches_nothing_is_refused_in_one_line(pipeline, name: str)
 def test_an_aim_may_match_one_of_several_launches(pipeline) -> None:
     launch, x, y = pipeline()
     empty = launched("nop;", x, y)
-    (copy,) = {name for name in aims(ptxsim.run(launch).coverage) if name.startswith("hold:copy:")}
+    (copy,) = {name for name in delays(ptxsim.run(launch).coverage) if name.startswith("hold:copy:")}
     y[:] = 0
     assert ptxsim.run([empty, launch], copy).ok and (y == x[:32]).all()
 
 
 def test_aims_are_at_what_ran_and_take_the_kinds_by_turns(pipeline) -> None:
     launch, _, _ = pipeline()
-    names = aims(ptxsim.run(launch).coverage)
+    names = delays(ptxsim.run(launch).coverage)
     kinds = [name.split(":")[1] for name in names]
     assert kinds[:5] == ["warps", "copy", "arrival", "wait", "barrier"] and len(set(names)) == len(names)

@@ -60,7 +60,7 @@ def test_what_another_warp_has_been_given_is_not_touched_without_a_fence(fence) 
     tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; C: bar.sync 0;
     @%p1 bra E; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 32; E:"""
     findings = run_kernel(body.replace("FENCE", fence), threads=160, shared=64, checks=CHECKS).findings
-    named = ["that warp 0 of CTA 0 has been given at PTX line" in str(finding) for finding in findings]
+    named = ["that warp 0 of CTA 0 allocated at PTX line" in str(finding) for finding in findings]
     assert named == [] if fence else named == [True]
 
 

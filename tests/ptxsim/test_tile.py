@@ -96,6 +96,8 @@ def test_arguments_that_do_not_fit_are_refused(epilogue) -> None:
     (name,) = module.kernels
     with pytest.raises(ValueError, match="takes parameters of"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, name, (1,), (1, 2))
+    with pytest.raises(ValueError, match="takes parameters of"):  # with the PTX beside the cubin
+        ptxsim.Launch.from_cubin(epilogue / "kernel.cubin", name, (1,), (1, 2))
     with pytest.raises(ValueError, match="has no kernel other"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, "other", (1,), ())
 
@@ -113,7 +115,7 @@ def test_a_cubin_that_cannot_be_used_says_why(epilogue, tmp_path) -> None:
         return str(caught.value)
 
     whole = (epilogue / "kernel.cubin").read_bytes()
-    assert "is no cubin" in refusal(b"text")
+    assert "is not a cubin" in refusal(b"text")
     assert "cannot be read as a cubin" in refusal(whole[: len(whole) // 2])
     host = _section(epilogue / "kernel.cubin", ".nv.host")
     assert host is not None and host[:4] == b"\x7fELF"

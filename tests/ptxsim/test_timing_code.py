@@ -8,7 +8,7 @@ from ptxsim.timing.sass import Code, SassOp
 
 H100 = DeviceModel.load("h100")
 LINES = 8  # of a KiB
-ISSUE = 8 * H100.figures.fetch_small_cycles  # of a line
+ISSUE = 8 * H100.constants.fetch_small_cycles  # of a line
 
 
 def once(cache: CodeCache, lines: range, at: float = 0.0) -> float:
@@ -21,7 +21,7 @@ def once(cache: CodeCache, lines: range, at: float = 0.0) -> float:
 
 
 def launched(kib: int, cold: bool = False, others: int = 0) -> CodeCache:
-    cache = CodeCache(H100.figures)
+    cache = CodeCache(H100.constants)
     lines = kib * LINES + 4  # and what stands around it
     cache.launched(lines, range(lines), others, cold)
     return cache
@@ -42,7 +42,7 @@ def test_straight_code_takes_what_was_measured_by_its_size(kib, cold, measured) 
 
 def test_other_kernels_of_a_call_push_code_out() -> None:
     alone, beside = (once(launched(100, others=others), range(100 * LINES)) for others in (0, 60 * LINES))
-    far, large = H100.figures.fetch_far_cycles, H100.figures.fetch_large_cycles
+    far, large = H100.constants.fetch_far_cycles, H100.constants.fetch_large_cycles
     assert beside - alone == pytest.approx(36 * LINES * 8 * (far - large), rel=0.05)  # all beyond the first 64 KiB
 
 
@@ -63,5 +63,5 @@ def test_a_warp_that_waits_for_something_else_has_the_next_line_then() -> None:
 def test_only_code_of_lines_that_run_takes_room() -> None:
     ops = tuple(SassOp(16 * n, 0, "alu", 1, -1, -1, 0, n // 16, False) for n in range(64))
     code = Code("k", ops)
-    assert code.pieces(frozenset({0, 3})) == [0, 1, 6, 7]
-    assert code.pieces(frozenset()) == list(range(8))
+    assert code.code_lines(frozenset({0, 3})) == [0, 1, 6, 7]
+    assert code.code_lines(frozenset()) == list(range(8))

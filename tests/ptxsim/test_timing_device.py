@@ -6,7 +6,7 @@ import re
 import pytest
 
 from ptxsim.timing import DeviceError, DeviceModel
-from ptxsim.timing.device import DEVICES, Figures
+from ptxsim.timing.device import DEVICES, DeviceConstants
 
 NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
 
@@ -14,10 +14,10 @@ NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
 @pytest.mark.parametrize("name", NAMES)
 def test_each_device_file_is_complete_and_says_where_its_values_are_from(name) -> None:
     card = DeviceModel.load(name)
-    assert card.figures.sm_count > 100
+    assert card.constants.sm_count > 100
     for parameter, value in card.parameters.items():
         assert value.unit and len(value.origin) > 3, parameter
-        assert getattr(card.figures, parameter) == value.value
+        assert getattr(card.constants, parameter) == value.value
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -30,7 +30,9 @@ def test_what_is_called_published_names_an_address_where_it_can_be_read(name) ->
 def test_the_clock_reads_every_parameter() -> None:
     """One that nothing reads would count among the assumed ones, by which a prediction's band is widened."""
     sources = [path.read_text() for path in (DEVICES.parent / "timing").glob("*.py")]
-    unread = [f.name for f in dataclasses.fields(Figures) if not any(f".{f.name}" in source for source in sources)]
+    unread = [
+        f.name for f in dataclasses.fields(DeviceConstants) if not any(f".{f.name}" in source for source in sources)
+    ]
     assert not unread
 
 
@@ -49,10 +51,10 @@ def changed_file(tmp_path, pattern: str, replacement: str):
 @pytest.mark.parametrize(
     ("pattern", "replacement", "message"),
     [
-        (r"  fma_latency:", "  fma_latncy:", r"unknown parameter 'fma_latncy' \(is 'fma_latency' meant\?\)"),
+        (r"  fma_latency:", "  fma_latncy:", r"unknown parameter 'fma_latncy' \(did you mean 'fma_latency'\?\)"),
         (r"  fma_latency:\n(    .*\n){4}", "", "the parameter 'fma_latency' is missing"),
         (r"source: published", "source: hearsay", "is 'hearsay': one of measured, published, assumed"),
-        (r"value: 132", "value: many", "the value of 'sm_count' is no number: 'many'"),
+        (r"value: 132", "value: many", "the value of 'sm_count' is not a number: 'many'"),
         (r"    unit: SMs\n", "", "the parameter 'sm_count' needs exactly from, source, unit, value"),
     ],
 )
@@ -70,6 +72,6 @@ def test_an_unknown_device_names_those_that_there_are() -> None:
 def test_a_changed_value_leaves_the_others_as_they_are() -> None:
     card = DeviceModel.load("h200")
     other = card.changed(l2_latency=1000)
-    assert (other.figures.l2_latency, other.parameters["l2_latency"].value) == (1000, 1000)
-    assert other.figures.fma_latency == card.figures.fma_latency
-    assert card.figures.l2_latency != 1000
+    assert (other.constants.l2_latency, other.parameters["l2_latency"].value) == (1000, 1000)
+    assert other.constants.fma_latency == card.constants.fma_latency
+    assert card.constants.l2_latency != 1000

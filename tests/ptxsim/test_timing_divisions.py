@@ -46,7 +46,7 @@ def test_numbers_matter_where_a_product_goes_into_a_divisor_as_a_power(body, mat
 )
 def test_operands_near_the_ends_of_the_range_and_zero_take_the_long_way(a, b, long) -> None:
     with np.errstate(all="ignore"):
-        assert bool(divisions.goes_the_long_way(np.float32(a), np.float32(b))) is long
+        assert bool(divisions.takes_slow_path(np.float32(a), np.float32(b))) is long
 
 
 DIVIDE = """ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.s64 %d1, %d1, %d2;
@@ -81,7 +81,7 @@ def test_the_long_way_costs_latency_or_issue_slots(threads, expected) -> None:
 
 
 def test_a_load_waits_for_the_boxes_that_have_left_the_tma_unit_and_for_no_others() -> None:
-    figures = CARD.changed(tma_ahead_bytes=10_000).figures
+    figures = CARD.changed(tma_ahead_bytes=10_000).constants
     memory, sm = MemorySystem(figures, 1000, 1, 132), SM(figures, 2, 0)
     for _ in range(20):
         memory.box(sm, [sm], 0, 8192, 64, 0.0)
@@ -108,6 +108,6 @@ def test_a_descriptor_that_was_changed_is_fetched_anew() -> None:
 
 
 def test_loads_by_themselves_get_no_more_than_the_bandwidth() -> None:
-    memory = MemorySystem(CARD.changed(tma_ahead_bytes=1000).figures, 1000, 1, 132)
+    memory = MemorySystem(CARD.changed(tma_ahead_bytes=1000).constants, 1000, 1, 132)
     ends = [memory.read(0, 512, 0.0)[0] for _ in range(100)]
     assert ends[-1] == pytest.approx(100 * 512 / memory.l2.rate)

@@ -19,7 +19,7 @@ CARD = DeviceModel.load("h200").changed(sm_clock_mhz=1000, local_latency=30, loc
 
 def memory(lines: int) -> LocalMemory:
     """An SM whose L1 has place for so many lines, and which gets 32 bytes a cycle of L2 and gives it 16."""
-    return LocalMemory(CARD.figures, L1Cache(128 * lines), 32.0, 16.0, 1.5)
+    return LocalMemory(CARD.constants, L1Cache(128 * lines), 32.0, 16.0, 1.5)
 
 
 def store(word: int, words: int = 1) -> Slot:
@@ -122,7 +122,7 @@ def test_spilled_registers_are_told_by_their_place_on_the_stack_and_cost_what_th
     assert all(op.slot is None for op in read_cubin(few[1])["k"].ops)
     spilled = 192 - 64
     assert round_cycles(few, 0) < 300
-    figures = CARD.figures
+    figures = CARD.constants
     a_cycle = figures.local_store_gb_per_s / figures.sm_count  # bytes of an SM, at 1,000 MHz
     assert spilled * 4 * 128 / a_cycle <= round_cycles(many, 0) < 1.6 * spilled * 4 * 128 / a_cycle
     assert round_cycles(many, 200 << 10) > round_cycles(many, 0)  # L1 has 28 KiB left

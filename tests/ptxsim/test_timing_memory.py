@@ -8,19 +8,19 @@ from snippets import kernel_text
 
 import ptxsim
 from ptxsim.timing import DeviceModel
-from ptxsim.timing.grid import l1_bytes, place
+from ptxsim.timing.grid import l1_bytes, placement_of
 from ptxsim.timing.hardware import SM
 from ptxsim.timing.l1_cache import L1Cache, bytes_of
 from ptxsim.timing.memory_system import (
     MemorySystem,
     displaced,
     evicted,
-    of_its_neighbours,
-    together,
-    together_by_tma,
+    l2_rate_per_sm,
+    sharing_gain,
+    tma_sharing_gain,
     written_back,
 )
-from ptxsim.timing.miss_rate import left_over
+from ptxsim.timing.miss_rate import left_in_l2
 from ptxsim.timing.scout import Survey
 
 CARD = DeviceModel.load("h200").changed(
@@ -63,29 +63,29 @@ def test_a_load_past_l1_asks_l2_again() -> None:
 
 def test_a_load_waits_for_bytes_that_are_on_their_way() -> None:
     cache = L1Cache(1024)
-    assert cache.look({7: 0b0011}) == ({7: 0b0011}, 0.0)
+    assert cache.lookup({7: 0b0011}) == ({7: 0b0011}, 0.0)
     cache.fill({7: 0b0011}, 500.0)
-    assert cache.look({7: 0b0110}) == ({7: 0b0100}, 500.0)
+    assert cache.lookup({7: 0b0110}) == ({7: 0b0100}, 500.0)
 
 
 def test_the_line_that_was_used_the_longest_ago_goes_first() -> None:
     cache = L1Cache(2 * 128)
     for line in (1, 2):
         cache.fill({line: 0b1111}, 10.0)
-    assert cache.look({1: 0b0001})[0] == {}
+    assert cache.lookup({1: 0b0001})[0] == {}
     cache.fill({3: 0b1111}, 20.0)
-    assert [cache.look({line: 0b1111})[0] != {} for line in (1, 2, 3)] == [False, True, False]
+    assert [cache.lookup({line: 0b1111})[0] != {} for line in (1, 2, 3)] == [False, True, False]
 
 
 def test_an_atomic_leaves_no_line_in_l1() -> None:
     cache = L1Cache(1024)
     cache.fill({5: 0b1111}, 10.0)
     cache.drop({5: 0b0001})
-    assert cache.look({5: 0b1000})[0] == {5: 0b1000}
+    assert cache.lookup({5: 0b1000})[0] == {5: 0b1000}
 
 
 def test_a_sector_that_several_stores_fill_is_written_back_once() -> None:
-    sm, memory = SM(CARD.figures, 1, 65536), MemorySystem(CARD.figures, 1000, 1, 132)
+    sm, memory = SM(CARD.constants, 1, 65536), MemorySystem(CARD.constants, 1000, 1, 132)
     memory.write_back = 1.0
     for at in range(4):
         memory.store(sm, 0, {0: 0b1111, 1: 0b1111}, 64, float(at))
@@ -94,8 +94,8 @@ def test_a_sector_that_several_stores_fill_is_written_back_once() -> None:
 
 
 def test_what_an_sm_reads_again_does_not_count_for_dram_a_second_time() -> None:
-    sm, memory = SM(CARD.figures, 1, 256), MemorySystem(CARD.figures, 1000, 1, 132)  # an L1 of two lines
-    memory.misses[0] = 1.0
+    sm, memory = SM(CARD.constants, 1, 256), MemorySystem(CARD.constants, 1000, 1, 132)  # an L1 of two lines
+    memory.miss_rates[0] = 1.0
     for lap in range(2):
         for line in range(16):
             memory.load(sm, 0, {line: 0b1111}, 128, 1000.0 * lap + line)
@@ -104,7 +104,7 @@ def test_what_an_sm_reads_again_does_not_count_for_dram_a_second_time() -> None:
 
 def test_reads_and_writes_share_l2_as_a_copy_does() -> None:
     card = CARD.changed(l2_gb_per_s=132, l2_write_gb_per_s=132, l2_copy_gb_per_s=88)  # 1 byte a cycle for each SM
-    memory = MemorySystem(card.figures, 1000, 1, 132)
+    memory = MemorySystem(card.constants, 1000, 1, 132)
     for at in range(100):
         memory.read(0, 10, at)
         memory.write(1, 10, at)
@@ -113,7 +113,7 @@ def test_reads_and_writes_share_l2_as_a_copy_does() -> None:
 
 @pytest.mark.parametrize(("readers", "gain"), [(0.5, 1.0), (1, 1.0), (2, 1.1), (4, 1.2), (100, 1.2)])
 def test_ctas_that_read_the_same_at_a_time_get_more_of_it_out_of_l2(readers, gain) -> None:
-    assert together(readers, 1.2) == pytest.approx(gain)
+    assert sharing_gain(readers, 1.2) == pytest.approx(gain)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_ctas_that_read_the_same_at_a_time_get_more_of_it_out_of_l2(readers, gai
 )
 def test_copies_by_tma_of_the_same_bytes_get_more_than_loads_do(readers, gain) -> None:
     card = CARD.changed(tma_shared_gain_two=1.9, tma_shared_gain_four=2.2, tma_shared_gain=2.4)
-    assert together_by_tma(readers, card.figures) == pytest.approx(gain, abs=0.01)
-    memory = MemorySystem(card.figures, 1000, 1, 132)
+    assert tma_sharing_gain(readers, card.constants) == pytest.approx(gain, abs=0.01)
+    memory = MemorySystem(card.constants, 1000, 1, 132)
     alone, _ = memory.read(0, 100, 0.0, by_tma=True)
     memory.readers[1] = readers
     assert memory.read(1, 100, alone, by_tma=True)[0] == pytest.approx(alone + alone / gain, rel=0.01)
@@ -131,15 +131,15 @@ def test_copies_by_tma_of_the_same_bytes_get_more_than_loads_do(readers, gain) -
 @pytest.mark.parametrize(("readers", "late"), [(1, 8), (4, 32), (8, 64), (132, 64)])
 def test_all_who_ask_for_bytes_that_miss_wait_for_dram_and_one_of_them_moves_them(readers, late) -> None:
     """One read in eight is the first of its bytes; as `same_tiles` of benchmarks/microbenchmarks/ has it."""
-    memory = MemorySystem(CARD.figures, 1000, 1, 132)
-    memory.misses[1], memory.readers[1] = 1 / 8, readers
+    memory = MemorySystem(CARD.constants, 1000, 1, 132)
+    memory.miss_rates[1], memory.readers[1] = 1 / 8, readers
     missed = [memory.read(1, 128, 1e4 * n)[1] for n in range(64)]
     assert sum(missed) == late
     assert memory.traffic.dram == pytest.approx(64 * 128 / 8)
 
 
 def test_what_hits_l2_never_asks_dram() -> None:
-    memory = MemorySystem(CARD.figures, 1000, 1, 132)
+    memory = MemorySystem(CARD.constants, 1000, 1, 132)
     assert not any(memory.read(1, size, 0.0)[1] for size in (4096, 128, 4096))
     assert memory.traffic.dram == 0
 
@@ -153,15 +153,15 @@ def test_dram_takes_longer_to_answer_behind_a_flush() -> None:
 
 
 def test_what_a_flush_left_goes_first_and_what_a_call_stores_last() -> None:
-    small = CARD.changed(flush_dirty_share=0.4, l2_bytes=1).figures
-    assert displaced(1.0, CARD.changed(flush_dirty_share=0.4).figures) == pytest.approx(0.4, abs=0.001)  # it meets it
+    small = CARD.changed(flush_dirty_share=0.4, l2_bytes=1).constants
+    assert displaced(1.0, CARD.changed(flush_dirty_share=0.4).constants) == pytest.approx(0.4, abs=0.001)  # it meets it
     assert 64 * displaced(64.0, small) == pytest.approx(0.4, abs=0.001)  # a large one, all of it and once
     assert written_back(1.0, 1e9) == pytest.approx(0, abs=1e-6)
     assert 64 * (1 - written_back(64.0, 1.0)) == pytest.approx(1)  # of many stores one L2 stays there
 
 
 def test_what_is_read_again_misses_soon_beyond_what_l2_keeps_from_call_to_call() -> None:
-    f = CARD.changed(l2_again_bytes=50, l2_overrun=10).figures
+    f = CARD.changed(l2_again_bytes=50, l2_overrun=10).constants
     assert [evicted(size, f) for size in (40, 50)] == [0, 0]
     assert evicted(55, f) == pytest.approx(1 - math.exp(-1))
 
@@ -171,22 +171,22 @@ def test_what_is_read_again_misses_soon_beyond_what_l2_keeps_from_call_to_call()
 )
 def test_what_an_h200_keeps_from_call_to_call_is_what_was_measured(footprint, low, high) -> None:
     """Group «calls» of benchmarks/microbenchmarks/."""
-    assert low <= evicted(footprint, DeviceModel.load("h200").figures) <= high
+    assert low <= evicted(footprint, DeviceModel.load("h200").constants) <= high
 
 
 def test_later_launches_of_a_lone_call_find_what_earlier_ones_left() -> None:
     first, last = loading(*PART), loading(*PART)
     whole = Survey((1.0,), {1: 100.0}, {2: 60.0}, {1: 1.0})
-    f = CARD.changed(l2_bytes=1000).figures
-    assert left_over([(first, whole)], f) == {1: 100.0, 2: 60.0}
-    assert left_over([], f) == {}
-    flooded = left_over([(first, whole), (last, Survey((1.0,), {3: 5000.0}, {}, {3: 1.0}))], f)
+    f = CARD.changed(l2_bytes=1000).constants
+    assert left_in_l2([(first, whole)], f) == {1: 100.0, 2: 60.0}
+    assert left_in_l2([], f) == {}
+    flooded = left_in_l2([(first, whole), (last, Survey((1.0,), {3: 5000.0}, {}, {3: 1.0}))], f)
     assert flooded[1] < 1.0 < flooded[3]
 
 
 def test_a_cold_load_waits_for_its_own_bytes_and_dram_works_for_those_that_go() -> None:
-    sm, memory = SM(CARD.figures, 1, 65536), MemorySystem(CARD.figures, 1000, 1, 132)
-    memory.misses[0] = 1.0
+    sm, memory = SM(CARD.constants, 1, 65536), MemorySystem(CARD.constants, 1000, 1, 132)
+    memory.miss_rates[0] = 1.0
     alone, _ = memory.load(sm, 0, {0: 0b1111}, 128, 0.0)
     memory.displaced = 0.5
     assert memory.load(sm, 0, {5: 0b1111}, 128, 10_000.0)[0] == 10_000 + alone
@@ -200,13 +200,13 @@ def test_l1_has_what_the_carve_out_for_shared_memory_leaves(shared, kibibytes) -
 
 def test_l1_has_what_all_ctas_of_an_sm_together_leave() -> None:
     launch = loading(*PART)
-    placed = place(launch, CARD, None)
-    assert placed.l1_bytes == l1_bytes(placed.places * placed.shared_bytes, CARD) < 256 * 1024
+    placed = placement_of(launch, CARD, None)
+    assert placed.l1_bytes == l1_bytes(placed.slots_per_group * placed.shared_bytes, CARD) < 256 * 1024
 
 
 def test_a_burst_after_a_pause_takes_what_its_sm_did_not_ask_for_before() -> None:
     """Bursts of SMs that copy in turns take as long as on one alone: benchmarks/microbenchmarks, group «bursts»."""
-    memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).figures, 1000, 1, 132)
+    memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).constants, 1000, 1, 132)
     share = memory.l2.rate
     assert memory.l2.take(5_000, 1000.0) == pytest.approx(1000 + 5_000 / share)  # no pause is before the first
     after = 1000 + 100_000 / share
@@ -215,20 +215,22 @@ def test_a_burst_after_a_pause_takes_what_its_sm_did_not_ask_for_before() -> Non
 
 
 def test_an_sm_that_never_pauses_gets_its_even_share_and_no_more() -> None:
-    memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).figures, 1000, 1, 132)
+    memory = MemorySystem(CARD.changed(l2_ahead_bytes=10_000).constants, 1000, 1, 132)
     ends = [memory.l2.take(1_000, 0.0) for _ in range(100)]
     assert ends[-1] == pytest.approx(100_000 / memory.l2.rate)
 
 
 def test_few_ctas_share_the_ways_of_their_gpcs_to_l2_and_many_all_of_it() -> None:
     card = CARD.changed(l2_bytes_per_cycle_of_8=80, l2_bytes_per_cycle_of_32=60, l2_bytes_per_cycle_of_64=50)
-    f = card.figures
-    assert [of_its_neighbours(n, f) for n in (1, 8, 16, 32, 64)] == [f.tma_bytes_per_cycle, 80, 70, 60, 50]
+    f = card.constants
+    assert [l2_rate_per_sm(n, f) for n in (1, 8, 16, 32, 64)] == [f.tma_bytes_per_cycle, 80, 70, 60, 50]
     rates = {n: MemorySystem(f, 1000.0, 1, n).l2.rate for n in (8, 32, 132)}
     assert rates == {8: 80, 32: 60, 132: pytest.approx(min(f.l2_gb_per_s / 132, 50))}
 
 
 def test_local_memory_s_stores_have_their_even_share_of_l2_whoever_the_neighbours_are() -> None:
     spread = CARD.changed(l2_bytes_per_cycle_of_8=30, l2_bytes_per_cycle_of_32=20)
-    (near, stored, _), (far, same, _) = (MemorySystem(c.figures, 1000.0, 1, 16).local_rates(1) for c in (spread, CARD))
+    (near, stored, _), (far, same, _) = (
+        MemorySystem(c.constants, 1000.0, 1, 16).local_rates(1) for c in (spread, CARD)
+    )
     assert near == 25 < far and stored == same

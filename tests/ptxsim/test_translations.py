@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def run(module: ptxsim.Module) -> list[int]:
 
 
 def forget() -> None:
-    program._PROGRAMS._made.clear()
+    program._PROGRAMS._entries.clear()
 
 
 @pytest.fixture
@@ -79,6 +80,29 @@ def test_what_was_kept_is_neither_read_nor_translated_nor_compiled_again(tmp_pat
     assert kept(tmp_path) == EXPECTED
     assert made == []
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.fault("Users", "a translation of PTX that another user can write", "not read")
+@pytest.mark.parametrize("how", ["writable by the group", "writable by all", "a link", "another user's"])
+def test_a_file_that_another_user_can_have_written_is_not_opened(
+    how: str, tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    kept(folder)
+    (file,) = folder.iterdir()
+    if how == "a link":
+        file.rename(tmp_path / "elsewhere")
+        file.symlink_to(tmp_path / "elsewhere")
+    elif how == "another user's":
+        owner = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    else:
+        file.chmod(0o620 if how.endswith("group") else 0o602)
+    monkeypatch.setattr(pickle, "loads", lambda *_: pytest.fail("it was loaded"))
+    made.clear()
+    assert kept(folder) == EXPECTED
+    assert "read" in made
 
 
 def test_without_a_folder_nothing_is_kept(made: list[str]) -> None:

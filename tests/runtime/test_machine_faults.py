@@ -70,6 +70,7 @@ def test_a_fault_of_a_kernel_is_none_of_the_machine(error) -> None:
     assert machine_fault(error) is None
 
 
+@pytest.mark.fault("Machine", "the disk of temporary files is full", "the job fails, nothing is recorded")
 def test_any_failure_is_the_machines_while_the_folder_of_temporary_files_is_full(monkeypatch) -> None:
     monkeypatch.setattr(machine_faults, "SPARE_BYTES", 1 << 62)
     assert "no space left" in machine_fault(ToolError(5))

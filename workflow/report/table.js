@@ -1,15 +1,15 @@
-// Sorting, filtering, folding and copying. Without scripts the page is complete; only these controls are missing.
+// Sorting, filtering, folding and copying. Without scripts, the page lacks only these controls.
 (function () {
   "use strict";
-  var PAGE = 50; // rows of a table that is shown page by page
+  var PAGE = 50; // rows per page of a paged table
   document.documentElement.classList.add("js");
 
-  // What moves as one: a row of a plain table, a workload with all its lines (tbody) of a folded one.
+  // Sorting units: rows of a plain table, workloads (tbody) of a folded table.
   function units(table) {
     return table.classList.contains("folded") ? Array.from(table.tBodies) : Array.from(table.tBodies[0].rows);
   }
 
-  // The line of the head that names the columns: a line above it may name groups of them.
+  // Head row with the column names; a row above it may name groups.
   function headOf(table) {
     return table.tHead.rows[table.tHead.rows.length - 1];
   }
@@ -32,14 +32,14 @@
   }
 
   function sort(table, column, direction) {
-    var found = units(table).map(function (unit, place) {
+    var keyed = units(table).map(function (unit, place) {
       return { unit: unit, place: place, key: keyOf(rowOf(unit).cells[column]) };
     });
-    found.sort(function (a, b) {
+    keyed.sort(function (a, b) {
       if (a.key === null || b.key === null) return (a.key === null) - (b.key === null) || a.place - b.place;
       return direction * compare(a.key, b.key) || a.place - b.place;
     });
-    found.forEach(function (entry) { entry.unit.parentNode.appendChild(entry.unit); });
+    keyed.forEach(function (entry) { entry.unit.parentNode.appendChild(entry.unit); });
     Array.from(headOf(table).cells).forEach(function (head, place) {
       if (head.hasAttribute("data-fixed")) return;
       head.setAttribute("aria-sort", place !== column ? "none" : direction > 0 ? "ascending" : "descending");
@@ -67,7 +67,7 @@
     label.append("Filter ");
     var input = document.createElement("input");
     input.type = "search";
-    input.placeholder = "words that must all be in a row's names";
+    input.placeholder = "all words must match a row's names";
     label.append(input);
     var shown = document.createElement("output");
     tools.append(label);
@@ -89,7 +89,7 @@
     });
   }
 
-  // Names only: a filter for «32» should not find every row that has a 32 in some figure.
+  // Names only: a filter for «32» should not match values.
   function wordsOf(unit) {
     var cells = unit.querySelectorAll("th, td:not(.n):not(.insight)");
     return Array.from(cells, function (cell) { return cell.textContent; }).join(" ").toLowerCase();
@@ -127,7 +127,7 @@
     return button;
   }
 
-  // The rows that the filter leaves, figures in full; of a folded table its single lines, each with its workload.
+  // Rows that pass the filter, with full precision; lines of a folded table get their workload.
   function csvOf(table) {
     var heads = Array.from(headOf(table).cells).filter(function (cell) { return !cell.classList.contains("insight"); });
     var lines = [heads.map(valueOf)];
@@ -155,14 +155,14 @@
     return /[",\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
   }
 
-  function copyButton(table, said) {
+  function copyButton(table, status) {
     var button = document.createElement("button");
     button.type = "button";
     button.className = "copy";
     button.textContent = "Copy as CSV";
     button.addEventListener("click", function () {
       var text = csvOf(table);
-      var done = function () { said.textContent = text.split("\n").length - 2 + " rows copied"; };
+      var done = function () { status.textContent = text.split("\n").length - 2 + " rows copied"; };
       if (navigator.clipboard && window.isSecureContext) {
         navigator.clipboard.writeText(text).then(done, function () { byHand(text); done(); });
       } else {
@@ -182,7 +182,7 @@
     area.remove();
   }
 
-  // A table of which only one page is in the document: its rows are data, sorted and filtered before they are shown.
+  // A table with one page of rows in the document; sorting and filtering use the data.
   function makePaged(holder) {
     var data = JSON.parse(holder.querySelector("script").textContent);
     var state = { page: 0, column: null, direction: 1, words: [] };
@@ -190,10 +190,10 @@
     tools.className = "tools";
     var input = document.createElement("input");
     input.type = "search";
-    input.placeholder = "words that must all be in a workload's name";
+    input.placeholder = "all words must match a workload's name";
     var label = document.createElement("label");
     label.append("Filter ", input);
-    var said = document.createElement("output");
+    var shown = document.createElement("output");
     var table = document.createElement("table");
     table.className = "data";
     var head = table.createTHead().insertRow();
@@ -208,11 +208,11 @@
     }
 
     function rows() {
-      var found = data.rows.filter(function (row) {
+      var matching = data.rows.filter(function (row) {
         return state.words.every(function (word) { return row[0].toLowerCase().includes(word); });
       });
-      if (state.column === null) return found;
-      return found.sort(function (a, b) {
+      if (state.column === null) return matching;
+      return matching.sort(function (a, b) {
         var left = a[state.column], right = b[state.column];
         if (left === null || right === null) return (left === null) - (right === null);
         return state.direction * compare(left, right);
@@ -220,10 +220,10 @@
     }
 
     function show() {
-      var found = rows();
-      state.page = Math.max(0, Math.min(state.page, Math.ceil(found.length / PAGE) - 1));
+      var matching = rows();
+      state.page = Math.max(0, Math.min(state.page, Math.ceil(matching.length / PAGE) - 1));
       var first = state.page * PAGE;
-      var part = found.slice(first, first + PAGE);
+      var part = matching.slice(first, first + PAGE);
       body.replaceChildren();
       part.forEach(function (row) {
         var line = body.insertRow();
@@ -234,7 +234,7 @@
           line.append(cell);
         });
       });
-      said.textContent = part.length ? first + 1 + " to " + (first + part.length) + " of " + found.length : "none";
+      shown.textContent = part.length ? first + 1 + " to " + (first + part.length) + " of " + matching.length : "none";
     }
 
     data.head.forEach(function (name, column) {
@@ -259,7 +259,7 @@
       state.page = 0;
       show();
     });
-    tools.append(label, turn("Back", -1), turn("On", 1), said);
+    tools.append(label, turn("Previous", -1), turn("Next", 1), shown);
     holder.before(tools);
     holder.append(table);
     show();
@@ -271,7 +271,7 @@
   document.querySelectorAll("table.filterable").forEach(makeFilterable);
   window.cutesnake = { csvOf: csvOf };
 
-  // A link to something inside a closed block opens it; printing opens everything.
+  // Links open the closed block of their target; printing opens all blocks.
   function reveal() {
     var target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (var node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;

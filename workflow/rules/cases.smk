@@ -6,13 +6,12 @@ from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_kernel
 from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model.record import RecordError
-from cutesnake.planning import nodes
 from cutesnake.model.dsls import DSLS
+from cutesnake.planning import clocks, nodes
 from cutesnake.planning.devices import DeviceError, limits_of
 from cutesnake.planning.outputs import recipe
-from cutesnake.planning.staleness import code_of, code_of_build, digest_data, digest_files
+from cutesnake.planning.staleness import code_of, code_of_build, digest_files
 from cutesnake.planning.strict_yaml import YamlError, read as read_yaml
-from cutesnake.stages.predict import device as card
 from cutesnake.stages.simulate import simulation
 
 CHECKING = "cutesnake.stages.measure.correctness"
@@ -146,7 +145,7 @@ def checked_first(wildcards):
 def timing_of(wildcards):
     """The case's timing record where this run makes it on this machine; None where it does not."""
     path = case_id(wildcards).path("timing")
-    return path if path in HERE_TIMED and internals.is_local(workflow) else None
+    return path if path in HERE_TIMED and snakemake_internals.is_local(workflow) else None
 
 
 def timed_beside(wildcards):
@@ -212,7 +211,7 @@ def variant_of(wildcards):
 
 def clock_of(wildcards):
     """Digest of the parameters of the card that a build of this target is predicted on."""
-    return digest_data(card.table(PLAN.clocks[wildcards.target]))
+    return clocks.clock(PLAN.clocks[wildcards.target])["digest"]
 
 
 def timings_of(wildcards):

@@ -1,5 +1,6 @@
 """The plan of this run, and what is set up before its jobs."""
 
+import atexit
 import difflib
 import gc
 import os
@@ -7,51 +8,74 @@ import signal
 import sys
 from pathlib import Path
 
-from cutesnake.runtime import failures, errors as fault, folder, locks, pool, snakemake_internals as internals, terminal
-from cutesnake.stages.compile import limited_process as apart
+# Of this file, not `workflow.basedir`: another Snakefile may include this workflow or use it as a module.
+ROOT = Path(str(workflow.current_basedir)).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "workflow/scripts")]
+
+from cutesnake.runtime import failures, errors, folder, locks, pool, snakemake_internals, terminal
+from cutesnake.stages.compile import limited_process
+from cutesnake.model import paths
 from cutesnake.model.catalog import load_kernel
 from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
-from cutesnake.runtime import gpu_slots as cards, private_folder as private
-from cutesnake.planning import config as configuration
-from cutesnake.planning import machine, matrix, nodes, outputs, recorded_builds, requested, serialized_plan as travel
-from cutesnake.stages.simulate import translation_cache as translated
+from cutesnake.runtime import gpu_slots, private_folder
+from cutesnake.planning import config as configuration  # Snakemake has a `config` of its own
+from cutesnake.planning import kernel_answers, machine, matrix, nodes, outputs, recorded_builds, requested
+from cutesnake.planning import serialized_plan
+from cutesnake.stages.simulate import translation_cache
 
 FORESEEN = (
     configuration.ConfigError,
     baseline.BaselineError,
     folder.FolderError,
-    internals.OtherSnakemakeError,
+    snakemake_internals.OtherSnakemakeError,
     machine.MachineError,
     nodes.NodesError,
-    travel.TravelError,
+    serialized_plan.TravelError,
 )
 FRONT_PAGE = "mla_report.html"
-AT_START = (folder.FolderError, travel.TravelError, private.PrivateError, internals.OtherSnakemakeError)
+AT_START = (
+    folder.FolderError,
+    serialized_plan.TravelError,
+    private_folder.PrivateError,
+    snakemake_internals.OtherSnakemakeError,
+)
 
-fault.use_utf8()
+paths.use_in_processes()
+errors.use_utf8()
 # What the plan and the graph are made of stays: looking among it for garbage as often as Python does takes a tenth of a
 # run that finds nothing to do.
 gc.set_threshold(50_000, 20, 100)
+atexit.register(gc.freeze)  # nor among it at the end, before the process gives all of it back: half a second
 try:
-    internals.check_version()
-    cores = internals.cores(workflow)
-    if internals.is_main(workflow) and internals.is_local(workflow) and cores is not None and cores < 1:
+    snakemake_internals.check_version()
+    cores = snakemake_internals.cores(workflow)
+    if (
+        snakemake_internals.is_main(workflow)
+        and snakemake_internals.is_local(workflow)
+        and cores is not None
+        and cores < 1
+    ):
         sys.exit(f"--cores {cores} leaves no processor for any job: say --cores 1, more, or all")
-    handed_on = travel.take_name(config) if not internals.is_main(workflow) else None
-    configuration.read_again(config, workflow.configfiles, travel.others(internals.config_arguments(workflow)))
+    handed_on = serialized_plan.take_name(config) if not snakemake_internals.is_main(workflow) else None
+    if not snakemake_internals.replaces_config(workflow):
+        configuration.lay_over_file(config, paths.ROOT / "config/config.yaml")
+    configuration.read_again(
+        config, workflow.configfiles, serialized_plan.others(snakemake_internals.config_arguments(workflow))
+    )
     EXPERIMENT = configuration.check(config)
     CLASSES = nodes.read_classes(EXPERIMENT.machines) if EXPERIMENT.machines else {}
-    if internals.is_main(workflow):
+    if snakemake_internals.is_main(workflow):
         folder.check_notes(sys.argv)
         MACHINE = machine.probe(matrix.modules_needed(EXPERIMENT))
         MACHINE, PLACES = nodes.sort_out(CLASSES, MACHINE, Path("results"))
         PLANNED_AFTER = folder.last_run()
-        WANTED = requested.operators(internals.targets(), list(EXPERIMENT.sweeps), f"results/{FRONT_PAGE}")
+        WANTED = requested.operators(snakemake_internals.targets(), list(EXPERIMENT.sweeps), f"results/{FRONT_PAGE}")
         carried = outputs.carried(Path("results"), MACHINE.packages)
+        kernel_answers.recall = True
         PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, carried, WANTED)
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
-        PLAN = travel.load(handed_on, EXPERIMENT)
+        PLAN = serialized_plan.load(handed_on, EXPERIMENT)
         MACHINE = PLAN.machine
     BASELINE = baseline.locate(EXPERIMENT.baseline) if EXPERIMENT.baseline else None
 except FORESEEN as error:  # one line: an exception of Snakemake's would add this file's own path and line
@@ -63,9 +87,14 @@ except FORESEEN as error:  # one line: an exception of Snakemake's would add thi
 BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
-PROJECT = Path(os.path.relpath(workflow.basedir))
+PROJECT = Path(os.path.relpath(ROOT))
 DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
+VERDICT_FILES = [  # what verdicts read besides records
+    str(PROJECT / "kernels/authors.yaml"),
+    DEVICES,
+    *sorted(map(str, Path(PROJECT, "workflow/validation").glob("*.jsonl"))),
+]
 TEMPLATES = sorted(str(path) for path in Path(PROJECT, "workflow/report").iterdir() if path.is_file())
 
 
@@ -86,23 +115,23 @@ wildcard_constraints:
 def take_turns():
     """Have what this process starts wait for its turn on this machine, see cutesnake/runtime/locks.py."""
     if EXPERIMENT.timing_alone:
-        os.environ[locks.MACHINE_LOCKS] = str(private.private_folder())
+        os.environ[locks.MACHINE_LOCKS] = str(private_folder.private_folder())
 
 
 def grouped(group):
     """The group of a rule's jobs where jobs go to other nodes: an executor's job does all of a group, see profiles/."""
-    return group if not internals.is_local(workflow) else None
+    return group if not snakemake_internals.is_local(workflow) else None
 
 
 def serve_jobs():
     """Have jobs on this machine forked from processes with the DSLs and PyTorch imported, see cutesnake/runtime/pool.py."""
-    if not internals.is_local(workflow):  # jobs go to other nodes
+    if not snakemake_internals.is_local(workflow):  # jobs go to other nodes
         return
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
-    builders = sorted(apart.kind_of(dsl, target) for dsl, target in built_with)
-    translated.share()
+    builders = sorted(limited_process.kind_of(dsl, target) for dsl, target in built_with)
+    translation_cache.share()
     pool.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
-    internals.fork_scripts(forked_scripts)
+    snakemake_internals.fork_scripts(forked_scripts)
     told_to_end = signal.getsignal(signal.SIGINT)
 
     def end(number, frame):
@@ -118,48 +147,60 @@ def share_out_cards():
 
     Where jobs go to other nodes, their cards are counted there.
     """
-    if not internals.is_local(workflow):
+    if not snakemake_internals.is_local(workflow):
         return
-    allowed = internals.resource(workflow, "gpu")
+    allowed = snakemake_internals.resource(workflow, "gpu")
     count = max(1, len(MACHINE.alike()))
     count = count if allowed is None else min(count, allowed)
-    os.environ[cards.AT_ONCE] = str(count)
-    internals.set_resource(workflow, "gpu", count + cards.started_ahead(count, internals.cores(workflow) or 1))
+    os.environ[gpu_slots.AT_ONCE] = str(count)
+    snakemake_internals.set_resource(
+        workflow, "gpu", count + gpu_slots.started_ahead(count, snakemake_internals.cores(workflow) or 1)
+    )
 
 
 def do_group():
     """Do the jobs of a group as the main process does those of this machine, on as many processors as Slurm gave."""
     if "--local-groupid" in sys.argv:
         given = int(os.environ.get("SLURM_CPUS_PER_TASK", sys.maxsize))
-        internals.set_resource(workflow, "_cores", min(given, internals.cores(workflow)))
+        snakemake_internals.set_resource(workflow, "_cores", min(given, snakemake_internals.cores(workflow)))
         serve_jobs()
 
 
 try:
-    if not internals.is_local(workflow):
-        internals.pass_groups()
-        internals.keep_going_in_groups()
-        internals.keep_what_is_finished(workflow)
-    if internals.is_main(workflow):
+    if not snakemake_internals.is_local(workflow):
+        snakemake_internals.pass_groups()
+        snakemake_internals.keep_going_in_groups()
+        snakemake_internals.keep_what_is_finished(workflow)
+    if snakemake_internals.is_main(workflow):
         share_out_cards()
     else:
         take_turns()
         pool.stop()
-        if internals.is_local(workflow):  # else this process only starts the one that does the job
+        if snakemake_internals.is_local(workflow):  # else this process only starts the one that does the job
             do_group()
-except internals.OtherSnakemakeError as error:
+except snakemake_internals.OtherSnakemakeError as error:
     sys.exit(str(error))
 
 
+def files_of_run():
+    """Inputs and outputs of the run's jobs, also of those that had nothing to do."""
+    return frozenset(map(str, snakemake_internals.files_of_jobs(workflow)))
+
+
 def tell_failures():
-    """Say at a run's end which cells failed."""
-    for told in failures.lines(MADE, PLAN.broken, PLAN.sources, f"results/{FRONT_PAGE}"):
+    """Say at a run's end which cells failed, of those that the run is about."""
+    files = files_of_run()
+    made = failures.of_run(MADE, BATCH_OF, files)
+    compared = {name for name in PLAN.workloads if f"results/compare/{name}.json" in files}
+    operators = compared | {case.operator for _, case, _ in made}
+    broken = {kernel: why for kernel, why in PLAN.broken.items() if kernel[0] in operators}
+    for told in failures.lines(made, broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told, extra={"end": "failed"})
 
 
 def hand_on_plan():
     """Write the plan for the jobs that executors start, and have Snakemake tell them its name."""
-    internals.add_config_argument(workflow, f"{travel.KEY}={travel.save(PLAN, EXPERIMENT)}")
+    snakemake_internals.add_config_argument(workflow, f"{serialized_plan.KEY}={serialized_plan.save(PLAN, EXPERIMENT)}")
 
 
 def planned(table, key):

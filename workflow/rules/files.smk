@@ -8,7 +8,7 @@ from cutesnake.model.catalog import load_kernel, users_own
 from cutesnake.model.contract import INSTALLED, OURS
 from cutesnake.model import kept_builds
 from cutesnake.model.dsls import COMPARED
-from cutesnake.report.learn import goals as learning
+from cutesnake.report.learn import goals
 from cutesnake.planning import batches
 
 ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
@@ -32,7 +32,7 @@ RECIPES = recorded_builds.Recipes(
 )
 KEPT_FOLDER = PROJECT / kept_builds.FOLDER
 # A run makes the builds that show the chain on this machine, and whatever has no record that holds.
-if internals.is_main(workflow):
+if snakemake_internals.is_main(workflow):
     try:
         SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, not EXPERIMENT.use_recorded)
     except kept_builds.RecordedBuildsError as error:
@@ -122,8 +122,8 @@ def change_of(operator):
 CHANGES = [change_of(operator) for operator in PLAN.workloads if BASELINE]
 try:
     GOALS_FILE = str(PROJECT / "config/learning.yaml")
-    GOALS = learning.read_goals(Path(workflow.basedir, "config/learning.yaml"))
-except learning.GoalError as error:
+    GOALS = goals.read_goals(Path(ROOT, "config/learning.yaml"))
+except goals.GoalError as error:
     sys.exit(str(error))
 # Kernels in the two DSLs in folders of the user's own, as operator/kernel.
 OWN_KERNELS = sorted(

@@ -34,7 +34,7 @@ rule learn_page:
 
 rule learn:
     input:
-        [f"results/{page}.html" for page in learning.pages(GOALS)],
+        [f"results/{page}.html" for page in goals.pages(GOALS)],
 
 
 rule learn_path_a:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from cutesnake.model.catalog import folders
 from cutesnake.analysis.evidence import recorded_set
-from cutesnake.report.learn import goals as learning
+from cutesnake.report.learn import goals
 from cutesnake.planning import problems
 from cutesnake.planning.staleness import digest_files
-from cutesnake.stages.predict import validated as held
+from cutesnake.stages.predict import validated
 
 
 def validation():
     """The files of predictions that were held against cards, which the bands of new ones follow from."""
-    return held.files(PROJECT / "workflow/validation") if any(PLAN.predicted()) else []
+    return validated.files(PROJECT / "workflow/validation") if any(PLAN.predicted()) else []
 
 
 def validation_of(wildcards):
@@ -101,8 +101,8 @@ def watched(operator):
 
 def lesson_builds(lesson):
     """Builds that a learner's page shows: one per kernel, in reading order."""
-    kernels = [*learning.kernels_of(GOALS, lesson), *(OWN_KERNELS if lesson == learning.WHOLE else [])]
-    found = (learning.chosen_build(PLAN.builds, kernel) for kernel in kernels)
+    kernels = [*goals.kernels_of(GOALS, lesson), *(OWN_KERNELS if lesson == goals.WHOLE else [])]
+    found = (goals.chosen_build(PLAN.builds, kernel) for kernel in kernels)
     return [PLAN.builds[key] for key in found if key is not None]
 
 

@@ -80,7 +80,7 @@ def products_of_all():
         lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
         ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
-    for lesson in learning.pages(GOALS):
+    for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)
 
 
@@ -232,6 +232,7 @@ def page_inputs(operator):
         *anatomy_of(operator),
         *kept_of(operator),
         *(KNOWLEDGE if READ else []),
+        *VERDICT_FILES,
         *TEMPLATES,
     ]
 
@@ -272,7 +273,7 @@ def lesson_product(lesson):
 
 PRODUCTS = {product.path: product for product in products()}
 MADE_AGAIN = NOT_THERE = frozenset()
-if internals.is_main(workflow):  # a job that an executor starts reads all this again, and is told what to do
+if snakemake_internals.is_main(workflow):  # a job that an executor starts reads all this again, and is told what to do
     asked_anew = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(
         PRODUCTS.values(), lambda product: product.stage in asked_anew or product.path in asked_anew

@@ -19,6 +19,7 @@ rule report:
             changes=changes_of(FRONT),
             anatomy=anatomy_of(FRONT),
             knowledge=KNOWLEDGE if READ else [],
+            verdicts=VERDICT_FILES,
             templates=TEMPLATES,
         ),
     output:
@@ -59,6 +60,7 @@ rule page:
             changes=lambda wildcards: changes_of(wildcards.operator),
             anatomy=lambda wildcards: anatomy_of(wildcards.operator),
             knowledge=KNOWLEDGE if READ else [],
+            verdicts=VERDICT_FILES,
             templates=TEMPLATES,
         ),
     output:

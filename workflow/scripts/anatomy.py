@@ -1,4 +1,4 @@
-"""Snakemake script of the rule anatomy: what every build of one operator sets up and does."""
+"""Rule anatomy: describe what each build of one operator sets up and runs."""
 
 from cutesnake.runtime.job import do
 

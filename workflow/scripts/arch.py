@@ -1,4 +1,4 @@
-"""Snakemake script of the rule arch."""
+"""Rule arch: record the machine and its tools."""
 
 from cutesnake.model import provenance
 from cutesnake.planning.arch_record import write_arch

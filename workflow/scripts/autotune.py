@@ -1,4 +1,4 @@
-"""Snakemake script of the rule autotune: timing records of one kernel, target and workload in, the choice out."""
+"""Rule autotune: choose a variant from the timing records of one case."""
 
 from cutesnake.model import provenance
 from cutesnake.runtime.errors import one_line

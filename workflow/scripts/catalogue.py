@@ -1,4 +1,4 @@
-"""Snakemake script of the rule catalogue_page: comparisons of all operators into one page."""
+"""Rule catalogue_page: write the page of all operators."""
 
 from cutesnake.runtime.job import do
 

@@ -1,4 +1,4 @@
-"""Snakemake script of the rule change: one operator's records beside those of the baseline."""
+"""Rule change: compare one operator's records with the baseline."""
 
 from cutesnake.analysis.change import baseline
 from cutesnake.analysis.change.change import write_change

@@ -1,4 +1,4 @@
-"""Snakemake script of the rule compare: one operator's records into its comparison and its pictures."""
+"""Rule compare: write one operator's comparison and plots."""
 
 from cutesnake.runtime.job import do
 
@@ -12,7 +12,7 @@ do(
     roofline=snakemake.input.roofline,
     recorded=snakemake.input.recorded,
     kept=snakemake.input.kept,
-    held=snakemake.input.held,
+    validation=snakemake.input.held,
     output=snakemake.output.record,
     table=snakemake.output.table,
     folder=snakemake.output.pictures,

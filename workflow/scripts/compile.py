@@ -1,4 +1,4 @@
-"""Snakemake script of the rule compile: wildcards name the build, `params.variant` holds its values."""
+"""Rule compile: compile the build named by the wildcards, with `params.variant`."""
 
 from pathlib import Path
 

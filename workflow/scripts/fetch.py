@@ -1,4 +1,4 @@
-"""Snakemake script of the rule fetch: the wildcard `package` names an entry of kernels/upstream.yaml."""
+"""Rule fetch: fetch the package of kernels/upstream.yaml that the wildcard names."""
 
 from pathlib import Path
 

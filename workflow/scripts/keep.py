@@ -1,4 +1,4 @@
-"""Snakemake script of the rule keep: live measurements into recorded/<device>/."""
+"""Rule keep: write live measurements into recorded/<device>/."""
 
 from pathlib import Path
 

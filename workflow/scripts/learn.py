@@ -1,4 +1,4 @@
-"""Snakemake script of the rule learn_page: goals or a path, with a page of anatomy per kernel."""
+"""Rule learn_page: write a page of goals, and the anatomy of its kernels."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Snakemake script of the rule machine: what the node that it runs on is and can do."""
+"""Rule machine: record what this node is and can do."""
 
 from cutesnake.model import provenance
 from cutesnake.planning.machine import probe

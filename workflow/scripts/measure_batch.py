@@ -1,4 +1,4 @@
-"""Snakemake script of the rule batch: many cases of one build, each with a record of its own."""
+"""Rule batch: measure many cases of one build, one record each."""
 
 from cutesnake.model import provenance
 from cutesnake.runtime.errors import one_line

@@ -1,4 +1,4 @@
-"""Snakemake script of the GPU stages: `params.stage` says which, `params.identity` which case."""
+"""GPU stages: measure the case `params.identity` of the stage `params.stage`."""
 
 from cutesnake.runtime.job import do
 

@@ -1,4 +1,4 @@
-"""Snakemake script of the rule operations: the table of operations and its page."""
+"""Rule operations: write the table of operations and its page."""
 
 from cutesnake.runtime.job import do
 

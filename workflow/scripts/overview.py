@@ -1,4 +1,4 @@
-"""Snakemake script of the rule overview: one picture of what all comparisons say."""
+"""Rule overview: draw the plot of all comparisons."""
 
 from cutesnake.runtime.job import do
 

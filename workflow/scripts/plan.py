@@ -1,4 +1,4 @@
-"""Snakemake script of the rule plan: what is asked of one operator, and its roofline."""
+"""Rule plan: write the plan of one operator and its roofline."""
 
 from cutesnake.runtime.job import do
 

@@ -1,4 +1,4 @@
-"""Snakemake script of the rule predict: `params.identity` says which case, `params.settings` for which card."""
+"""Rule predict: predict the case `params.identity` for the GPU in `params.settings`."""
 
 from cutesnake.runtime.job import do
 

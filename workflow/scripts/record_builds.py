@@ -1,4 +1,4 @@
-"""Snakemake script of the rule record_builds: this run's builds, checks and predictions into recorded/builds/."""
+"""Rule record_builds: write this run's builds, checks and predictions into recorded/builds/."""
 
 from pathlib import Path
 

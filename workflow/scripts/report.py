@@ -1,4 +1,4 @@
-"""Snakemake script of the rules report and page: everything about an operator into one page, and one per kernel."""
+"""Rules report and page: write the pages of an operator."""
 
 from cutesnake.runtime.job import do
 

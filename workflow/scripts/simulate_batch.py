@@ -1,4 +1,4 @@
-"""Snakemake script of the rule simulated: the checks of a kernel's builds for one target, each with its record."""
+"""Rule simulated: check a kernel's builds for one target, one record each."""
 
 from cutesnake.runtime.job import do, do_each
 

@@ -1,4 +1,4 @@
-"""Snakemake script of the target unchanged: ends with one line if something got worse than the configuration allows."""
+"""Target unchanged: fail with one line if something got worse than allowed."""
 
 import sys
 
@@ -10,7 +10,7 @@ with one_line("unchanged", snakemake.log[0]):
     if not snakemake.input.changes:
         sys.exit("unchanged: the configuration names no baseline; name one: --config baseline=recorded/<device>")
     changes = [record.read("change", path) for path in snakemake.input.changes]
-    fine, said = unchanged(changes, snakemake.params.fails)
+    fine, message = unchanged(changes, snakemake.params.fails)
     if not fine:
-        sys.exit(f"unchanged: {said}")
-    print(f"unchanged: {said}")
+        sys.exit(f"unchanged: {message}")
+    print(f"unchanged: {message}")

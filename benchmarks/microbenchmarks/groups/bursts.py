@@ -1,6 +1,6 @@
 """Bursts: an SM copies or stores some KiB at once and then pauses, while the others do the same at other times.
 
-On average the card is asked for less than it can give; how long a burst takes says how far ahead of its even share of
+On average the GPU is asked for less than it can give; how long a burst takes says how far ahead of its even share of
 L2's bandwidth an SM may run.
 """
 

@@ -31,7 +31,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
-    """Microseconds of a launch among CALLS back to back in a graph, each of which goes through the same bytes once."""
+    """Microseconds of a launch among CALLS in a graph, each of which goes through the same bytes once."""
 
     def measure(card: Card) -> Reading:
         shape = Shape(ctas * card.processors, threads)

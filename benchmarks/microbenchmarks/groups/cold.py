@@ -1,6 +1,6 @@
-"""A lone call behind a flush of L2, as NVBench measures cold ones: what it costs to start, and what the flush leaves.
+"""A single call behind a flush of L2, as NVBench measures cold ones: what it costs to start, and what the flush leaves.
 
-The card is held by a kernel that spins; behind it lie the flush, an event, the call and an event.
+The GPU is held by a kernel that spins; behind it lie the flush, an event, the call and an event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.microbenchmarks.reading import Benchmark, Reading
 NAME = "cold"
 MIB = 1 << 20
 CLEAN_STEPS = 64  # of the grid: 277 MB, some four times what L2 holds
-PARAMETER_BYTES = (0, 512, 3072)  # beside the usual ones
+PARAMETER_BYTES = (0, 512, 3072)  # besides the usual ones
 FLUSHES = ("none", "memset", "memset, then reads")
 REPETITIONS = 11
 
@@ -45,7 +45,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _flush(card: Card, flush: str) -> Callable[[], None]:
-    """Holds the card and then leaves L2 as `flush` says: as it was, full of stored bytes, or full of read ones."""
+    """Holds the GPU and then leaves L2 as `flush` says: as it was, full of stored bytes, or full of read ones."""
     size = int(card.describe()["l2_bytes"])
     target, other = card.buffer("l2", 1 << 28), card.buffer("clean", 1 << 29)
 

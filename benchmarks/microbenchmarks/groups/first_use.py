@@ -1,5 +1,5 @@
 """What a kernel does once: code that runs once, descriptors used once, the first load, the last store. Warm (in a graph
-of launches back to back) and cold (alone, behind a flush of L2)."""
+of repeated launches) and cold (alone, behind a flush of L2)."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def _residency(steps: int, copies: bool) -> Benchmark:
 
 
 def _by_global_timer(pairs: list, times: tuple[int, int], total: float, processors: int) -> Reading:
-    """Bytes per cycle and SM when all work: the card's time by its global timer, at the clock seen."""
+    """Bytes per cycle and SM when all work: the GPU's time by its global timer, at the clock seen."""
     spans = sorted((many.nanoseconds - few.nanoseconds) / (times[1] - times[0]) for few, many in pairs)
     clocks = sorted(many.clock_mhz for _, many in pairs)
     clock = clocks[len(clocks) // 2]

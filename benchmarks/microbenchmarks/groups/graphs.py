@@ -1,7 +1,7 @@
-"""Graphs of few launches: what one after the other costs beyond its launches, at the card's pace and at the host's; and
+"""Graphs of few launches: what one after the other costs beyond its launches, at the GPU's pace and at the host's; and
 what a lone one of one to three launches costs between two events.
 
-Calls are timed in such graphs: one of some ten calls, replayed back to back, or one of one call behind a flush of L2.
+Calls are timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of L2.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _hold(card: Card) -> None:
 
 
 def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
-    """Microseconds of a graph among many back to back that the host has enqueued beforehand."""
+    """Microseconds of a graph among many that the host has enqueued beforehand."""
 
     def measure(card: Card) -> Reading:
         replay, count = _graph(card, kernel, shape, spin, calls), max(MOST_NODES // calls, 8)

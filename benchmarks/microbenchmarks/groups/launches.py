@@ -1,6 +1,6 @@
-"""Launches: periods and gaps back to back by stream, graph and dependent launch; lone launches; waves; starts.
+"""Periods, gaps, waves and starts of launches by stream, graph and dependent launch.
 
-Launches through a stream are queued behind a kernel that keeps the card busy, so that the host's pace does not matter.
+Launches through a stream are queued behind a kernel that keeps the GPU busy, so that the host's pace does not matter.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _waves(block: int, shared: int, per_processor: int, cluster: int) -> Benchma
 
 
 def _start(shape: Shape) -> Benchmark:
-    """How far the CTAs' starts lie apart in a lone launch, within a cluster too, and how many start in the first µs."""
+    """Measure the spread of CTAs' starts in a launch and in a cluster, and how many start in the first µs."""
 
     def measure(card: Card) -> Reading:
         card.run("spin", shape, Arguments(c=SPIN_CYCLES), 1)
@@ -143,7 +143,7 @@ def _start(shape: Shape) -> Benchmark:
 
 
 def _lone(shape: Shape, kernel: str) -> Benchmark:
-    """Event to event around one launch behind a kernel that holds the card, less what the stamps say of its inside."""
+    """Event to event around one launch behind a kernel that holds the GPU, less what the stamps say of its inside."""
     spin = SPIN_CYCLES if kernel == "spin" else 0
 
     def measure(card: Card) -> Reading:

@@ -72,7 +72,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _cycles(card: Card, kernel: str, shape: Shape, arguments: Arguments, flush: str, times: int) -> np.ndarray:
-    """Cycles inside of lone launches behind the flush: of the median CTA, and of the slowest."""
+    """Cycles inside of single launches behind the flush: of the median CTA, and of the slowest."""
     replay = card.graph([lambda: card.launch(kernel, shape, arguments, times)])
     hold = _flush(card, flush)
     card.microseconds(replay, hold)

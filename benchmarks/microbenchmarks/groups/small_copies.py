@@ -1,4 +1,4 @@
-"""Small accesses to global memory: cp.async of 4 bytes a lane, and loads beside copies by TMA."""
+"""Small accesses to global memory: cp.async of 4 bytes a lane, and loads during TMA copies."""
 
 from __future__ import annotations
 

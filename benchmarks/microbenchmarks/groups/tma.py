@@ -280,7 +280,7 @@ def _bandwidth(setting: Setting) -> Benchmark:
 def _tall(box: int, slots: int, ctas: int, pitch: int, lowest: bool = False) -> Benchmark:
     """Boxes of a matrix whose rows are longer than a box's, each CTA along its own rows.
 
-    It is what products of a few rows do whose other matrix is in L2. The CTAs are on SMs as the card gives them, or on
+    It is what products of a few rows do whose other matrix is in L2. The CTAs are on SMs as the GPU gives them, or on
     those of the `lowest` numbers. With rows of 128 bytes each CTA goes over 128 KiB that lie together.
     """
 

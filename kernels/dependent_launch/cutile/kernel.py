@@ -1,4 +1,7 @@
-"""Device code of `dependent_launch` in cuTile. Tiles are in lower case, (TILE_M, TILE_N), constants in capitals."""
+"""Device code of `dependent_launch` in cuTile.
+
+Tiles are in lower case, (TILE_M, TILE_N), constants in capitals.
+"""
 
 import cuda.tile as ct
 

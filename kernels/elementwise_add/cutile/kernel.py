@@ -1,4 +1,7 @@
-"""Device code of `elementwise_add` in cuTile. Tiles are written in capitals, with their shape beside them."""
+"""Device code of `elementwise_add` in cuTile.
+
+Tiles are written in capitals, with their shape next to them.
+"""
 
 import cuda.tile as ct
 

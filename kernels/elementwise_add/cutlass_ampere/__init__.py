@@ -1,7 +1,7 @@
 """NVIDIA's CuTe DSL example `ampere/elementwise_add.py`: (4, 32) threads of (4, vector) values, as in `cute_tv`.
 
-Every element is copied by itself, behind a predicate. The example's kernel is launched by a host of ours, since its own
-takes no stream.
+Every element is copied by itself, behind a predicate. A host function of this project
+launches the example's kernel, since its own takes no stream.
 """
 
 from __future__ import annotations

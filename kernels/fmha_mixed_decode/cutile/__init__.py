@@ -1,5 +1,7 @@
-"""`fmha_mixed_decode` in cuTile, ours: Flash-Decoding over a cache of int8, e4m3 or int4 codes, which stay codes until
-they are in registers."""
+"""`fmha_mixed_decode` in cuTile, this project's: Flash-Decoding over a cache of int8, e4m3 or int4 codes.
+
+Codes are expanded in registers.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Two launches: as many ranges of each cache as fill the card once, then their means."""
+    """Two launches: as many ranges of each cache as fill the GPU once, then their means."""
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

@@ -1,4 +1,6 @@
-"""Device code of `fmha_mixed_decode` in cuTile. Tiles are in lower case, constants in capitals.
+"""Device code of `fmha_mixed_decode` in cuTile.
+
+Tiles are in lower case, constants in capitals.
 
 Split-KV decoding (Flash-Decoding): a block computes TILE_H query heads of a group over a range of KV tiles, by online
 softmax (Milakov and Gimelshein, arXiv:1805.02867) in base 2; `combine` joins the ranges. Keys are the rows of the first

@@ -1,4 +1,4 @@
-"""`fmha_mixed_prefill` in cuTile, ours: FlashAttention-2 over int8, e4m3 or int4 codes of keys and values."""
+"""`fmha_mixed_prefill` in cuTile, this project's: FlashAttention-2 over int8, e4m3 or int4 codes of keys and values."""
 
 from __future__ import annotations
 

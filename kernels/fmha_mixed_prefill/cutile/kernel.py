@@ -1,4 +1,6 @@
-"""Device code of `fmha_mixed_prefill` in cuTile. Tiles are in lower case, constants in capitals.
+"""Device code of `fmha_mixed_prefill` in cuTile.
+
+Tiles are in lower case, constants in capitals.
 
 A block computes TILE_M queries of a head over the keys that they see, by online softmax in base 2 (FlashAttention-2,
 arXiv:2307.08691). Keys and values become bf16 as they are loaded; their scales go to scores and weights.

@@ -53,7 +53,7 @@ class Example:
 
     @not_baked
     def grid(self, build: Build, w: Workload) -> tuple[int, int, int]:
-        """CTAs of a launch: a cluster for each tile, or at most as many as fit on the card, side by side."""
+        """CTAs of a launch: a cluster for each tile, or at most as many as fit on the GPU, side by side."""
         p = build.params
         pair = 2 if p["tile_m"] == 256 else 1
         along_m = -(-w.m // (p["tile_m"] // pair * p["cluster_m"]))
@@ -113,5 +113,5 @@ def only_variant(tiling: Tiling, workload: Workload, target: str) -> tuple[Varia
 @not_baked
 def variant(dtype: str, tiling: Tiling) -> Variant:
     params: dict[str, Any] = {"dtype": dtype, "tile_m": tiling.m, "tile_n": tiling.n}
-    params |= cluster_params("sm_100a", tiling.cluster)  # an sm_103a card has as many multiprocessors
+    params |= cluster_params("sm_100a", tiling.cluster)  # an sm_103a GPU has as many multiprocessors
     return Variant(f"{dtype}_{tiling.id}", params)

@@ -59,7 +59,7 @@ def variants(dtype: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
                 "dtype": dtype,
                 "tile_m": tiling.m,
                 "pair": tiling.pair,
-                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a card has as many multiprocessors
+                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a GPU has as many multiprocessors
             },
         )
         for tiling in tilings
@@ -88,7 +88,7 @@ def operands(
 
 @not_baked
 def launch(build: Build, m: int, n: int, batch: int) -> Launch:
-    """At most as many clusters as fit on the card, side by side, for C of `batch` matrices m x n."""
+    """At most as many clusters as fit on the GPU, side by side, for C of `batch` matrices m x n."""
     p = build.params
     cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), TILE_N), (p["cluster_m"], p["cluster_n"])
     grid = upstream.persistent_grid(m, n, batch, cta_tile, cluster, p["most_clusters"])

@@ -1,4 +1,7 @@
-"""Device code of `gemm_epilogue` in cuTile. Tiles are written in small letters, with their shape beside them."""
+"""Device code of `gemm_epilogue` in cuTile.
+
+Tiles are written in lower case, with their shape next to them.
+"""
 
 import cuda.tile as ct
 

@@ -1,4 +1,4 @@
-"""NVIDIA's GEMM with a configurable epilogue for SM100, called unmodified with an epilogue of our own."""
+"""NVIDIA's GEMM with a configurable epilogue for SM100, called unmodified with an epilogue of this project."""
 
 from collections.abc import Callable
 from typing import Any

@@ -20,7 +20,7 @@ DSL = "cutile"
 SOURCE = "ours"
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 SYMBOL = "gemm_grouped"
-MOST_BLOCKS = MULTIPROCESSORS["sm_100a"]  # an sm_103a card has as many
+MOST_BLOCKS = MULTIPROCESSORS["sm_100a"]  # an sm_103a GPU has as many
 ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds
 SCALE_TILE_BYTES = 512  # 128 rows by 4 scales
 

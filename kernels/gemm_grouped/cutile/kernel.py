@@ -1,4 +1,7 @@
-"""Device code of `gemm_grouped` in cuTile. Constants in capitals, tiles with their shape beside them."""
+"""Device code of `gemm_grouped` in cuTile.
+
+Constants in capitals, tiles with their shape next to them.
+"""
 
 import cuda.tile as ct
 

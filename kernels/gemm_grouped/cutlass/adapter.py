@@ -1,8 +1,8 @@
 """What the adapters of NVIDIA's grouped GEMM examples share: variants, compilation, tables of addresses and sizes.
 
-The examples read each group's sizes, strides and addresses from tables on the card, change copies of their TMA
+The examples read each group's sizes, strides and addresses from tables on the GPU, change copies of their TMA
 descriptors accordingly, and find out by themselves which tiles there are: a build serves all sizes, and every launch
-has as many clusters as fit on the card. The one for Hopper wants to know how many tiles there are when it is compiled:
+has as many clusters as fit on the GPU. The one for Hopper wants to know how many tiles there are when it is compiled:
 a cluster that starts without a tile of its own never ends (seen in ptxsim, and its source says why).
 """
 
@@ -65,7 +65,7 @@ def variants(workload: Workload, target: str, tilings: tuple[Tiling, ...]) -> tu
                 "pair": tiling.pair,
                 **upstream.cluster_params(target, tiling.cluster),
                 "processors": MULTIPROCESSORS[target],
-                "tiles": clusters(tiling, w) if counted else 0,  # 0: as many clusters as fit on the card
+                "tiles": clusters(tiling, w) if counted else 0,  # 0: as many clusters as fit on the GPU
             },
         )
         for tiling in tilings

@@ -38,7 +38,7 @@ class Plain:
     ) -> None:
         """Vectors mA, mB, mC; tables (groups, …); room for descriptors (processors, 3, 16).
 
-        The class wants the number of tiles of all groups, or as many as fit on the card where it counts them itself.
+        The class wants the number of tiles of all groups, or as many as fit on the GPU where it counts them itself.
         """
         a, b, c = (template(x.iterator, x.element_type, extent) for x in (mA, mB, mC))
         self.example(

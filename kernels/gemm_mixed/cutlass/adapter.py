@@ -78,7 +78,7 @@ def variants(dtype: str, groups: int, tilings: tuple[Tiling, ...]) -> tuple[Vari
                 "tile_n": tiling.n,
                 "tile_k": tiling.k,
                 "pair": tiling.pair,
-                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a card has as many multiprocessors
+                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a GPU has as many multiprocessors
             },
         )
         for tiling in tilings
@@ -112,7 +112,7 @@ def arguments(
 
 @not_baked
 def launch(build: Build, m: int, n: int) -> Launch:
-    """At most as many clusters as fit on the card, side by side; with groups always as many."""
+    """At most as many clusters as fit on the GPU, side by side; with groups always as many."""
     p = build.params
     if p["groups"]:
         return build.launch(build.symbols[0], (p["cluster_m"], p["cluster_n"], p["most_clusters"]))

@@ -252,7 +252,7 @@ class TmaLoad(NamedTuple):
 
 
 class Params(NamedTuple):
-    """Arguments of the split kernel beside its TMA loads."""
+    """Arguments of the split kernel besides its TMA loads."""
 
     mPageTable: cute.Tensor  # [batch, pages of a request] int32
     mWork: cute.Tensor  # [work tiles, 8] int32, see schedule.py

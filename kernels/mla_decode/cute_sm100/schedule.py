@@ -23,14 +23,13 @@ from kernels.mla_decode.cute_sm100.sizes import (
     WARP,
     WORK_COLUMNS,
 )
-from kernels.mla_decode.split_kv.plan import Piece, Prices, Schedule, make_lane, merges_of
+from kernels.mla_decode.split_kv.plan import Prices, Schedule, Split, assign_splits, merges_of
 from kernels.mla_decode.split_kv.plan import cost as plan_cost
 
 # By bytes of an element and pairs of a cluster, in units of the time that a pair takes for a tile: 1.25 and 0.57 us by
 # ptxsim's clock of a B200, and about twice that where all pairs have many tiles and DRAM binds. So partial results cost
-# more beside little work, of up to LITTLE tiles a pair. Where the pairs of a cluster merge, an item takes longer, and
-# the combine kernel has fewer partial results to read. Chosen by predictions (README.md): no card of this kind was at
-# hand.
+# more with little work, of up to LITTLE tiles a pair. Where the pairs of a cluster merge, an item takes longer, and
+# the combine kernel has fewer partial results to read. Chosen by predictions (docs/decisions/mla_cute_sm100.md).
 PRICES = {
     (2, 1): Prices(item=3.0, merge=3.25, partial=1.0),
     (2, 2): Prices(item=5.5, merge=1.75, partial=0.5),
@@ -51,7 +50,7 @@ PRICES_OF_LITTLE = {build: replace(PRICES[build], **costs) for build, costs in L
 LITTLE = 2
 PARTIALS_OF_ROUND = 16  # of a request, which the combine kernel reads in about one latency
 ROUND = {2: 0.25, 1: 0.5}  # and what as many more take it longer, in the same units
-FEW_PARTIALS, MERGE_OF_FEW = 4, 1.25  # of a request, in 16 bits, and what merging costs where the card is half empty
+FEW_PARTIALS, MERGE_OF_FEW = 4, 1.25  # of a request, in 16 bits, and what merging costs where the GPU is half empty
 FED = 64  # pairs that DRAM keeps busy where all have much to do: more of them are done no sooner
 CLUSTERED_PROCESSORS = 128  # of a B200's 148: its clusters of four and of eight do not divide all of its GPCs evenly
 MOST_EVEN = 1 << RECIPROCAL_BITS // 2  # workers of an even plan, so that its division by multiplication is exact
@@ -60,23 +59,23 @@ COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their register
 
 @dataclass(frozen=True)
 class Even:
-    """A plan without exceptions: requests of one length, each in `pieces` of consecutive workers, an item for each
-    worker. The first `more` pieces have a unit more than `base`. The kernel is told so, and works out its item: the
+    """A plan without exceptions: requests of one length, each in `splits` of consecutive workers, an item for each
+    worker. The first `more` splits have a unit more than `base`. The kernel is told so, and works out its item: the
     table that has it would come from DRAM, before everything else."""
 
-    pieces: int
+    splits: int
     base: int
     more: int
     length: int
 
     @property
     def reciprocal(self) -> int:
-        """Of `pieces`: a worker's number times it, shifted by RECIPROCAL_BITS, is the worker's number over `pieces`."""
-        return -(-(1 << RECIPROCAL_BITS) // self.pieces)
+        """Of `splits`: a worker's number times it, shifted by RECIPROCAL_BITS, is the worker's number over `splits`."""
+        return -(-(1 << RECIPROCAL_BITS) // self.splits)
 
-    def edges(self, piece: int) -> tuple[int, int]:
-        begin = piece * self.base + min(piece, self.more)
-        return begin, begin + self.base + (piece < self.more)
+    def edges(self, split: int) -> tuple[int, int]:
+        begin = split * self.base + min(split, self.more)
+        return begin, begin + self.base + (split < self.more)
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class PairSchedule(Schedule):
         return self.most_row_warps if self.merges else 0
 
     def combine_grid(self, rows: int) -> tuple[int, int, int] | None:
-        """As `Combine` launches it: its warps have 8, 16 or 32 rows, and pieces of them."""
+        """As `Combine` launches it: its warps have 8, 16 or 32 rows, and splits of them."""
         if not self.merges:
             return None
         of_warp = min(LATENT // VECTOR // self.row_warps, WARP)
@@ -100,7 +99,7 @@ class PairSchedule(Schedule):
     def uniform_arguments(self) -> tuple[int, int, int, int, int]:
         """What the kernel is told of an even plan; else zeros."""
         even = self.even
-        return (even.reciprocal, even.pieces, even.base, even.more, even.length) if even else (0, 0, 0, 0, 0)
+        return (even.reciprocal, even.splits, even.base, even.more, even.length) if even else (0, 0, 0, 0, 0)
 
     @property
     def pairs(self) -> list[list[int]]:
@@ -125,36 +124,36 @@ def make_schedule(
     """
     row_blocks = -(-rows // TILE_ROWS)
     tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
-    lane, _ = _make_lane(tiles, row_blocks, processors, element_bytes, pairs)
-    even = _even(lane, lengths) if row_blocks == 1 else None
+    worker_group, _ = _assign_splits(tiles, row_blocks, processors, element_bytes, pairs)
+    even = _even(worker_group, lengths) if row_blocks == 1 else None
     if even is not None:
-        lane = _lane_of(even, len(lengths))
+        worker_group = _worker_group_of(even, len(lengths))
     items, offsets = [], [0]
-    for pieces in lane:
+    for splits in worker_group:
         for row_block, pair in itertools.product(range(row_blocks), range(pairs)):
-            for piece in pieces:
-                begin, end = _share(piece, tiles[piece.request], pair, pairs)
-                values = [piece.request, row_block, begin, end, piece.partial, lengths[piece.request]]
+            for split in splits:
+                begin, end = _share(split, tiles[split.request], pair, pairs)
+                values = [split.request, row_block, begin, end, split.partial, lengths[split.request]]
                 items.append(values + [0] * (WORK_COLUMNS - len(values)))
             offsets.append(len(items))
-    merges = merges_of(lane)
+    merges = merges_of(worker_group)
     partials, most = sum(merge[2] for merge in merges), _most_row_warps(rows * len(merges), processors)
-    return PairSchedule(lane, items, offsets, merges, partials, even, most_row_warps=most)
+    return PairSchedule(worker_group, items, offsets, merges, partials, even, most_row_warps=most)
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:
     """What the schedule costs, in the time that a pair takes for a tile: of two builds the one with the cheaper
     schedule is the faster one."""
     tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
-    return _make_lane(tiles, -(-rows // TILE_ROWS), processors, element_bytes, pairs)[1]
+    return _assign_splits(tiles, -(-rows // TILE_ROWS), processors, element_bytes, pairs)[1]
 
 
-def _make_lane(
+def _assign_splits(
     tiles: Sequence[int], row_blocks: int, processors: int, element_bytes: int, pairs: int
-) -> tuple[tuple[tuple[Piece, ...], ...], float]:
-    """The lane of a row block, in units of as many tiles as a cluster has pairs, and what it costs.
+) -> tuple[tuple[tuple[Split, ...], ...], float]:
+    """The worker group of a row block, in units of as many tiles as a cluster has pairs, and what it costs.
 
-    Where all have much to do, as many workers as DRAM feeds may do with fewer pieces what all of them do no sooner.
+    Where all have much to do, as many workers as DRAM feeds may do with fewer splits what all of them do no sooner.
     """
     if pairs > 1:
         processors = min(processors, CLUSTERED_PROCESSORS)
@@ -167,43 +166,43 @@ def _make_lane(
         tried.append((workers, replace(prices, merge=MERGE_OF_FEW)))
     found = []
     for count, chosen in tried:
-        lane = make_lane(units, count, chosen, leftovers=True)
-        merges = merges_of(lane)
+        worker_group = assign_splits(units, count, chosen, leftovers=True)
+        merges = merges_of(worker_group)
         most, partials = max((merge[2] for merge in merges), default=1), sum(merge[2] for merge in merges)
         if chosen is not prices and (most > FEW_PARTIALS or 2 * partials > workers):
             continue
-        busiest = max(sum(piece.end - piece.begin for piece in pieces) for pieces in lane)
+        busiest = max(sum(split.end - split.begin for split in splits) for splits in worker_group)
         late = 0.0 if little else max(sum(tiles) / FED - busiest, 0.0)
         rounds = ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
-        found.append((lane, plan_cost(lane, count, chosen) + late + rounds))
+        found.append((worker_group, plan_cost(worker_group, count, chosen) + late + rounds))
     return min(found, key=lambda one: one[1])
 
 
-def _even(lane: Sequence[Sequence[Piece]], lengths: Sequence[int]) -> Even | None:
-    """The plan's numbers, if it is even but for the order of its workers and that of a request's pieces."""
-    if len(set(lengths)) != 1 or any(len(pieces) != 1 for pieces in lane) or len(lane) >= MOST_EVEN:
+def _even(worker_group: Sequence[Sequence[Split]], lengths: Sequence[int]) -> Even | None:
+    """The plan's numbers, if it is even but for the order of its workers and that of a request's splits."""
+    if len(set(lengths)) != 1 or any(len(splits) != 1 for splits in worker_group) or len(worker_group) >= MOST_EVEN:
         return None
-    sizes = [sorted(p.end - p.begin for (p,) in lane if p.request == n) for n in range(len(lengths))]
+    sizes = [sorted(p.end - p.begin for (p,) in worker_group if p.request == n) for n in range(len(lengths))]
     count, units = len(sizes[0]), sum(sizes[0])
     base, more = divmod(units, count)
     even = [base] * (count - more) + [base + 1] * more
     return Even(count, base, more, lengths[0]) if all(found == even for found in sizes) else None
 
 
-def _lane_of(even: Even, requests: int) -> tuple[tuple[Piece, ...], ...]:
-    """Request by request, piece by piece."""
-    workers = range(requests * even.pieces)
-    partial = (lambda worker: worker) if even.pieces > 1 else (lambda worker: -1)
-    return tuple((Piece(w // even.pieces, *even.edges(w % even.pieces), partial(w)),) for w in workers)
+def _worker_group_of(even: Even, requests: int) -> tuple[tuple[Split, ...], ...]:
+    """Request by request, split by split."""
+    workers = range(requests * even.splits)
+    partial = (lambda worker: worker) if even.splits > 1 else (lambda worker: -1)
+    return tuple((Split(w // even.splits, *even.edges(w % even.splits), partial(w)),) for w in workers)
 
 
 def _units(tiles: Sequence[int], pairs: int) -> list[int]:
     return [-(-count // pairs) for count in tiles]
 
 
-def _share(piece: Piece, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
-    """Tiles of a piece of a request of so many tiles that a pair of the cluster takes."""
-    begin, end = pairs * piece.begin, min(pairs * piece.end, tiles)
+def _share(split: Split, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
+    """Tiles of a split of a request of so many tiles that a pair of the cluster takes."""
+    begin, end = pairs * split.begin, min(pairs * split.end, tiles)
     count = max(end - begin, pairs)
     return begin + count * pair // pairs, begin + count * (pair + 1) // pairs
 

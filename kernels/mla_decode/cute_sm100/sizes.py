@@ -40,7 +40,7 @@ CHUNK = 32  # columns of O that a thread keeps in registers to rescale or send t
 
 WARP = 32  # threads
 WARPGROUP = 4 * WARP  # threads that cover all lanes of tensor memory
-COMBINE_WARPS = 4  # of a CTA of the combine kernel, whose registers fit beside a CTA of the split kernel
+COMBINE_WARPS = 4  # of a CTA of the combine kernel, whose registers fit next to a CTA of the split kernel
 VECTOR = 8  # columns of a partial result in 16 bytes: one load or store of a thread
 RECIPROCAL_BITS = 16  # of the fixed-point reciprocal in a uniform schedule
 LN_2 = 0.6931471805599453

@@ -121,7 +121,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     else:
         schedule = schedules.make_schedule(lengths, *device, on_gpu=planned)
     lanes, _ = schedules.lanes_and_workers(*device)
-    in_step = schedules.goes_in_step(schedule.lane)
+    in_step = schedules.goes_in_step(schedule.worker_group)
     if planned:
         schedule = schedules.pad(schedule, workload.batch, *device)
     cache_bytes = sum(lengths) * layout.WIDTH * 2

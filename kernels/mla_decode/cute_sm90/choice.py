@@ -33,7 +33,7 @@ SPLIT_KV = Prices(item=3.0, merge=2.0, partial=4.0)
 SPLIT_KV_FEW_ROWS_FACTOR = 1.02  # on the cost where a request leaves rows of its row block empty
 PREFETCH_FACTOR = 0.98  # on the cost of clusters that prefetch pages
 WAIT_COST = 0.25  # pages' time, of split KV whose combine kernel delays the next call where that of others does not
-MERGE_SAVES = 1.3  # pages' time beside single CTAs, by the in-kernel merge
+MERGE_SAVES = 1.3  # pages' time vs single CTAs, by the in-kernel merge
 SMS = 132  # of an H100 or H200 SXM; `bind` plans for the GPU that runs
 
 

@@ -16,7 +16,7 @@ one's matrix products keep the tensor cores busy:
     consumer 1:  S1 = Q K1^T   P0 V0_R  softmax(S1) .. P1 V1_R   S1' = Q K1'^T   P0' V0'_R ...
 
 Both halves of page 0 are read, and its stage is filled again, before page 1's: the next scores start early.
-(FlashMLA's "seesaw" lets consumer 1 multiply its own page first; it was built and timed, too: README.md.)
+(FlashMLA's "seesaw" lets consumer 1 multiply its own page first; it was timed, too: docs/decisions/mla_cute_sm90.md.)
 
 Key and value are one tensor (the value is the latent part of the key), so a page is loaded once, in nine 64 x 64 tiles
 with an mbarrier each: a score product starts with the first tile that arrives.

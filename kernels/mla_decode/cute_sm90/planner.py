@@ -81,7 +81,7 @@ class Planner:
         self.pages = pages
         self.blocks = blocks
         assert self.item + QUARTERS + 1 <= PLAN_WARPS
-        assert prices.most_pieces(MAX_REQUESTS, MAX_WORKERS) <= MAX_SPLITS
+        assert prices.max_splits(MAX_REQUESTS, MAX_WORKERS) <= MAX_SPLITS
 
     @cute.jit
     def __call__(

@@ -18,11 +18,11 @@ from kernels.mla_decode.split_kv.plan import (
     COMBINE_WARPS,
     MOST_COMBINE_CTAS,
     QUARTERS,
-    Piece,
     Prices,
     Schedule,
+    Split,
+    assign_splits,
     combine_blocks,
-    make_lane,
     merges_of,
     row_warps,
 )
@@ -68,9 +68,9 @@ def pad(
     """Pad `schedule` to tables whose sizes follow from the other arguments, as for `make_schedule`."""
     lanes, workers = lanes_and_workers(rows, processors, cluster, split_kv)
     most = prices(split_kv)
-    rows_left = lanes * most.most_pieces(batch, workers) + 1 - len(schedule.items)  # the last is read, but not used
+    rows_left = lanes * most.max_splits(batch, workers) + 1 - len(schedule.items)  # the last is read, but not used
     return PaddedSchedule(
-        schedule.lane,
+        schedule.worker_group,
         schedule.items + [[0] * WORK_COLUMNS] * rows_left,
         schedule.offsets + schedule.offsets[-1:] * (lanes * workers + 1 - len(schedule.offsets)),
         schedule.merges + [[0, 0, -1, 0]] * (batch - len(schedule.merges)),
@@ -88,10 +88,10 @@ def make_schedule(
     schedule that planner.py makes on the GPU, which tries fewer plans.
     """
     blocks = 1 if split_kv else cluster  # row blocks of a worker
-    lane, _ = _make_lane(lengths, rows, processors, cluster, split_kv, not on_gpu)
-    items, offsets = _tables(lane, lengths, -(-rows // ROWS), blocks, 2 if split_kv else 1)
-    merges = merges_of(lane) + _empty(lengths)
-    schedule = Schedule(lane, items, offsets, merges, sum(merge[2] for merge in merges))
+    worker_group, _ = _assign_splits(lengths, rows, processors, cluster, split_kv, not on_gpu)
+    items, offsets = _tables(worker_group, lengths, -(-rows // ROWS), blocks, 2 if split_kv else 1)
+    merges = merges_of(worker_group) + _empty(lengths)
+    schedule = Schedule(worker_group, items, offsets, merges, sum(merge[2] for merge in merges))
     return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, processors, cluster))
 
 
@@ -122,14 +122,14 @@ def _most_row_warps(schedule: Schedule, rows: int, processors: int, cluster: int
 
 def make_merging_schedule(lengths: Sequence[int], rows: int, processors: int) -> MergingSchedule:
     """Split requests in one or two splits with `split_kv`, for the in-kernel merge."""
-    lane, _ = _make_lane(lengths, rows, processors, 2, True, True, merge_in_kernel=True)
+    worker_group, _ = _assign_splits(lengths, rows, processors, 2, True, True, merge_in_kernel=True)
     row_blocks = -(-rows // ROWS)
-    items, offsets = _tables(lane, lengths, row_blocks, 1, 2)
+    items, offsets = _tables(worker_group, lengths, row_blocks, 1, 2)
     for item in items:
-        if item[PARTIAL] >= 0:  # number of the split in one lane
+        if item[PARTIAL] >= 0:  # number of the split in one worker group
             item[PARTIAL] = item[PARTIAL] // MERGED_SPLITS * row_blocks + item[ROW_BLOCK]
-    kernel_merges = len(merges_of(lane)) * row_blocks
-    return MergingSchedule(lane, items, offsets, _empty(lengths), 0, kernel_merges)
+    kernel_merges = len(merges_of(worker_group)) * row_blocks
+    return MergingSchedule(worker_group, items, offsets, _empty(lengths), 0, kernel_merges)
 
 
 def _empty(lengths: Sequence[int]) -> list[list[int]]:
@@ -137,16 +137,16 @@ def _empty(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def _tables(
-    lane: tuple[tuple[Piece, ...], ...], lengths: Sequence[int], row_blocks: int, blocks: int, unit: int
+    worker_group: tuple[tuple[Split, ...], ...], lengths: Sequence[int], row_blocks: int, blocks: int, unit: int
 ) -> tuple[list[list[int]], list[int]]:
-    """Return work tiles and worker offsets: a lane for each `blocks` row blocks."""
+    """Return work tiles and worker offsets: a worker group for each `blocks` row blocks."""
     items, offsets = [], [0]
-    for pieces in lane:
+    for splits in worker_group:
         for row_block in range(0, row_blocks, blocks):
-            for piece in pieces:
-                length = lengths[piece.request]
-                begin, end = unit * piece.begin, min(unit * piece.end, -(-length // PAGE))
-                values = [piece.request, row_block, begin, end, piece.partial, length]
+            for split in splits:
+                length = lengths[split.request]
+                begin, end = unit * split.begin, min(unit * split.end, -(-length // PAGE))
+                values = [split.request, row_block, begin, end, split.partial, length]
                 items.append(values + [0] * (WORK_COLUMNS - len(values)))
             offsets.append(len(items))
     return items, offsets
@@ -166,9 +166,9 @@ def cost(
     Here, though not where a schedule is made, partial results of fewer rows than a row block has cost less: priced so,
     more would be split, and that was slower.
     """
-    lane, workers = _make_lane(lengths, rows, processors, cluster, split_kv, True, merge_in_kernel)
+    worker_group, workers = _assign_splits(lengths, rows, processors, cluster, split_kv, True, merge_in_kernel)
     partial = round(QUARTERS * at.partial * min(rows, ROWS) / ROWS) / QUARTERS
-    return plan_cost(lane, workers, replace(at, partial=partial))
+    return plan_cost(worker_group, workers, replace(at, partial=partial))
 
 
 def splits(
@@ -180,27 +180,27 @@ def splits(
     merge_in_kernel: bool = False,
 ) -> bool:
     """Return whether the schedule splits any request."""
-    lane, _ = _make_lane(lengths, rows, processors, cluster, split_kv, True, merge_in_kernel)
-    return any(piece.partial >= 0 for pieces in lane for piece in pieces)
+    worker_group, _ = _assign_splits(lengths, rows, processors, cluster, split_kv, True, merge_in_kernel)
+    return any(split.partial >= 0 for splits in worker_group for split in splits)
 
 
 def in_step(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1) -> bool:
     """Return whether each worker has one work tile, so that all start together."""
-    lane, _ = _make_lane(lengths, rows, processors, cluster, False, True)
-    return goes_in_step(lane)
+    worker_group, _ = _assign_splits(lengths, rows, processors, cluster, False, True)
+    return goes_in_step(worker_group)
 
 
-def goes_in_step(lane: Sequence[Sequence[Piece]]) -> bool:
-    return all(len(pieces) <= 1 for pieces in lane)
+def goes_in_step(worker_group: Sequence[Sequence[Split]]) -> bool:
+    return all(len(splits) <= 1 for splits in worker_group)
 
 
 def lanes_and_workers(rows: int, processors: int, cluster: int, split_kv: bool) -> tuple[int, int]:
-    """Return the lanes (one per row blocks of a worker) and the workers of each."""
+    """Return the worker groups (one per row blocks of a worker) and the workers of each."""
     lanes = -(-rows // (ROWS * (1 if split_kv else cluster)))
     return lanes, max(1, processors // (cluster * lanes))
 
 
-def _make_lane(
+def _assign_splits(
     lengths: Sequence[int],
     rows: int,
     processors: int,
@@ -208,11 +208,15 @@ def _make_lane(
     split_kv: bool,
     leftovers: bool,
     merge_in_kernel: bool = False,
-) -> tuple[tuple[tuple[Piece, ...], ...], int]:
-    """Return the lane (units: a page, or two) and its maximum of workers."""
+) -> tuple[tuple[tuple[Split, ...], ...], int]:
+    """Return the worker group (units: a page, or two) and its maximum of workers."""
     _, workers = lanes_and_workers(rows, processors, cluster, split_kv)
     unit = PAGE * (2 if split_kv else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    lane = make_lane(units, workers, prices(split_kv), leftovers, MERGED_SPLITS if merge_in_kernel else None)
-    return tuple(tuple(replace(piece, request=occupied[piece.request]) for piece in pieces) for pieces in lane), workers
+    worker_group = assign_splits(
+        units, workers, prices(split_kv), leftovers, MERGED_SPLITS if merge_in_kernel else None
+    )
+    return tuple(
+        tuple(replace(split, request=occupied[split.request]) for split in splits) for splits in worker_group
+    ), workers

@@ -1,4 +1,4 @@
-"""`mla_decode` in cuTile, ours: paged cache, any batch and kv length from one build, split-KV with its own combine.
+"""`mla_decode` in cuTile, this project's: paged cache, dynamic batch and kv length, split-KV with a combine kernel.
 
 A build holds eight device functions, or thirteen. `kernel` computes pieces of requests (float32 partial results) and
 `whole` requests in one piece (no partial results), each in a wide and a narrow tiling; `first` and `rest` are the same
@@ -46,7 +46,7 @@ SYMBOLS = {
 TILING = ("rows", "keys", "parts", "warps")
 # A tiling: query rows x keys per tile, blocks that share the latent width, warps that compute (0: the compiler's
 # choice). A candidate is a wide tiling, a narrow one, and the latency hint of the loads; the default comes first.
-# README.md says what each was worth.
+# docs/decisions/mla_cutile.md has the times of each.
 CANDIDATES = {
     "sm_90a": (
         ((128, 64, 2, 8), (64, 64, 4, 4), 1),

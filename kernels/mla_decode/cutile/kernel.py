@@ -1,4 +1,6 @@
-"""Device code of `mla_decode` in cuTile. Tiles are in lower case with their shape beside them, constants in capitals.
+"""Device code of `mla_decode` in cuTile.
+
+Tiles are in lower case with their shape next to them, constants in capitals.
 
 One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, by online softmax
 (Milakov and Gimelshein, arXiv:1805.02867) in base 2. The range is an item of the schedule that `schedule.py` makes: a
@@ -39,7 +41,7 @@ def load_rows(Array, plane, row, column_tile, ROWS, COLUMNS, LATENCY):
 
 @ct.function
 def entry(Table, row, COLUMN):
-    """A number of a table that the host made: it is there, so nothing is checked."""
+    """A number of a table that the host made: it exists, so nothing is checked."""
     return ct.load(Table, (row, COLUMN), shape=(), check_bounds=False, allow_tma=False)
 
 

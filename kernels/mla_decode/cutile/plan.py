@@ -17,17 +17,17 @@ from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_coun
 TILE_US, TILE_PRODUCT_US = 0.453, 0.341e-6  # a KV tile: barriers and latencies, and per multiplication
 UNDIVIDED_TILE_US = 0.366  # a KV tile more, where one block has the whole width: its products wait for each other
 BLOCK_US, BLOCK_BYTE_US = 1.4, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
-REST_BLOCK_US = 0.36  # a block more, of whole requests that are launched beside pieces of others
+REST_BLOCK_US = 0.36  # a block more, of whole requests that are launched together with splits of other requests
 REST_US = 2.7  # and the launch of these
-REMAINDER_US = 3.0  # pieces of one length and what remains, beyond what they should cost: README.md says why
+REMAINDER_US = 3.0  # pieces of one length and what remains: docs/decisions/mla_cutile.md
 COMBINE_US, COMBINE_BYTE_US = 1.62, 0.37e-6  # the last launch, and per byte of the partial results
 COMBINE_ROW_US = 0.46e-3  # and per row of the output
 COMBINE_STEPS = {False: (4, 0.26), True: (16, 0.62)}  # of `combine` and `combine_many`: pieces at a time, and for these
-COMBINE_AFTER_US = 0.3  # more where it is launched after the blocks, not beside them
-# Merging, as measured on an H100 and an H200 (README.md). `combine_many` is the faster one for more pieces than this of
-# fewer rows than this (in blocks over the whole latent width, and else).
+COMBINE_AFTER_US = 0.3  # more where it is launched after the blocks, not during them
+# Merging, as measured on an H100 and an H200 (docs/decisions/mla_cutile.md). `combine_many` is the faster one for more
+# pieces than this of fewer rows than this (in blocks over the whole latent width, and else).
 MANY_PIECES, FEW_ROWS = 8, (800, 512)
-# Blocks over the whole width let `combine` start beside them. Where they leave few multiprocessors free, its blocks
+# Blocks over the whole width let `combine` start during them. Where they leave few multiprocessors free, its blocks
 # crowd these, and many pieces are then read by few.
 CROWDING_PIECES, CROWDED = 16, 0.6
 
@@ -96,7 +96,7 @@ class Merging(NamedTuple):
 
     @classmethod
     def of(cls, tiling: Tiling, rows: int, most: int, pieces: int, merges: int, whole: int, processors: int) -> Merging:
-        """For `merges` requests with `pieces` in all and at most `most` of one; `whole` ones are computed beside."""
+        """For `merges` requests with `pieces` in all and at most `most` of one; `whole` ones are computed meanwhile."""
         undivided = tiling.parts == 1
         many = most > MANY_PIECES and merges * rows < FEW_ROWS[not undivided]
         blocks = pieces * tiling.blocks(rows)

@@ -17,7 +17,7 @@ LOG2_E = 1.0 / math.log(2.0)
 
 
 class Stems(NamedTuple):
-    """Device functions of a tiling: of whole requests, of pieces, and of both, the second beside the first."""
+    """Device functions of a tiling: of whole requests, of pieces, and of both, the second during the first."""
 
     whole: str
     pieces: str

@@ -43,7 +43,7 @@ def supports(workload: Workload, dtype: str) -> str | None:
 def split_count(batch: int, query_tokens: int, kv_length: int, clusters: int = MAX_ACTIVE_CLUSTERS) -> int:
     """Splits of the keys by the examples' own rule, `get_split_kv`, whose blocks are single CTAs of clusters of two.
 
-    `clusters` is how many of them run at once on the card.
+    `clusters` is how many of them run at once on the GPU.
     """
     tiles = -(-kv_length // KEYS_PER_TILE)
     blocks_per_request = max(1, clusters * 2 // batch // (query_tokens * 2))
@@ -82,7 +82,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Split count by NVIDIA's rule from the longest request and the card's multiprocessors; at least one pair of CTAs.
+    """Split count by NVIDIA's rule from the longest request and the GPU's multiprocessors; at least one pair of CTAs.
 
     The workspace is allocated here, once.
 

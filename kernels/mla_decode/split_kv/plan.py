@@ -1,9 +1,9 @@
 """Plan on the host how ragged requests are split over workers.
 
 Lengths are counted in units of keys (a page, a pair of pages, a tile); a *worker* takes a range of units of a request
-at a time. A request in one piece is stored directly; of a split request every piece stores a partial result, which the
-combine kernel (combine.py) merges. All row blocks of a request are split alike, so the plan is made once, for one
-*lane* of workers, and every row block gets a lane.
+at a time. A request in one split is stored directly; of a split request every split stores a partial result, which the
+combine kernel (combine.py) merges. All row blocks of a request are split equally, so the plan is made once, for one
+*worker group* of workers, and every row block gets a worker group.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 QUARTERS = 4  # of a unit: the grain of all prices
 COMBINE_WARPS = 8  # of a CTA of the combine kernel
-MOST_COMBINE_CTAS = 1056  # where merges are looked for on the card: all that 132 multiprocessors hold at once
+MOST_COMBINE_CTAS = 1056  # where merges are looked for on the GPU: all that 132 multiprocessors hold at once
 
 
 @dataclass(frozen=True)
-class Piece:
+class Split:
     """Units [begin, end) of a request, with its partial result (-1: the request is whole)."""
 
     request: int
@@ -33,7 +33,7 @@ class Piece:
 class Schedule:
     """A plan, and the tables that the split kernel and the combine kernel read."""
 
-    lane: tuple[tuple[Piece, ...], ...]  # pieces of each worker of a lane
+    worker_group: tuple[tuple[Split, ...], ...]  # splits of each worker of a worker group
     items: list[list[int]]  # the kernel's layout.py or sizes.py names the columns
     offsets: list[int]  # items of worker w: offsets[w] to offsets[w + 1]
     merges: list[list[int]]  # columns: request, first partial, number of partials, 0
@@ -52,7 +52,7 @@ class Schedule:
 
 
 def row_warps(most: int) -> int:
-    """Return about half as many warps as the most split request has pieces."""
+    """Return about half as many warps as the most split request has splits."""
     return 2 if most < 4 else 4 if most < 8 else 8
 
 
@@ -63,7 +63,7 @@ def combine_blocks(rows: int, warps_of_a_row: int) -> int:
 
 @dataclass(frozen=True)
 class Prices:
-    """Costs of a plan beside the busiest worker's units, in the time of one unit.
+    """Costs of a plan besides the busiest worker's units, in the time of one unit.
 
     ValueError for a price that is no multiple of a quarter: plans are compared in whole numbers.
     """
@@ -82,11 +82,11 @@ class Prices:
         """Return item, merge and partial in quarters of a unit."""
         return int(QUARTERS * self.item), int(QUARTERS * self.merge), int(QUARTERS * self.partial)
 
-    def most_pieces(self, requests: int, workers: int) -> int:
-        """Return a bound on the pieces of any plan.
+    def max_splits(self, requests: int, workers: int) -> int:
+        """Return a bound on the splits of any plan.
 
         `_walk` cuts at most workers - 1 times, and its load is at most an item and a unit above the mean. A plan is
-        only chosen if it costs no more, and every piece beyond one a request is an item and a partial result more.
+        only chosen if it costs no more, and every split beyond one a request is an item and a partial result more.
         """
         item, _, partial = self.quarters
         return requests + workers * (item + QUARTERS + 2 * partial) // (item + partial)
@@ -97,15 +97,15 @@ class Prices:
         return 2 * workers * (item + QUARTERS + 2 * partial) // (item + 2 * partial)
 
 
-def make_lane(
+def assign_splits(
     units: Sequence[int], workers: int, prices: Prices, leftovers: bool = False, most: int | None = None
-) -> tuple[tuple[Piece, ...], ...]:
+) -> tuple[tuple[Split, ...], ...]:
     """Return the cheapest of a few plans for requests of `units` units each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
     that fills one worker after the other. With `leftovers` also, for each chunk size: as many of the longest requests
-    as all workers can have alike stay whole, and only those left over are cut. The first of the cheapest, in this
-    order. With `most` none of a plan that cuts a request into more pieces.
+    as all workers can have equally stay whole, and only those left over are cut. The first of the cheapest, in this
+    order. With `most` none of a plan that cuts a request into more splits.
     """
     if not units:
         return ((),)  # a launch has a worker
@@ -121,12 +121,12 @@ def make_lane(
             best = (cost, plan)
     assert best is not None  # there is always a chunk size
     walk = _walk(units, workers, prices)
-    walks = most is None or max(Counter(request for pieces in walk for request, _, _ in pieces).values()) <= most
+    walks = most is None or max(Counter(request for splits in walk for request, _, _ in splits).values()) <= most
     return _number_partials(walk if walks and _cost(walk, workers, prices) < best[0] else best[1])
 
 
 def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[list[list[tuple[int, int]]]]:
-    """Yield the ways in which `make_lane` cuts requests, as ranges of pieces."""
+    """Yield the ways in which `make_lane` cuts requests, as ranges of splits."""
     for chunk in _chunk_sizes(units, workers):
         yield [_equal_cuts(count, chunk) for count in units]
     if leftovers and len(units) > workers:
@@ -136,35 +136,35 @@ def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[l
             yield [_equal_cuts(count, chunk if request in left else count) for request, count in enumerate(units)]
 
 
-def cost(lane: tuple[tuple[Piece, ...], ...], workers: int, prices: Prices) -> float:
+def cost(worker_group: tuple[tuple[Split, ...], ...], workers: int, prices: Prices) -> float:
     """Return the cost of a plan, in the time of a unit."""
-    plan = [[(piece.request, piece.begin, piece.end) for piece in pieces] for pieces in lane]
+    plan = [[(split.request, split.begin, split.end) for split in splits] for splits in worker_group]
     return _cost(plan, workers, prices) / (QUARTERS * workers)
 
 
 def _chunk_sizes(units: Sequence[int], workers: int) -> list[int]:
     """Return the sizes that cut the longest request into 1, 2, ... equal chunks."""
     longest = max(units, default=0)
-    return sorted({-(-longest // pieces) for pieces in range(1, min(longest, workers) + 1)}, reverse=True)
+    return sorted({-(-longest // splits) for splits in range(1, min(longest, workers) + 1)}, reverse=True)
 
 
 def _equal_cuts(count: int, chunk: int) -> list[tuple[int, int]]:
-    pieces = -(-count // chunk)
-    edges = [count * i // pieces for i in range(pieces + 1)]
+    splits = -(-count // chunk)
+    edges = [count * i // splits for i in range(splits + 1)]
     return list(itertools.pairwise(edges))
 
 
 def _pack(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
-    """Give pieces, the longest first, to the worker with the least load."""
+    """Give splits, the longest first, to the worker with the least load."""
     item, _, _ = prices.quarters
     plan: list[list[tuple[int, int, int]]] = [[] for _ in range(workers)]
     loads = [(0, worker) for worker in range(workers)]
-    pieces = [(begin, end, request) for request, ranges in enumerate(cuts) for begin, end in ranges]
-    for begin, end, request in sorted(pieces, key=lambda piece: piece[0] - piece[1]):
+    splits = [(begin, end, request) for request, ranges in enumerate(cuts) for begin, end in ranges]
+    for begin, end, request in sorted(splits, key=lambda split: split[0] - split[1]):
         load, worker = heapq.heappop(loads)
         plan[worker].append((request, begin, end))
         heapq.heappush(loads, (load + QUARTERS * (end - begin) + item, worker))
-    return [pieces for pieces in plan if pieces]
+    return [splits for splits in plan if splits]
 
 
 def _walk(units: Sequence[int], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
@@ -184,45 +184,45 @@ def _fill(units: Sequence[int], workers: int, item: int, capacity: int) -> list[
     plan: list[list[tuple[int, int, int]]] = []
     request, done = 0, 0
     for _ in range(workers):
-        room, pieces = capacity, []
+        room, splits = capacity, []
         while request < len(units):
             left = units[request] - done
             take = min(left, (room - item) // QUARTERS)
             if take <= 0:
                 break
-            pieces.append((request, done, done + take))
+            splits.append((request, done, done + take))
             room -= QUARTERS * take + item
             done += take
             if done == units[request]:
                 request, done = request + 1, 0
-        if pieces:
-            plan.append(pieces)
+        if splits:
+            plan.append(splits)
     return plan if request == len(units) else None
 
 
 def _least_cost(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> int:
     """Return the cost of these cuts if all workers had the same load."""
     item, merge, partial = prices.quarters
-    pieces = [len(ranges) for ranges in cuts]
-    partials = sum(count for count in pieces if count > 1)
-    load = QUARTERS * sum(ranges[-1][1] for ranges in cuts) + item * sum(pieces)
+    splits = [len(ranges) for ranges in cuts]
+    partials = sum(count for count in splits if count > 1)
+    load = QUARTERS * sum(ranges[-1][1] for ranges in cuts) + item * sum(splits)
     return load + workers * merge * (partials > 0) + partial * partials
 
 
 def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) -> int:
     """Return the cost in quarters of a unit times the workers: a whole number."""
     item, merge, partial = prices.quarters
-    load = max(sum(QUARTERS * (end - begin) + item for _, begin, end in pieces) for pieces in plan)
-    pieces_of = Counter(request for pieces in plan for request, _, _ in pieces)
-    partials = sum(count for count in pieces_of.values() if count > 1)
+    load = max(sum(QUARTERS * (end - begin) + item for _, begin, end in splits) for splits in plan)
+    splits_of = Counter(request for splits in plan for request, _, _ in splits)
+    partials = sum(count for count in splits_of.values() if count > 1)
     return workers * (load + merge * (partials > 0)) + partial * partials
 
 
-def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piece, ...], ...]:
+def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Split, ...], ...]:
     """Number partial results; those of one request lie side by side, in key order."""
     ranges: dict[int, list[int]] = {}
-    for pieces in plan:
-        for request, begin, _ in pieces:
+    for splits in plan:
+        for request, begin, _ in splits:
             ranges.setdefault(request, []).append(begin)
     index: dict[tuple[int, int], int] = {}
     for request in sorted(ranges):
@@ -230,15 +230,15 @@ def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Piec
             for begin in sorted(ranges[request]):
                 index[request, begin] = len(index)
     return tuple(
-        tuple(Piece(request, begin, end, index.get((request, begin), -1)) for request, begin, end in pieces)
-        for pieces in plan
+        tuple(Split(request, begin, end, index.get((request, begin), -1)) for request, begin, end in splits)
+        for splits in plan
     )
 
 
-def merges_of(lane: tuple[tuple[Piece, ...], ...]) -> list[list[int]]:
+def merges_of(worker_group: tuple[tuple[Split, ...], ...]) -> list[list[int]]:
     partials: dict[int, list[int]] = {}
-    for pieces in lane:
-        for piece in pieces:
-            if piece.partial >= 0:
-                partials.setdefault(piece.request, []).append(piece.partial)
+    for splits in worker_group:
+        for split in splits:
+            if split.partial >= 0:
+                partials.setdefault(split.request, []).append(split.partial)
     return [[request, min(found), len(found), 0] for request, found in sorted(partials.items())]

@@ -1,4 +1,7 @@
-"""Device code of `reduce` in cuTile. Tiles are in lower case with their shape beside them, constants in capitals."""
+"""Device code of `reduce` in cuTile.
+
+Tiles are in lower case with their shape next to them, constants in capitals.
+"""
 
 import math
 

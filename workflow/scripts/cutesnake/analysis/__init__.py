@@ -1,1 +1,1 @@
-"""What records say: evidence, comparisons, changes, knowledge."""
+"""Analysis of records: evidence, comparisons, changes, knowledge."""

@@ -1,4 +1,4 @@
-"""Recorded speedups of every operator in one file, which a page shows without building them."""
+"""Recorded speedups of every operator in one file, for pages that are not built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "operators.json"
 
 
 class SummaryError(ValueError):
-    """The summary is damaged. One line."""
+    """One-line error: a damaged summary."""
 
 
 class OperatorSummary(msgspec.Struct, frozen=True):
@@ -25,21 +25,21 @@ class OperatorSummary(msgspec.Struct, frozen=True):
 
 
 def write_summary(comparisons: Iterable[Compare], file: Path | str) -> None:
-    """Write the recorded speedups of all operators; what this machine measured itself is left out."""
+    """Write the recorded speedups of all operators, without measurements of this machine."""
     rows = [OperatorSummary(one.operator, recorded_speedups(one)) for one in comparisons]
     text = msgspec.json.format(msgspec.json.encode(rows), indent=1)
     record.write_text(file, text.decode() + "\n")
 
 
 def recorded_speedups(comparison: Compare) -> list[Speedup]:
-    """Return the speedups of a comparison that come from recorded sets, with both DSLs timed."""
+    """Return the speedups from recorded sets with both DSLs timed."""
     return [one for one in comparison.speedups if one.device.kind == "recorded" and one.warm and one.cold]
 
 
 def read_summary(file: Path | str) -> Mapping[str, OperatorSummary]:
-    """Return the summary by operator. Raises SummaryError."""
+    """Return the summary by operator; raise SummaryError."""
     try:
         rows = msgspec.json.decode(Path(file).read_bytes(), type=list[OperatorSummary])
     except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise SummaryError(f"{file}: {error}; take it from git again") from None
+        raise SummaryError(f"{file}: {error}; restore it from git") from None
     return {row.operator: row for row in rows}

@@ -15,7 +15,6 @@ import importlib
 import inspect
 import os
 import re
-import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,10 +23,12 @@ from typing import Any, cast
 
 from cutesnake.model.contract import Kernel, Operator, Variant, Workload
 from cutesnake.model.dsls import DSLS
+from cutesnake.model.limited_import import ImportStoppedError, limited_import
 from cutesnake.model.paths import ROOT
 from cutesnake.model.targets import KNOWN_FEATURES, TARGETS
 
 PATHS = "CUTESNAKE_KERNEL_PATHS"  # folders of the user's own, apart by os.pathsep
+LONGEST_SHOWN = 200  # characters of a path in a message
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 OPERATOR_NAMES = {
     "DTYPES": "a mapping of element types to bytes",
@@ -57,14 +58,30 @@ def use_paths(paths: Iterable[str | Path]) -> None:
 
     Raises ContractError for a path that is no folder.
     """
-    found = [Path(path).expanduser().resolve() for path in paths]
-    for path in found:
-        if not path.is_dir():
-            raise ContractError(f"kernel_paths: {path} is no folder; name folders that hold <operator>/<kernel>.py")
+    found = [_folder(path) for path in paths]
     if found:
         os.environ[PATHS] = os.pathsep.join(map(str, found))
     else:
         os.environ.pop(PATHS, None)
+
+
+def _folder(name: str | Path) -> Path:
+    """Return a folder of `kernel_paths`; ContractError if it cannot be used."""
+    shown = str(name) if len(str(name)) <= LONGEST_SHOWN else f"{str(name)[:LONGEST_SHOWN]}…"
+    shown = shown.replace("\0", "\\0")
+    if os.pathsep in str(name):
+        raise ContractError(f"kernel_paths: {shown} has a {os.pathsep!r} in it, which no path may; rename the folder")
+    try:
+        path = Path(name).expanduser().resolve()
+        is_folder = path.is_dir() and os.access(path, os.R_OK | os.X_OK)
+    except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, a loop of links
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error).replace(str(name), shown)
+        raise ContractError(f"kernel_paths: {shown}: {said}; name folders that hold <operator>/<kernel>.py") from None
+    if not is_folder:
+        raise ContractError(f"kernel_paths: {path} is no folder; name folders that hold <operator>/<kernel>.py")
+    if os.pathsep in str(path):
+        raise ContractError(f"kernel_paths: {path} has a {os.pathsep!r} in it, which no path may; rename the folder")
+    return path
 
 
 def roots() -> list[Path]:
@@ -94,7 +111,7 @@ def _label(path: Path, places: tuple[Path, ...]) -> str:
 
 def operators() -> list[str]:
     """Names of all operators."""
-    return sorted({path.parent.name for root in roots() for path in root.glob("*/operator.py")})
+    return sorted({path.parent.name for root in roots() for path in root.glob("*/operator.py") if path.is_file()})
 
 
 def folders(operator: str) -> list[Path]:
@@ -111,7 +128,7 @@ def without_operator() -> list[Path]:
 
 def sweep_file(operator: str) -> Path:
     """Where `sweep.yaml` of an operator is: beside its operator.py."""
-    return next(folder for folder in folders(operator) if (folder / "operator.py").exists()) / "sweep.yaml"
+    return next(folder for folder in folders(operator) if (folder / "operator.py").is_file()) / "sweep.yaml"
 
 
 def kernel_files(operator: str) -> dict[str, Path]:
@@ -144,8 +161,9 @@ def _modules(operator: str) -> Iterator[tuple[str, Path]]:
 
 
 def _modules_in(folder: Path) -> dict[str, Path]:
-    modules = {path.stem: path for path in sorted(folder.glob("*.py"))}
-    return modules | {path.parent.name: path for path in sorted(folder.glob("*/__init__.py"))}
+    """Regular files alone: reading a FIFO would never end."""
+    modules = {path.stem: path for path in sorted(folder.glob("*.py")) if path.is_file()}
+    return modules | {path.parent.name: path for path in sorted(folder.glob("*/__init__.py")) if path.is_file()}
 
 
 def _sets_dsl(path: Path) -> bool:
@@ -173,8 +191,6 @@ def _text_sets_dsl(text: str) -> bool:
 
 def _import(name: str) -> ModuleType:
     """Import a module of `kernels`, whose packages reach into the user's folders as well."""
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
     package = importlib.import_module("kernels")
     package.__path__ = [str(root) for root in roots()]
     operator = name.split(".")[1]
@@ -312,7 +328,10 @@ def _check_name(what: str, name: str) -> None:
 def _load(name: str, where: str) -> ModuleType:
     """Import, with whatever the module raises as one line with the line of the module that it came from."""
     try:
-        return _import(name)
+        with limited_import():
+            return _import(name)
+    except ImportStoppedError as error:
+        raise ContractError(f"{where}{_line_of(error.__context__ or error, where)}: {error}") from None
     except SyntaxError as error:
         place = label(Path(error.filename)) if error.filename else where
         raise ContractError(f"{place}:{error.lineno}: {type(error).__name__}: {error.msg}") from error

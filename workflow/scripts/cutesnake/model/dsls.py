@@ -13,7 +13,7 @@ class Dsl:
     build_packages: tuple[str, ...]  # what compiling imports or starts
     run_packages: tuple[str, ...]  # what loading and launching a build imports
     not_simulated: str | None = None  # why ptxsim cannot execute its builds; None if it can
-    unchecked: tuple[str, ...] = ()  # checks of ptxsim that its builds are not held to: see docs/ptxsim.md, «Checks»
+    unchecked: tuple[str, ...] = ()  # checks of ptxsim that its builds are not held to: see docs/ptxsim/checks.md
     simulation_packages: tuple[str, ...] = ("torch",)  # what binding a build to the simulator imports
     compilers: tuple[str, ...] = ()  # whose versions a build depends on
 

@@ -109,14 +109,19 @@ def _listed(value: Any) -> Any:
 
 
 def write_text(path: Path | str, text: str) -> None:
+    """Write a text as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path | str, content: bytes) -> None:
     """Write to a temporary file beside `path`, flush it to disk and rename, so that readers never see half a file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = f"{path.parent}/.{path.name}.{os.urandom(4).hex()}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)  # less the umask
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -15,7 +16,7 @@ from cutesnake.model.contract import Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.explain import Problem
 from cutesnake.model.inputs import find_problem
-from cutesnake.planning import strict_yaml
+from cutesnake.planning import clocks, strict_yaml
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
@@ -40,6 +41,8 @@ MOVED = {
 }
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
+MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
+MOST_WORKLOADS = 1_000_000  # of a list, before equal ones are merged
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
 
 
@@ -82,6 +85,23 @@ def nearest(word: Any, allowed: Iterable[str]) -> str:
     hint = f" did you mean {close[0]!r}?" if close else ""
     more = f" and {len(allowed) - MOST_LISTED:,} more" if len(allowed) > MOST_LISTED else ""
     return f"{hint} allowed: {', '.join(allowed[:MOST_LISTED])}{more}"
+
+
+def lay_over_file(config: dict[str, Any], path: Path) -> None:
+    """Lay `config`, which Snakemake read from the command line, over the YAML file at `path`.
+
+    `config` is changed in place. Raises ConfigError.
+    """
+    name = catalog.label(path)
+    try:
+        base = strict_yaml.read(path, name)
+    except strict_yaml.YamlError as error:
+        raise ConfigError(str(error)) from error
+    if not isinstance(base, dict):
+        raise ConfigError(f"{name}: it must have keys at its top level, see config/README.md")
+    _lay_over(base, config)
+    config.clear()
+    config.update(base)
 
 
 def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
@@ -160,13 +180,11 @@ def check(config: dict[str, Any]) -> Experiment:
 
 def _clocks(config: dict[str, Any]) -> dict[str, str]:
     """Target -> name of the card that predictions for it are made for. Raises ConfigError for an unknown card."""
-    import ptxsim
-
     found: dict[str, str] = {}
     for name in config.get("prediction", {}).get("devices", []):
         try:
-            target = ptxsim.DeviceModel.load(name).architecture
-        except ptxsim.DeviceError as error:
+            target = clocks.clock(name)["target"]
+        except clocks.ClockError as error:
             raise ConfigError(f"config: prediction.devices: {error}") from error
         if target in found:
             raise ConfigError(f"config: prediction.devices: {found[target]} and {name} are both {target}; name one")
@@ -266,6 +284,12 @@ def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[st
     known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
     allowed = [field.name for field in known]
     needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
+    count = sum(
+        len(dtypes) * math.prod(len(value) if isinstance(value, list) else 1 for value in entry.values())
+        for entry in entries
+    )
+    if count > MOST_WORKLOADS:
+        raise ConfigError(f"{here}: its lists make {count:,} workloads; {MOST_WORKLOADS:,} at most: shorten them")
     for index, entry in enumerate(entries):
         for key in entry:
             if key == "dtype":
@@ -288,6 +312,11 @@ def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> 
     here = f"kernels/{operator}/operator.py: the id of a Workload"
     if not isinstance(workload.id, str) or not ID.fullmatch(workload.id):
         raise ConfigError(f"{here} is {workload.id!r}; it must be letters, digits, _, . and -, as it names files")
+    if len(workload.id) > MOST_CHARACTERS:
+        raise ConfigError(
+            f"{here} is {workload.id[:20]}… with {len(workload.id)} characters; "
+            f"{MOST_CHARACTERS} at most, as it names files"
+        )
     if (other := named.setdefault(workload.id, workload)) != workload:
         raise ConfigError(f"{here} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
 

@@ -1,8 +1,8 @@
-"""The files that the command line names as configurations, looked at before Snakemake reads them.
+"""Check the command line's configurations before Snakemake reads them.
 
-Snakemake reads what is behind `--configfile` before it reads the Snakefile, and ends with its own traceback where a
-file is not there, is a folder or is not UTF-8. The profiles of this project are templates, which Snakemake fills in
-while it reads its command line, before all else: they call `check`, so that a mistake is one line.
+Snakemake reads `--configfile` before the Snakefile. It ends with a traceback where a file is missing, is a folder or is
+not UTF-8, and where an entry of `--config` is no KEY=VALUE. A YAML error names neither file nor line. Profiles are
+templates that Snakemake fills in first: they call `check`, so that each mistake is one line.
 """
 
 from __future__ import annotations

@@ -7,8 +7,12 @@ from collections.abc import Iterable
 
 from cutesnake.model.catalog import ContractError
 from cutesnake.model.contract import Kernel, Variant, Workload
+from cutesnake.planning.config import MOST_CHARACTERS
+from cutesnake.planning.looked_at import memory
+from cutesnake.planning.staleness import recalled
 
-VARIANT_ID = re.compile(r"[\w.-]+", re.ASCII)
+recall = False  # whether answers of earlier runs count; the Snakefile sets it
+VARIANT_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
 
 
 def supports(module: Kernel, workload: Workload) -> str | None:
@@ -26,8 +30,18 @@ def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, 
     """
     key = (id(module), repr(workload), target)
     if key not in _answers:
-        _answers[key] = module, _variants(module, workload, target)
+        _answers[key] = module, _recalled(module, workload, target) if recall else _variants(module, workload, target)
     return _answers[key][1]
+
+
+def _recalled(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return what the kernel answered in an earlier run, unless code changed since."""
+    known = recalled("variants", f"{vars(module)['__name__']}/{target}", dict)
+    asked = repr(workload)
+    if asked not in known:
+        known[asked] = [[one.id, dict(one.params)] for one in _variants(module, workload, target)]
+        memory().changed = True
+    return tuple(Variant(name, params) for name, params in known[asked])
 
 
 _answers: dict[tuple[int, str, str], tuple[Kernel, tuple[Variant, ...]]] = {}  # the module, so that its id is its own
@@ -41,7 +55,14 @@ def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant,
             kind = "None" if one is None else type(one).__name__
             raise ContractError(f"variants() gives {kind} for {workload.id}; it must give a tuple of Variant")
         if not isinstance(one.id, str) or not VARIANT_ID.fullmatch(one.id):
-            raise ContractError(f"variants() gives the id {one.id!r}; it must be letters, digits, `_`, `.` and `-`")
+            raise ContractError(
+                f"variants() gives the id {one.id!r}; it must be letters, digits, `_`, `.` and `-`, no `.` first"
+            )
+        if len(one.id) > MOST_CHARACTERS:
+            raise ContractError(
+                f"variants() gives the id {one.id[:20]}… of {len(one.id)} characters; {MOST_CHARACTERS} at most, as it "
+                "names files"
+            )
         for name, value in one.params.items():
             if not isinstance(value, bool | int | float | str):
                 raise ContractError(

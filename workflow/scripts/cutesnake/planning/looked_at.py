@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,17 @@ class Memory:
             self.entries.setdefault(kind, {})[path] = [stamp, found]
             self.used.add((kind, path))
             self.changed = True
+
+    def recall(self, kind: str, key: str, state: str | None, find: Callable[[], Any]) -> Any:
+        """Return what `find` returned when it was last called with this state; without a state, call it."""
+        if state is None:
+            return find()
+        found = self.entries.get(kind, {}).get(key)
+        if found is None or found[0] != state:
+            found = self.entries.setdefault(kind, {})[key] = [state, find()]
+            self.changed = True
+        self.used.add((kind, key))
+        return found[1]
 
     def knows(self, kind: str, path: str) -> bool:
         """Whether a file was seen before, however it looks now."""
@@ -80,8 +92,7 @@ def memory() -> Memory:
 
 def stamp(path: str | Path) -> str:
     """What changes when a file does: both its dates, size and inode. Raises OSError."""
-    state = os.stat(path)
-    return f"{state.st_mtime_ns:x}.{state.st_ctime_ns:x}.{state.st_size:x}.{state.st_ino:x}"
+    return _stamp(os.stat(path))
 
 
 def digest(path: str) -> str | None:
@@ -96,6 +107,31 @@ def digest(path: str) -> str | None:
         return str(found)
     except OSError:
         return None
+
+
+def state_of(folders: Iterable[Path]) -> str | None:
+    """Return a digest of the names and stamps of all files in folders; None if one is too young for its stamp."""
+    found: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    waiting = [str(folder) for folder in folders]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name == "__pycache__":
+                    continue
+                state = entry.stat() if os.path.exists(entry.path) else os.lstat(entry.path)  # a link to nothing
+                if not entry.is_dir():
+                    found.append(f"{entry.path} {_stamp(state)}")
+                    if not _settled(_stamp(state)):
+                        return None
+                elif (state.st_dev, state.st_ino) not in seen:  # a link may lead back
+                    seen.add((state.st_dev, state.st_ino))
+                    waiting.append(entry.path)
+    return _digest("\n".join(sorted(found)))
+
+
+def _stamp(state: os.stat_result) -> str:
+    return f"{state.st_mtime_ns:x}.{state.st_ctime_ns:x}.{state.st_size:x}.{state.st_ino:x}"
 
 
 def _settled(stamp: str) -> bool:

@@ -12,7 +12,7 @@ from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.model.dsls import UNKNOWN
 from cutesnake.model.stages import PROFILES
 from cutesnake.model.targets import TARGETS, with_target_here
-from cutesnake.planning import kernel_answers as asked
+from cutesnake.planning import kernel_answers
 from cutesnake.planning.arch import Answer, Decision, can_run, decide, join, stage_answer, stage_answers
 from cutesnake.planning.config import ConfigError, Experiment
 from cutesnake.planning.machine import Machine
@@ -261,7 +261,7 @@ def _plan_kernel(
     for workload in plan.workloads[operator]:
         if workload.dtype not in dtypes:
             continue
-        reason = asked.supports(module, workload)
+        reason = kernel_answers.supports(module, workload)
         if reason is None:
             supported.append(workload)
         else:
@@ -285,7 +285,7 @@ def _plan_kernel(
         for workload in supported:
             if workload.dtype not in plan.dtypes[operator][target]:
                 continue
-            candidates = asked.variants(module, workload, target)
+            candidates = kernel_answers.variants(module, workload, target)
             for variant in candidates if sweep.variants == "all" else candidates[:1]:
                 build = Build(operator, kernel, target, variant)
                 if decision.build.ok:
@@ -304,7 +304,7 @@ def _leave_out_sizes(plan: Plan, sweep: Sweep, module: Kernel, target: str) -> N
     of each kind, which stands for the others. The anatomy runs small problems; what is profiled is known best."""
     kinds: dict[str, list[str]] = {}
     for build in plan.builds.values():
-        kind = asked.alike(module, build.variant) if build.target == target else None
+        kind = kernel_answers.alike(module, build.variant) if build.target == target else None
         if kind is not None:
             kinds.setdefault(kind, []).append(build.key)
     if not kinds:
@@ -339,15 +339,17 @@ def _no_dtype(plan: Plan, operator: str, target: str) -> str:
 def _planned(plan: Plan, build: Build, workload: Workload) -> Build:
     """The build as planned before, or from now on."""
     known = plan.builds.setdefault(build.key, build)
-    asked.same(known.variant, build.variant, workload)
+    kernel_answers.same(known.variant, build.variant, workload)
     return known
 
 
 def _add_simulated(plan: Plan, operator: str, kernel: str, module: Kernel, target: str, workload: Workload) -> None:
     """A simulated case, with a build of the sweep where one of the workload's candidates is among them."""
-    if workload.dtype not in plan.dtypes[operator][target] or asked.supports(module, workload) is not None:
+    if workload.dtype not in plan.dtypes[operator][target] or kernel_answers.supports(module, workload) is not None:
         return
-    candidates = [Build(operator, kernel, target, variant) for variant in asked.variants(module, workload, target)]
+    candidates = [
+        Build(operator, kernel, target, variant) for variant in kernel_answers.variants(module, workload, target)
+    ]
     build = _planned(plan, next((b for b in candidates if b.key in plan.builds), candidates[0]), workload)
     case = PlannedCase(build, workload)
     plan.simulated[case.key] = case

@@ -7,16 +7,17 @@ stamps of its files and a digest of what it depends on: a run with nothing to do
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import paths as places
-from cutesnake.model import provenance, record
+from cutesnake.model import paths, provenance, record
 from cutesnake.model.catalog import roots
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.paths import ROOT
@@ -47,6 +48,9 @@ class Product:
     others: tuple[tuple[str, str], ...] = ()  # (path, stage) of records and pages that the same job writes
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recipe", functools.cache(self.recipe))
 
     @property
     def named(self) -> dict[str, str]:
@@ -102,6 +106,10 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
     for product in products:
         if not os.path.lexists(product.path):
             continue
+        if (odd := _irregular(product)) is not None:
+            found.why[product.path] = f"{Path(odd).name} is no regular file"
+            found.told.append(product.path)
+            continue
         if is_placeholder(product):
             found.why[product.path] = MISSING
             continue
@@ -127,6 +135,16 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             found.why[product.path] = FORCED
     _look_at_spare(products, found)
     return found
+
+
+def _irregular(product: Product) -> str | None:
+    """Return a path of a product that is a pipe or a device, or links to one: reading it may never end."""
+    for path in product.paths:
+        with contextlib.suppress(OSError):
+            mode = os.stat(path).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return path
+    return None
 
 
 def is_placeholder(product: Product) -> bool:
@@ -344,5 +362,5 @@ def _number(names: list[str]) -> str:
 @functools.cache
 def _schemas() -> str:
     """What records are held against: one that fitted an older schema is looked at again."""
-    texts = (path.read_bytes() for path in sorted(places.SCHEMAS.glob("*.json")))
+    texts = (path.read_bytes() for path in sorted(paths.SCHEMAS.glob("*.json")))
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]

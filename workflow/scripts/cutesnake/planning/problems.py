@@ -8,7 +8,7 @@ from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.contract import Kernel, Workload
-from cutesnake.planning import kernel_answers as asked
+from cutesnake.planning import kernel_answers
 from cutesnake.planning.matrix import Build
 
 QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
@@ -77,6 +77,8 @@ def chosen(
 def _ids(kernel: str, module: Kernel, workload: Workload, target: str, known: Known) -> frozenset[str]:
     key = (kernel, target, workload.id)
     if key not in known:
-        takes = asked.supports(module, workload) is None
-        known[key] = frozenset(one.id for one in asked.variants(module, workload, target)) if takes else frozenset()
+        takes = kernel_answers.supports(module, workload) is None
+        known[key] = (
+            frozenset(one.id for one in kernel_answers.variants(module, workload, target)) if takes else frozenset()
+        )
     return known[key]

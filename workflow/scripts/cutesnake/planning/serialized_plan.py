@@ -51,15 +51,18 @@ def save(plan: Plan, experiment: Experiment) -> str:
     """Write the plan for the jobs of this run and return its name; TravelError if it cannot be written."""
     text = json.dumps({"experiment": _digest(experiment), "plan": pack(plan)})
     name = f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    for other in FOLDER.glob("plan-*.json"):
-        if other.stem != name:
+    kept = {_path(name), _machines_path(name)}
+    for other in FOLDER.glob("*-*.json"):
+        if other not in kept:
             with contextlib.suppress(OSError):
                 other.unlink()
+    machines = [machine.as_dict() for machine in (plan.machine, *plan.places.values())]
     try:
         record.write_text(_path(name), text)
+        record.write_text(_machines_path(name), json.dumps(machines))
     except OSError as error:
         raise TravelError(f"{FOLDER}: cannot be written ({error.strerror}); make room, or make it writable") from None
-    os.environ[VARIABLE] = str(_path(name).resolve())
+    os.environ[VARIABLE] = str(_machines_path(name).resolve())
     return name
 
 
@@ -96,7 +99,7 @@ def load(name: str | None, experiment: Experiment) -> Plan:
         raise TravelError(
             "the configuration, or a sweep.yaml, was changed since this run was planned: end it and start it again"
         )
-    os.environ[VARIABLE] = str(_path(name).resolve())
+    os.environ[VARIABLE] = str(_machines_path(name).resolve())
     return unpack(found["plan"])
 
 
@@ -177,3 +180,8 @@ def _digest(experiment: Experiment) -> str:
 
 def _path(name: str) -> Path:
     return FOLDER / f"{Path(name).name}.json"
+
+
+def _machines_path(name: str) -> Path:
+    """Return the file of the plan's machines, which every job reads."""
+    return FOLDER / f"machines-{Path(name).name.removeprefix('plan-')}.json"

@@ -11,13 +11,14 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cutesnake.model.catalog import label, roots
 from cutesnake.model.paths import ROOT, SCRIPTS
-from cutesnake.planning.looked_at import memory, stamp
+from cutesnake.planning import installed
+from cutesnake.planning.looked_at import memory, stamp, state_of
 
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
@@ -26,7 +27,7 @@ NOT_BAKED = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "provenance", "catalog", "dsls", "targets", "paths")),
-        *(f"model/{name}.py" for name in ("explain", "inputs", "records/__init__", "records/common")),
+        *(f"model/{name}.py" for name in ("explain", "inputs", "own_builds", "records/__init__", "records/common")),
         *(f"planning/{name}.py" for name in ("staleness", "looked_at", "outputs", "installed")),
         *(f"runtime/{name}.py" for name in ("shareable", "errors", "machine_faults", "machine_check", "locks")),
         *(f"runtime/{name}.py" for name in ("pool", "job", "private_folder")),
@@ -74,28 +75,32 @@ def digest_data(data: Any) -> str:
 
 
 @functools.cache
-def digest_code(*modules: str) -> str:
-    """Digest of modules (`cutesnake.report.plot`) or scripts (`plot.py`) and of all they import, directly or not."""
-    return digest_files(closure(*modules))
-
-
-@functools.cache
-def digest_baked(operator: str, kernel: str) -> str:
-    """Digest of the code that a build depends on: the kernel without what it marks `@not_baked`, the compile stage."""
-    return digest_data(code_of_build(operator, kernel))
-
-
-@functools.cache
 def code_of(*modules: str) -> dict[str, str]:
     """Digests of modules or scripts, and of all they import, as `digests_of_code` gives them."""
-    return digests_of_code(closure(*modules))
+    return recalled("code", " ".join(modules), lambda: digests_of_code(closure(*modules)))
 
 
 @functools.cache
 def code_of_build(operator: str, kernel: str) -> dict[str, str]:
-    """The same of what a build depends on."""
-    files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
-    return digests_of_code(files, baked=True)
+    """Return digests of the code that a build depends on, as `digests_of_code` gives them."""
+
+    def find() -> dict[str, str]:
+        files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
+        return digests_of_code(files, baked=True)
+
+    return recalled("code of builds", f"{operator}/{kernel}", find)
+
+
+def recalled(kind: str, key: str, find: Callable[[], Any]) -> Any:
+    """Return what `find` returned in an earlier run.
+
+    Find anew if a file of code, a file in a folder of kernels or the version of an installed package changed since.
+    """
+    installed_now = digest_data(installed.packages())
+    return memory().recall(kind, f"{key} {installed_now}", _state((SCRIPTS, ROOT / SIMULATOR, *roots())), find)
+
+
+_state = functools.cache(state_of)
 
 
 @functools.cache

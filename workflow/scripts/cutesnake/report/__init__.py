@@ -1,1 +1,1 @@
-"""Report stage: every record of a run in one HTML page."""
+"""Report stage: render all records of a run as self-contained HTML pages."""

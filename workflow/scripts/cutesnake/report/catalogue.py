@@ -1,4 +1,4 @@
-"""The page of all operators, and placeholders of pages that are not built yet."""
+"""Page of all operators, and placeholders for pages that are not built yet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from cutesnake.runtime.job import Files, listed
 
 
 def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None:
-    """Write the page of all operators from the files of its rule. Raises RecordError, ShareError and OSError."""
+    """Write the page of all operators from the files of its rule.
+
+    Raises RecordError, ShareError and OSError.
+    """
     arch = record.read("arch", listed(files["arch"])[0])
     compared = [record.read("compare", path) for path in listed(files["comparisons"])]
     changed = [record.read("change", path) for path in listed(files["changes"])]
@@ -26,20 +29,20 @@ def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None
 
 
 def render(arch: Any, compared: list[Compare], changed: list[Any], overview: Path, front: str) -> str:
-    """Return the page of all operators as text."""
+    """Return the page of all operators."""
     notes = Notes()
     links = {one.operator: front if place == 0 else f"report/{one.operator}.html" for place, one in enumerate(compared)}
     drawn = [one for one in record.read("plot", overview / "pictures.json").pictures if one.file]
-    shown = [page.picture(one, str(one.file), overview) for one in drawn]
+    shown = [page.plot_view(one, str(one.file), overview) for one in drawn]
     return html.template("catalogue.html.j2", {"plural": plural}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
         front=front,
-        here="",
+        current="",
         pages=links,
         rows=[row for one in compared for row in rows(one.operator, one.speedups, links[one.operator])],
-        found=findings.found(arch, compared),
-        beyond=findings.beyond(compared),
+        findings=findings.findings(arch, compared),
+        unsupported=findings.unsupported_inputs(compared),
         changed=changes.changed(changed, "", links, "results"),
         main={**shown[0], "narrow": shown[-1]["svg"]} if shown else None,
         machine=coverage.machine(arch),
@@ -51,7 +54,7 @@ def render(arch: Any, compared: list[Compare], changed: list[Any], overview: Pat
 
 
 def write_placeholders(pages: Mapping[str, str], folder: Path) -> None:
-    """Write a page that says how to build it in place of each that is not there: path below `folder` -> target."""
+    """Write a placeholder for each missing page; `pages` maps paths below `folder` to targets."""
     for name, target in pages.items():
         path = folder / name
         if not path.exists():

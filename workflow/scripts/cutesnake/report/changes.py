@@ -1,4 +1,4 @@
-"""What changed against a baseline: sentences over all operators, then every case and every build that differs."""
+"""Section on changes against a baseline: summary sentences, changed cases and changed builds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from cutesnake.analysis.change.change import judged
-from cutesnake.analysis.change.verdict import FIGURES, Figure, apart
+from cutesnake.analysis.change.verdict import apart
 from cutesnake.analysis.compare.insight import number
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.model.records.change import (
     Change,
     ChangedBuilds,
@@ -19,28 +20,34 @@ from cutesnake.model.records.change import (
 )
 from cutesnake.report.formatting import listed, plural, short
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
-NAMES = {"cold": "lone calls, cold L2", "warm": "back to back, warm L2"}
+NAMES = {"cold": "cold L2", "warm": "warm L2"}
 MARKS = {"slower": ("▼", "bad"), "faster": ("▲", "good"), "equal": ("=", "soft"), "cannot tell": ("?", "part")}
 COUNTED = ("slower", "faster", "equal", "cannot_tell")
 FIRST = ("registers_per_thread", "spill_bytes", "shared_bytes", "code_bytes", "instructions")  # columns of the table
 
 
-def changed(changes: list[Change], here: str, pages: dict[str, str], base: str) -> View | None:
-    """The view of the section; None without a baseline. `changes` are those that the page speaks of, `here`'s too."""
+def changed(changes: list[Change], operator: str, pages: dict[str, str], base: str) -> View | None:
+    """Return the view of the section, or None without a baseline.
+
+    `changes` holds the change records of all operators on the page, including the record of `here`.
+    """
     if not changes:
         return None
-    own = next(change for change in changes if change.operator == here)
+    own = next(change for change in changes if change.operator == operator)
     return {
         "baseline": _baseline(changes),
-        "sentences": [_times(changes, name) for name in FIGURES] + _against(changes),
+        "sentences": [_times(changes, name) for name in CACHE_STATES] + _against(changes),
         "worst": [
-            said for name in FIGURES for verdict in ("slower", "faster") if (said := _most(changes, name, verdict))
+            sentence
+            for name in CACHE_STATES
+            for verdict in ("slower", "faster")
+            if (sentence := _most(changes, name, verdict))
         ],
         "operators": [{**_sums(change), "page": pages[change.operator]} for change in changes] if changes[1:] else [],
         "rule": own.rule,
-        "operator": here,
+        "operator": operator,
         "why_no_cases": own.no_cases,
         "names": NAMES,
         "cases": [_case(row) for row in sorted(own.cases, key=_calm) if not row.same],
@@ -49,16 +56,16 @@ def changed(changes: list[Change], here: str, pages: dict[str, str], base: str) 
         "builds": _builds(own.builds),
         "why_no_builds": own.builds.reason,
         "compared": own.builds.compared,
-        "table": os.path.relpath(f"results/change/{here}.csv", base),
+        "table": os.path.relpath(f"results/change/{operator}.csv", base),
     }
 
 
-def _totals(change: Change, figure: Figure) -> Totals:
-    return change.totals.cold if figure == "cold" else change.totals.warm
+def _totals(change: Change, cache: CacheState) -> Totals:
+    return change.totals.cold if cache == "cold" else change.totals.warm
 
 
 def _baseline(changes: list[Change]) -> str:
-    """What this run is held against, where and when that was made."""
+    """Describe the baseline: label, dates, GPUs and commits."""
     places = [change.baseline for change in changes]
     days = sorted(day for place in places for day in (place.first, place.last) if day)
     devices = sorted({device for place in places for device in place.devices})
@@ -66,71 +73,71 @@ def _baseline(changes: list[Change]) -> str:
     made = "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     timed = f"timed on {listed(devices)}" if devices else ""
     at = f"at commit {listed(commits)}" if commits else ""
-    said = ", ".join(filter(None, (made, timed, at)))
-    return f"{places[0].label} ({said})" if said else places[0].label
+    details = ", ".join(filter(None, (made, timed, at)))
+    return f"{places[0].label} ({details})" if details else places[0].label
 
 
-def _times(changes: list[Change], figure: Figure) -> str:
-    totals = [_totals(change, figure) for change in changes]
+def _times(changes: list[Change], cache: CacheState) -> str:
+    totals = [_totals(change, cache) for change in changes]
     counts = {key: sum(getattr(total, key) for total in totals) for key in COUNTED}
     same = sum(total.same for total in totals)
     judged = sum(counts.values())
-    also = f" Of {plural(same, 'further case')} both sides have the very same measurement." if same else ""
+    also = f" In {plural(same, 'further case')}, both sides hold the same measurement." if same else ""
     if not judged:
-        return f"{_begin(NAMES[figure])}: no case was measured on both sides.{also}"
-    said = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
-    return f"{_begin(NAMES[figure])}: of {plural(judged, 'case')} {said}.{also}"
+        return f"{_capitalized(NAMES[cache])}: no case was measured on both sides.{also}"
+    counted = ", ".join(f"{count} {key.replace('_', ' ')}" for key, count in counts.items())
+    return f"{_capitalized(NAMES[cache])}: {plural(judged, 'case')}, {counted}.{also}"
 
 
 def _against(changes: list[Change]) -> list[str]:
-    """Static figures over all operators, and what else differs between both sides."""
+    """Return sentences about compiled code, drivers and package versions."""
     compared = sum(change.builds.compared for change in changes)
     differ = {
         (change.operator, entry.kernel, entry.target, entry.variant)
         for change in changes
         for entry in change.builds.changed
     }
-    said = []
+    sentences = []
     if compared:
-        said.append(f"Compiled code: of {plural(compared, 'build')} {len(differ)} differ in some static figure.")
+        sentences.append(f"Compiled code: {len(differ)} of {plural(compared, 'build')} differ in static values.")
     else:
         reasons = dict.fromkeys(change.builds.reason for change in changes)
-        said.append(f"Compiled code: not compared, for {'; '.join(filter(None, reasons))}.")
+        sentences.append(f"Compiled code: not compared ({'; '.join(filter(None, reasons))}).")
     versions = {
         f"{entry.name} {_versions(entry.before)}, now {_versions(entry.now)}"
         for change in changes
         for entry in (*change.conditions, *change.builds.compilers)
     }
     if versions:
-        said.append(f"Besides the code, these differ: {'; '.join(sorted(versions))}.")
-    return said
+        sentences.append(f"Other differences: {'; '.join(sorted(versions))}.")
+    return sentences
 
 
-def _versions(found: list[str]) -> str:
-    return " and ".join(found) or "absent"
+def _versions(versions: list[str]) -> str:
+    return " and ".join(versions) or "absent"
 
 
-def _most(changes: list[Change], figure: Figure, verdict: str) -> str | None:
-    """The case that a verdict holds for most clearly."""
-    found = [
+def _most(changes: list[Change], cache: CacheState, verdict: str) -> str | None:
+    """Return a sentence on the case with the largest change of one verdict."""
+    candidates = [
         (change.operator, row, side)
         for change in changes
         for row in change.cases
-        if (side := judged(row, figure)) and side.verdict == verdict
+        if (side := judged(row, cache)) and side.verdict == verdict
     ]
-    if not found:
+    if not candidates:
         return None
-    operator, row, side = max(found, key=lambda entry: apart(entry[2].ratio))
+    operator, row, side = max(candidates, key=lambda entry: apart(entry[2].ratio))
     return (
-        f"Most {verdict}, {NAMES[figure]}: {operator}, {row.kernel} on {row.workload} ({short(row.device)}), "
-        f"{number(side.before_us)} µs before, {number(side.now_us)} µs now; the limit of noise was "
+        f"Largest change ({verdict}, {NAMES[cache]}): {operator}, {row.kernel} on {row.workload} "
+        f"({short(row.device)}), {number(side.before_us)} µs before, {number(side.now_us)} µs now, noise limit "
         f"{number(side.limit_percent or 0.0)} %."
     )
 
 
 def _sums(change: Change) -> View:
     built = {(e.kernel, e.target, e.variant) for e in change.builds.changed}
-    counts = {figure: [getattr(_totals(change, figure), key) for key in COUNTED] for figure in FIGURES}
+    counts = {cache: [getattr(_totals(change, cache), key) for key in COUNTED] for cache in CACHE_STATES}
     return {
         "operator": change.operator,
         "counts": counts,
@@ -141,12 +148,12 @@ def _sums(change: Change) -> View:
 
 def _unpaired(counts: Unpaired) -> str:
     sides = ((counts.only_before, "in the baseline"), (counts.only_now, "now"))
-    said = [f"{plural(count, 'case')} only {side}" for count, side in sides if count]
-    return " and ".join(said)
+    parts = [f"{plural(count, 'case')} only {side}" for count, side in sides if count]
+    return " and ".join(parts)
 
 
 def _calm(row: ChangedCase) -> bool:
-    """Sorts what differs first."""
+    """Sort key: cases with a verdict of slower or faster first."""
     return not any(side and side.verdict in ("slower", "faster") for side in (row.cold, row.warm))
 
 
@@ -155,23 +162,23 @@ def _case(row: ChangedCase) -> View:
     return {
         **{"workload": row.workload, "kernel": row.kernel, "target": row.target},
         **{"device": short(row.device), "variant": variant},
-        "figures": [_figure(side) for side in (row.cold, row.warm) if side],
+        "sides": [_judged_view(side) for side in (row.cold, row.warm) if side],
     }
 
 
-def _figure(found: Judged) -> View:
-    mark, style = MARKS[found.verdict]
-    noises = [found.before_noise_percent, found.now_noise_percent]
+def _judged_view(side: Judged) -> View:
+    mark, style = MARKS[side.verdict]
+    noises = [side.before_noise_percent, side.now_noise_percent]
     return {
-        **{"before_us": found.before_us, "now_us": found.now_us, "ratio": found.ratio},
-        **{"verdict": found.verdict, "why": found.why},
-        **{"mark": mark, "class": style, "limit": found.limit_percent},
+        **{"before_us": side.before_us, "now_us": side.now_us, "ratio": side.ratio},
+        **{"verdict": side.verdict, "why": side.why},
+        **{"mark": mark, "class": style, "limit": side.limit_percent},
         "noise": " + ".join("?" if noise is None else number(round(noise, 2)) for noise in noises),
     }
 
 
 def _builds(builds: ChangedBuilds) -> list[View]:
-    """A row per device function that differs: figures with a column of their own, then the other ones as text."""
+    """Return a row per changed device function: main values in columns, the rest as text."""
     rows = []
     for entry in builds.changed:
         changes = {change.figure: change for change in entry.changes}
@@ -181,7 +188,7 @@ def _builds(builds: ChangedBuilds) -> list[View]:
                 **{"kernel": entry.kernel, "target": entry.target, "variant": entry.variant},
                 **{"function": entry.function, "symbol": entry.symbol},
                 "cells": [_cell(changes.get(name)) for name in FIRST],
-                "others": "; ".join(f"{_word(change.figure)} {_both(change)}" for change in others),
+                "others": "; ".join(f"{_display_name(change.figure)} {_both(change)}" for change in others),
             }
         )
     return rows
@@ -199,9 +206,9 @@ def _both(change: ChangedFigure) -> str:
     return f"{before} → {now}"
 
 
-def _begin(words: str) -> str:
-    return words[0].upper() + words[1:]
+def _capitalized(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
-def _word(figure: str) -> str:
-    return figure.removeprefix("instructions, ").replace("_", " ")
+def _display_name(name: str) -> str:
+    return name.removeprefix("instructions, ").replace("_", " ")

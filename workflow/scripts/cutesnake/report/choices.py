@@ -1,4 +1,4 @@
-"""Which variant of a kernel was chosen: by times of cards, or by prediction where no card measured."""
+"""Variants chosen per workload: by measured time, or by predicted time without a GPU."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.records.autotune import Autotune
 
-View = dict[str, Any]  # what a template shows
-WHERE = {"live": "measured here", "recorded": "recorded"}
+View = dict[str, Any]  # data of a template
+WHERE = {"live": "measured on this machine", "recorded": "recorded"}
 
 
 def choices(evidence: Evidence, kernel: str) -> list[View]:
-    """Which variant autotune chose per workload, and by how much; by prediction where no card measured."""
-    found = []
+    """Return the chosen variant and its margin per workload, by measurement or prediction."""
+    rows = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "autotune"):
                 if (entry.case.kernel, entry.case.target) == (kernel, target):
-                    found.append(_choice(f"{source.device}, {WHERE[source.kind]}", entry))
+                    rows.append(_choice(f"{source.device}, {WHERE[source.kind]}", entry))
         if evidence.sources(target)[0].kind == "none":
-            found += _foreseen_choices(evidence, kernel, target)
-    return found
+            rows += _foreseen_choices(evidence, kernel, target)
+    return rows
 
 
 def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[View]:
-    """The same where no card of the target measured, by what ptxsim's clock predicts of several variants."""
+    """Yield choices by ptxsim's predicted times, for a target that no GPU measured."""
     for workload in evidence.workloads:
         times = evidence.foreseen(kernel, target, workload)
         if len(times) < 2:
@@ -40,8 +40,8 @@ def _foreseen_choices(evidence: Evidence, kernel: str, target: str) -> Iterator[
             "target": target,
             "workload": workload,
             "chosen": chosen,
-            "margin": f"≈ {number(100 * (second / first - 1))} % ahead by prediction",
-            "decided": True,  # a prediction has no spread; how far off it may be stands beside it
+            "margin": f"≈ {number(100 * (second / first - 1))} % faster by prediction",
+            "decided": True,  # a prediction has an error band instead of a spread
             "variants": [f"{variant}: ≈ {number(us)} µs" for variant, us in times.items()],
         }
 
@@ -54,7 +54,7 @@ def _choice(where: str, entry: Autotune) -> View:
         "target": entry.case.target,
         "workload": entry.case.workload,
         "chosen": m.chosen or "none: every variant failed",
-        "margin": "the only one" if margin is None else f"{number(margin)} % ahead",
+        "margin": "the only variant" if margin is None else f"{number(margin)} % faster than the next variant",
         "decided": m.decided,
         "variants": [
             f"{v.variant}: {number(v.cold_us)} µs"

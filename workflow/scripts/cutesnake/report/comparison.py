@@ -1,4 +1,4 @@
-"""The comparison tables: one per operator, target and device, a group of lines per workload and pair of kernels."""
+"""Comparison tables: one per operator, target and device, grouped by workload and kernel pair."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compare import Baseline, Cell, Compare, CompareRow, CompareTable, MetricColumn
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, signed, slug, where
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 DSLS = ("cutile", "cute")
-OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns of a table only where some row has the figure
-MOST_UNMEASURED = 40  # workloads in a table without a measurement; the CSV file has all
-MARKS = {"static": "s", "predicted": "p"}  # behind figures that nobody measured
+OPTIONAL = ("hot_duration_us", "plan_cold_us", "plan_us")  # columns that are shown only with values
+MOST_UNMEASURED = 40  # workloads in a table without measurements; the CSV file has all
+MARKS = {"static": "s", "predicted": "p"}  # after values that were not measured
 TIMES = "\N{MULTIPLICATION SIGN}"
-Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> what the box above the table says
+Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> its id and number of rows
 
 
 def tables(comparison: Compare, notes: Notes) -> list[View]:
-    """Views of the tables of one operator, measured ones first.
+    """Return the views of an operator's tables, measured ones first.
 
-    Reasons are numbered by `notes`, those of the page.
+    `notes` is the page's list of reasons; cells refer to it by number.
     """
     rows: dict[tuple, list[CompareRow]] = {}
     for row in comparison.rows:
         rows.setdefault(table_of(row), []).append(row)
-    found = [
+    views = [
         _table(comparison, table, rows.get(table_of(table), []), notes, str(place))
         for place, table in enumerate(comparison.tables)
     ]
-    return sorted(found, key=lambda table: not table["measured"])
+    return sorted(views, key=lambda table: not table["measured"])
 
 
 def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, place: str) -> View:
@@ -57,8 +57,10 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
 
 
 def _foremost(workloads: dict[str, list[CompareRow]]) -> set[str]:
-    """Where nothing was measured one workload's row is much like another's: those with a prediction, and evenly picked
-    ones, MOST_UNMEASURED at most."""
+    """Select at most MOST_UNMEASURED workloads for a table without measurements.
+
+    All predicted workloads are kept; the others are picked evenly, since their rows hold much the same static values.
+    """
     every = list(workloads)
     if len(every) <= MOST_UNMEASURED:
         return set(every)
@@ -68,7 +70,7 @@ def _foremost(workloads: dict[str, list[CompareRow]]) -> set[str]:
 
 def _also_predicted(rows: list[CompareRow]) -> str:
     cells = (cell for row in rows for side in (row.cutile, row.cute) for cell in side.cells.values())
-    return ", and times that ptxsim predicts" * any(cell.kind == "predicted" for cell in cells)
+    return ", with times predicted by ptxsim" * any(cell.kind == "predicted" for cell in cells)
 
 
 def _count(every: int, shown: int) -> str:
@@ -76,22 +78,21 @@ def _count(every: int, shown: int) -> str:
 
 
 def _workload(pairs: list[CompareRow], metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
-    """What a workload's folded line shows, the difference of the fastest pair, and all its pairs and baselines."""
+    """Return a workload's summary line (fastest pair), all its pairs and its baselines."""
     best = min(pairs, key=_duration)
-    said = next((i.sentence for i in best.insights if i.rule == "M1"), None)
+    speedup = next((i.sentence for i in best.insights if i.rule == "M1"), None)
     return {
         "workload": best.workload,
         "kernels": _kernels(best),
         "cells": [_delta(best, m.key, notes) for m in metrics],
-        "said": said,
+        "speedup": speedup,
         "pairs": [_pair(row, metrics, notes, repeated) for row in pairs],
         "baselines": [_baseline(entry, metrics, notes) for entry in best.baselines],
     }
 
 
 def _duration(row: CompareRow) -> tuple[int, float]:
-    """How many times of a pair are missing, and the sum of those that were measured or predicted: the smallest is that
-    of the fastest kernels."""
+    """Sort key of a pair: number of missing times, then the sum of known times."""
     cells = [side.cells["duration_us"] for side in (row.cutile, row.cute)]
     times = [cell.value or 0.0 for cell in cells if cell.kind in ("measured", "recorded", "predicted")]
     return len(DSLS) - len(times), sum(times)
@@ -100,40 +101,40 @@ def _duration(row: CompareRow) -> tuple[int, float]:
 def _any_known(rows: list[CompareRow], key: str) -> bool:
     cells = (side.cells for row in rows for side in (row.cutile, row.cute))
     others = (other.cells for row in rows for other in row.baselines)
-    return any(key in found and found[key].kind != "missing" for found in (*cells, *others))
+    return any(key in side_cells and side_cells[key].kind != "missing" for side_cells in (*cells, *others))
 
 
 def _kernels(row: CompareRow) -> str:
-    """The kernels of a row by name."""
+    """Return a row's kernel names as text."""
     return _names(*pair_of(row))
 
 
 def _names(*kernels: str | None) -> str:
-    return " beside ".join(filter(None, kernels)) or "no kernel in either DSL"
+    return " vs ".join(filter(None, kernels)) or "no kernel in either DSL"
 
 
 def _repeated(table: CompareTable, prefix: str) -> Repeated:
-    """What is said of the compiled code in several rows of the same kernels: said once, with an id to refer to."""
+    """Return the static sentences that several rows share, each with an id for links."""
     several = [
-        ((_names(pair.cutile, pair.cute), said.rule, said.sentence), said.rows)
+        ((_names(pair.cutile, pair.cute), counted.rule, counted.sentence), counted.rows)
         for pair in table.said
-        for said in pair.sentences
+        for counted in pair.sentences
     ]
-    return {key: {"id": f"said-{prefix}-{place}", "rows": rows} for place, (key, rows) in enumerate(several)}
+    return {key: {"id": f"shared-{prefix}-{place}", "rows": rows} for place, (key, rows) in enumerate(several)}
 
 
 def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
-    """Repeated insights per pair of kernels, each with the number of rows that it holds for."""
+    """Return repeated insights per kernel pair, each with its number of rows."""
     counts = {_names(pair.cutile, pair.cute): pair.rows for pair in table.said}
     return [
         {
             "kernels": kernels,
             "insights": [
                 {
-                    **{"id": found["id"], "rule": rule, "sentence": sentence},
-                    "rows": "every row" if found["rows"] == count else f"{found['rows']} of {count} rows",
+                    **{"id": box["id"], "rule": rule, "sentence": sentence},
+                    "rows": "every row" if box["rows"] == count else f"{box['rows']} of {count} rows",
                 }
-                for (who, rule, sentence), found in repeated.items()
+                for (who, rule, sentence), box in repeated.items()
                 if who == kernels
             ],
         }
@@ -143,7 +144,7 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
 
 
 def _pair(row: CompareRow, metrics: list[MetricColumn], notes: Notes, repeated: Repeated) -> View:
-    said = [(repeated.get((_kernels(row), i.rule, i.sentence)), i) for i in row.insights]
+    labelled = [(repeated.get((_kernels(row), i.rule, i.sentence)), i) for i in row.insights]
     lines = [
         {
             "name": {"cutile": "cuTile", "cute": "CuTe"}[dsl],
@@ -163,8 +164,8 @@ def _pair(row: CompareRow, metrics: list[MetricColumn], notes: Notes, repeated: 
     return {
         "kernels": _kernels(row),
         "lines": lines,
-        "insights": [insight for box, insight in said if box is None],
-        "shared": [{"rule": insight.rule, "id": box["id"]} for box, insight in said if box],
+        "insights": [insight for box, insight in labelled if box is None],
+        "shared": [{"rule": insight.rule, "id": box["id"]} for box, insight in labelled if box],
     }
 
 
@@ -183,18 +184,18 @@ def _cell(cell: Cell, notes: Notes) -> View:
 
 
 def _text(value: float, unit: str = "") -> str:
-    """KB to a tenth, as shared memory is allotted in smaller steps than three digits show."""
+    """Format a value; KB keeps one decimal, since allocation steps are below three digits."""
     return f"{value:.1f}".removesuffix(".0") if unit == "KB" else number(value)
 
 
 def _rounded(value: float) -> float:
-    """What sorting and copying take: more digits than any measurement has."""
+    """Round to six digits, the precision for sorting and copying."""
     short = float(f"{value:.6g}")
     return int(short) if short.is_integer() else short
 
 
 def _delta(row: CompareRow, key: str, notes: Notes) -> View:
-    """CuTe minus cuTile; for a time how many times as fast CuTe is."""
+    """Return CuTe minus cuTile, or for times the speedup of CuTe over cuTile."""
     cell = row.delta[key]
     if cell.value is None:
         note = notes.mark(cell.reason or "")

@@ -1,4 +1,4 @@
-"""What ran and what did not: the machine, and counts over everything."""
+"""What ran and what did not: the machine, and counts over all operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cutesnake.model.records.arch import Arch, NodeClass
 from cutesnake.model.records.compare import Compare, Counts
 from cutesnake.report.formatting import MOST_NAMED, STAGE_NAMES, listed, plural, span, state
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 TILES = {
     "build": "builds compiled",
@@ -19,67 +19,67 @@ TILES = {
 }
 
 
-MOCKED = "Mocked machine (CUTESNAKE_MACHINE): no figure of this machine was measured on a GPU."
+MOCKED = "Mocked machine (CUTESNAKE_MACHINE): no value of this machine was measured on a GPU."
 
 
 def machine(arch: Arch) -> View:
-    """The machine in sentences: devices, the one in use, tools and packages."""
-    found = [
+    """Describe the machine: GPUs, the GPU in use, tools and readings of the arch check."""
+    gpus = [
         f"{d.name} (sm_{d.compute_capability[0]}{d.compute_capability[1]}, driver {d.driver}, "
         f"{d.memory_bytes / 1e9:.0f} GB)"
         for d in arch.devices
     ]
     used = next((d.name for d in arch.devices if d.index == arch.selected), None)
-    if not found:
-        sentence = f"No GPU here: {arch.reason or 'none was found'}."
+    if not gpus:
+        sentence = f"No GPU on this machine: {arch.reason or 'none was detected'}."
     elif used is None:
-        sentence = f"{plural(len(found), 'GPU')} here, none in use: {arch.reason}."
+        sentence = f"{plural(len(gpus), 'GPU')} on this machine, none in use: {arch.reason}."
     else:
-        sentence = f"{plural(len(found), 'GPU')} here: {'; '.join(found)}. In use: {used}."
+        sentence = f"{plural(len(gpus), 'GPU')} on this machine: {'; '.join(gpus)}. In use: {used}."
     if classes := arch.classes:
-        sentence = f"Cases run on classes of nodes: {'; '.join(map(_class, classes))}."
+        sentence = f"Cases run on node classes: {'; '.join(map(_class, classes))}."
     if arch.pretended:
         sentence = f"{MOCKED} {sentence}"
-    tools = [f"{name} {'found' if there else 'not found'}" for name, there in arch.tools.items()]
+    tools = [f"{name} {'available' if available else 'missing'}" for name, available in arch.tools.items()]
     return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.readings}
 
 
 def _class(entry: NodeClass) -> str:
     if entry.device is None:
-        return f"{entry.name} (no card: {entry.reason})"
+        return f"{entry.name} (no GPU: {entry.reason})"
     sm = "sm_{}{}".format(*(entry.compute_capability or ()))
     return f"{entry.name} ({entry.device}, {sm}, driver {entry.driver})"
 
 
 def summary(arch: Arch, comparisons: list[Compare]) -> str:
-    """What was measured where, in plain words for a reader who has read nothing else."""
-    said = [MOCKED] if arch.pretended else []
+    """Summarize what was measured, where and when, without assuming earlier sections."""
+    sentences = [MOCKED] if arch.pretended else []
     live = _timed(comparisons, "live")
     used = next((d.name for d in arch.devices if d.index == arch.selected), None)
     if live:
-        said += [f"Measured on this machine, on {device}: {what}." for device, what in live.items()]
+        sentences += [f"Measured on this machine, on {device}: {what}." for device, what in live.items()]
     elif used:
-        said.append(f"Nothing was timed here on the {used}.")
+        sentences.append(f"Nothing was timed on the {used} of this machine.")
     else:
-        said.append("Nothing was measured on this machine: it has no GPU in use.")
+        sentences.append("Nothing was measured on this machine: it has no GPU in use.")
     build, checked = (_sum(comparisons, stage) for stage in ("build", "correctness"))
-    ran = f"It compiled and inspected {build['ok']} of {plural(build['expected'], 'build')}"
+    ran = f"This machine compiled and inspected {build['ok']} of {plural(build['expected'], 'build')}"
     ran += f" ({build['recorded']} more are shown from records of the same sources)" * bool(build["recorded"])
     if checked["simulated"]:
-        ran += f" and checked {plural(checked['simulated'], 'case')} by simulation on the CPU"
-    said.append(f"{ran}.")
+        ran += f" and checked {plural(checked['simulated'], 'case')} in simulation on the CPU"
+    sentences.append(f"{ran}.")
     recorded = _timed(comparisons, "recorded")
     if recorded:
         places = "; on ".join(f"{device}: {what}" for device, what in recorded.items())
-        said.append(f"{'Beside that stand' if live else 'The times below are'} measurements recorded on {places}.")
+        sentences.append(f"{'Also shown: times' if live else 'The times below were'} recorded on {places}.")
     if not live and not recorded:
-        said.append("No recorded device has these kernels either: all figures are static, or lower bounds.")
-    return " ".join(said)
+        sentences.append("No recorded set has these kernels: all values are static or lower bounds.")
+    return " ".join(sentences)
 
 
 def _timed(comparisons: list[Compare], kind: str) -> dict[str, str]:
-    """Device and days -> what was timed on it: each operator by name where they are few."""
-    found: dict[str, list[tuple[str, int, int]]] = {}
+    """Return what was timed, per device and date range."""
+    counts_of: dict[str, list[tuple[str, int, int]]] = {}
     days: dict[str, set[str]] = {}
     for comparison in comparisons:
         tables = [table for table in comparison.times if table.device.kind == kind]
@@ -88,8 +88,8 @@ def _timed(comparisons: list[Compare], kind: str) -> dict[str, str]:
             kernels = {kernel for table in mine for kernel in table.kernels}
             workloads = {row.workload for table in mine for row in table.rows}
             days.setdefault(name, set()).update(day for table in mine for day in table.device.dates)
-            found.setdefault(name, []).append((comparison.operator, len(kernels), len(workloads)))
-    return {", ".join(filter(None, (name, span(days[name])))): _counted(counts) for name, counts in found.items()}
+            counts_of.setdefault(name, []).append((comparison.operator, len(kernels), len(workloads)))
+    return {", ".join(filter(None, (name, span(days[name])))): _counted(counts) for name, counts in counts_of.items()}
 
 
 def _counted(counts: list[tuple[str, int, int]]) -> str:
@@ -111,21 +111,21 @@ def _sum(comparisons: list[Compare], stage: str) -> dict[str, int]:
 
 
 def totals(comparisons: list[Compare]) -> list[View]:
-    """One tile per stage: how many of how many on this machine, over all operators, and how many recorded elsewhere."""
+    """Return a tile per stage: counts on this machine and in recorded sets."""
     tiles = []
     for stage in STAGE_NAMES:
         total = _sum(comparisons, stage)
-        failed = _failed_here(comparisons, stage)
-        simulated = [f"{total['simulated']} right"] * bool(total["simulated"])
+        failed = _failed_live(comparisons, stage)
+        simulated = [f"{total['simulated']} passed"] * bool(total["simulated"])
         simulated += [f"{total['failed'] - failed} failed"] * (stage == "correctness" and total["failed"] > failed)
         extra = [f"{failed} failed"] * bool(failed)
-        extra += [f"{' and '.join(simulated)} by simulation"] * bool(simulated)
+        extra += [f"{' and '.join(simulated)} in simulation"] * bool(simulated)
         kept = _recorded(comparisons, stage)
         went = state(Counts(**total, reason=None))
         tiles.append(
             {
                 **{
-                    "words": TILES[stage],
+                    "text": TILES[stage],
                     "extra": ", ".join(extra),
                     **total,
                     "state": went,
@@ -137,21 +137,21 @@ def totals(comparisons: list[Compare]) -> list[View]:
 
 
 def _recorded_text(measured: int, builds: int) -> str:
-    """How many cases recorded sets have, and how many builds or simulated checks are shown from the repository."""
+    """Count cases of recorded sets, and builds or simulated checks recorded without a GPU."""
     parts = [f"{measured} in recorded sets"] * bool(measured) + [f"{builds} recorded without a GPU"] * bool(builds)
     return ", ".join(parts)
 
 
-def _failed_here(comparisons: list[Compare], stage: str) -> int:
-    """How many failed of what the tile of a stage counts: of checks those on this machine's cards."""
+def _failed_live(comparisons: list[Compare], stage: str) -> int:
+    """Count a stage's failures on this machine; checks count only if a GPU ran them."""
     rows = [row for comparison in comparisons for row in comparison.coverage]
     if stage != "correctness":
         return sum(row.counts(stage).failed for row in rows)
-    return sum(card.failed for row in rows for card in row.cards[stage] if card.kind == "live")
+    return sum(gpu.failed for row in rows for gpu in row.cards[stage] if gpu.kind == "live")
 
 
 def _recorded(comparisons: list[Compare], stage: str) -> int:
-    """Cases of this experiment that recorded sets have, each variant and card counted."""
+    """Count recorded cases of this experiment, per variant and GPU."""
     rows = [row for comparison in comparisons for row in comparison.coverage]
-    cards = [card for row in rows for card in row.cards.get(stage, [])]
-    return sum(card.ok for card in cards if card.kind == "recorded")
+    gpus = [gpu for row in rows for gpu in row.cards.get(stage, [])]
+    return sum(gpu.ok for gpu in gpus if gpu.kind == "recorded")

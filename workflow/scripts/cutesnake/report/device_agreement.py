@@ -1,4 +1,4 @@
-"""Whether the cards that timed the same workloads agree about the fastest kernel, in a sentence for each pair."""
+"""Whether two GPUs that timed the same workloads agree about the fastest kernel."""
 
 from __future__ import annotations
 
@@ -8,53 +8,54 @@ from cutesnake.model.records.compare import Agreement, Compare
 from cutesnake.report.formatting import first_few, listed, plural, short
 
 
-def other_cards(comparisons: list[Compare]) -> str:
-    """One sentence per pair of cards, with every workload about which they disagree, or the first few of many."""
+def gpu_agreement(comparisons: list[Compare]) -> str:
+    """Return a sentence per pair of GPUs that names the workloads they disagree on."""
     pairs: dict[tuple[str, ...], list[tuple[str, Agreement]]] = {}
     for comparison in comparisons:
         for entry in comparison.agreement:
-            cards = tuple(sorted(short(card) for card in entry.cards))
-            pairs.setdefault(cards, []).append((comparison.operator, entry))
+            gpus = tuple(sorted(short(gpu) for gpu in entry.cards))
+            pairs.setdefault(gpus, []).append((comparison.operator, entry))
     if pairs:
-        return " ".join(f"{_agreeing(cards, entries)}{_variants(entries)}" for cards, entries in pairs.items())
+        return " ".join(f"{_agreeing(gpus, entries)}{_variants(entries)}" for gpus, entries in pairs.items())
     timed = {short(t.device.device) for c in comparisons for t in c.times}
     one = (
-        f"only an {next(iter(timed))} timed anything"
+        f"only {next(iter(timed))} has times"
         if len(timed) == 1
-        else "no two cards timed several kernels of one workload"
+        else "no two GPUs timed several kernels of one workload"
     )
-    return f"Whether another card agrees is not known: {one}." if timed else "No card timed anything."
+    return f"Not known: {one}." if timed else "No GPU has times."
 
 
-def _agreeing(cards: tuple[str, ...], entries: list[tuple[str, Agreement]]) -> str:
+def _agreeing(gpus: tuple[str, ...], entries: list[tuple[str, Agreement]]) -> str:
     several = [(operator, entry) for operator, entry in entries if entry.workloads]
     if not several:
-        return f"{listed(list(cards))} timed no two kernels of one workload both."
+        return f"{listed(list(gpus))} have no workload on which both timed several kernels."
     count = sum(entry.workloads for _, entry in several)
     other = sum(len({row.workload for row in (*entry.warm, *entry.cold)}) for _, entry in several)
     of = several[0][0] if len(several) == 1 else f"{len(several)} operators"
-    named = [said for operator, entry in several for said in _differing(operator, entry)]
+    named = [sentence for operator, entry in several for sentence in _differing(operator, entry)]
     return (
-        f"{listed(list(cards))} agree about the fastest kernel on {f'{count - other} of' if other else 'all'} "
-        f"{plural(count, 'workload')} of {of} of which both timed several kernels"
-        + (f", but not on {first_few(named)}." if other else ".")
+        f"{listed(list(gpus))} agree about the fastest kernel on {f'{count - other} of' if other else 'all'} "
+        f"{plural(count, 'workload')} of {of} (workloads with several kernels timed on both)."
+        + f" They disagree on {first_few(named)}."
+        * bool(other)
     )
 
 
 def _differing(operator: str, entry: Agreement) -> list[str]:
-    """The workloads on which two cards disagree about the fastest kernel, each with the winners."""
+    """Return the workloads on which two GPUs have different winners, with the winners."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for kind in ("warm", "cold"):
         for row in entry.warm if kind == "warm" else entry.cold:
             kinds.setdefault((row.workload, *row.winners), []).append(kind)
     return [
-        f"{workload} of {operator}, {listed(found)} ({_winners(winners, entry)})"
-        for (workload, *winners), found in kinds.items()
+        f"{workload} of {operator}, {listed(states)} ({_winners(winners, entry)})"
+        for (workload, *winners), states in kinds.items()
     ]
 
 
 def _winners(winners: Sequence[str], entry: Agreement) -> str:
-    return ", ".join(f"{winner} on the {short(card)}" for winner, card in zip(winners, entry.cards, strict=True))
+    return ", ".join(f"{winner} on {short(gpu)}" for winner, gpu in zip(winners, entry.cards, strict=True))
 
 
 def _variants(entries: list[tuple[str, Agreement]]) -> str:
@@ -62,5 +63,5 @@ def _variants(entries: list[tuple[str, Agreement]]) -> str:
     if not rows:
         return ""
     operator, entry, row = rows[0]
-    example = f"{row.kernel} on {row.workload} of {operator}: {_winners(row.winners, entry)}"
-    return f" They disagree about the fastest variant in {plural(len(rows), 'case')} (such as {example})."
+    example = f"{row.kernel} on {row.workload} of {operator} ({_winners(row.winners, entry)})"
+    return f" They disagree about the fastest variant in {plural(len(rows), 'case')}, such as {example}."

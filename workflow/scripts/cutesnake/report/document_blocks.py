@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cutesnake.analysis.compare.recorded import operators, recorded_speedups
 from cutesnake.model import record
 from cutesnake.model.paths import ROOT
-from cutesnake.report.document_tables import TABLES, TableError
+from cutesnake.report.document_tables import TABLES, TableError, main_first
 
 DOCUMENTS = ("README.md", "docs/**/*.md", "benchmarks/*/README.md", "kernels/*/README.md", "recorded/README.md")
 BLOCK = re.compile(
@@ -40,23 +40,23 @@ class Filled(NamedTuple):
 
 
 class BlockError(ValueError):
-    """A block that cannot be filled: where, and why. One line."""
+    """One-line error: a block that cannot be filled, with place and reason."""
 
 
 def filled(text: str, name: str, tables: Mapping[str, Table] = TABLES) -> Filled:
-    """Return a document with its blocks made from records; BlockError for one that cannot be."""
+    """Return a document with filled blocks; raise BlockError for one that cannot be filled."""
     problems = []
 
-    def fill(found: re.Match[str]) -> str:
-        call = found["call"]
-        where = f"{name}:{text.count(chr(10), 0, found.start()) + 1}: generated block {call!r}"
-        if not found["end"]:
+    def fill(match: re.Match[str]) -> str:
+        call = match["call"]
+        where = f"{name}:{text.count(chr(10), 0, match.start()) + 1}: generated block {call!r}"
+        if not match["end"]:
             raise BlockError(f"{where}: `<!-- end -->` is missing")
         try:
             body = _made(call, tables)
         except TableError as error:
             raise BlockError(f"{where}: {error}") from None
-        if body != found["body"]:
+        if body != match["body"]:
             problems.append(f"{where} differs from the records; run `{COMMAND}`")
         return f"<!-- generated: {call} -->\n{body}<!-- end -->"
 
@@ -64,11 +64,11 @@ def filled(text: str, name: str, tables: Mapping[str, Table] = TABLES) -> Filled
 
 
 def _made(call: str, tables: Mapping[str, Table]) -> str:
-    name, *words = call.split() or [""]
+    name, *arguments = call.split() or [""]
     if name not in tables:
         raise TableError(f"unknown name; known: {', '.join(sorted(tables))}")
     try:
-        return f"\n{tables[name](*words)}\n\n"
+        return f"\n{tables[name](*arguments)}\n\n"
     except TypeError as error:
         raise TableError(str(error).replace("()", "", 1)) from None
 
@@ -83,28 +83,28 @@ def draw(path: Path = PLOT) -> None:
     """Draw the report's overview of the recorded sets as a PNG file."""
     from cutesnake.report.plot.overview import draw_overview  # matplotlib takes a second to import
 
-    figure = draw_overview([recorded_speedups(operator) for operator in operators()]).figure
+    figure = draw_overview([recorded_speedups(operator) for operator in main_first(operators())]).figure
     figure.savefig(path, format="png", dpi=80, facecolor="white", metadata={"Software": None})
 
 
-def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Rewrite or check all documents; the exit status is 1 if a block is not current."""
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Rewrite or check all documents; return 1 if a block is not current."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; name blocks that are not current")
     parser.add_argument("--plot", action="store_true", help=f"draw {PLOT.relative_to(ROOT)}, too")
-    options = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     problems = []
     for path in documents(root):
         text = path.read_text(encoding="utf-8")
         try:
-            found = filled(text, path.relative_to(root).as_posix())
+            result = filled(text, path.relative_to(root).as_posix())
         except BlockError as error:
             problems.append(str(error))
             continue
         if options.check:
-            problems += found.problems
-        elif found.problems:
-            record.write_text(path, found.text)
+            problems += result.problems
+        elif result.problems:
+            record.write_text(path, result.text)
     if options.plot:
         draw()
     print("".join(f"{line}\n" for line in problems), end="", file=sys.stderr)

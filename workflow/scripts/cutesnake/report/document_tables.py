@@ -1,4 +1,4 @@
-"""Markdown tables for README.md and docs/, made from `recorded/` and the records in benchmarks/.
+"""Markdown tables for README.md and docs/, made from `recorded/`, the records in benchmarks/, and tests.
 
 Every public function of `TABLES` returns one table. The speedup of A vs B is the time of B ÷ the time of A. Values are
 rounded to the nearest digit shown.
@@ -6,6 +6,7 @@ rounded to the nearest digit shown.
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 from collections import Counter
@@ -44,6 +45,11 @@ class TableError(ValueError):
     """A table that cannot be made. One line."""
 
 
+def main_first(names: Sequence[str]) -> list[str]:
+    """Return operators with MLA decode first, then as they are."""
+    return sorted(names, key=lambda operator: operator != MLA)
+
+
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table, its first column left-aligned and the others right-aligned."""
     lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
@@ -62,11 +68,11 @@ def results_per_gpu() -> str:
         "checks passed*",
     )
     checks = {device: passed for device, passed, _ in _checks()}
-    ours = {kernel: {device: speeds for device, *speeds in _over_rival(kernel)} for kernel in (CUTE, CUTILE)}
+    speedups_of = {kernel: {device: speeds for device, *speeds in _over_rival(kernel)} for kernel in (CUTE, CUTILE)}
     rows = []
     for entry in recorded_speedups(MLA).speedups:
         device = entry.device.device or ""
-        pairs = (*(ours[kernel][device] for kernel in ours), (entry.warm, entry.cold))
+        pairs = (*(speedups_of[kernel][device] for kernel in speedups_of), (entry.warm, entry.cold))
         for kind, speeds in zip(KINDS, zip(*pairs, strict=True), strict=True):
             counts = {speed.workloads for speed in speeds if speed}
             if len(counts) != 1:
@@ -105,10 +111,10 @@ def _speed(speed: Speed | None) -> str:
 
 
 def speedup_per_operator() -> str:
-    """Return CuTe DSL vs cuTile in every operator that was timed in both, on each recorded GPU."""
+    """Return CuTe DSL vs cuTile per operator timed in both, on each recorded GPU."""
     header = ("operator", "GPU", "workloads", *(f"{kind}: mean (least to most)" for kind in KINDS), *OUTCOMES)
     rows = []
-    for operator in operators():
+    for operator in main_first(operators()):
         for entry in recorded_speedups(operator).speedups:
             if entry.warm and entry.cold:
                 count, _, _, *outcomes = _both(entry.warm, entry.cold)
@@ -143,18 +149,18 @@ def _digits(value: float) -> str:
 
 
 def in_one_run() -> str:
-    """Return `cute_sm90` vs FlashMLA, timed in turn in one process, per group of workloads and GPU."""
+    """Return `cute_sm90` vs FlashMLA per workload group and GPU, timed in one process."""
     records = [_json(BENCHMARKS / "mla_cute_sm90" / name) for name in ("h200.json", "h100.json")]
     header = ("workloads", "count", *(f"{_gpu(one['device'])} {kind}" for one in records for kind in KINDS))
     rows = []
-    for group, words in GROUPS.items():
+    for group, label in GROUPS.items():
         counts = {len(one["groups"][group]) for one in records}
         cells = [
             _mean_least(row[RIVAL][kind] / row[row["default"]][kind] for row in one["groups"][group])
             for one in records
             for kind in ("warm_us", "cold_us")
         ]
-        rows.append([words, " and ".join(map(str, sorted(counts))), *cells])
+        rows.append([label, " and ".join(map(str, sorted(counts))), *cells])
     return markdown(header, rows)
 
 
@@ -170,8 +176,8 @@ def cutile_in_one_run() -> str:
 
 
 def _mean_least(ratios: Iterable[float]) -> str:
-    found = list(ratios)
-    return f"{geometric_mean(found):.3f} ({min(found):.3f})"
+    values = list(ratios)
+    return f"{geometric_mean(values):.3f} ({min(values):.3f})"
 
 
 def _gpu(device: str | None) -> str:
@@ -221,10 +227,10 @@ def prediction_accuracy() -> str:
     rows = []
     for path in sorted(FOLDER.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        held = read_held([path])
-        gpus = sorted({one.device for one in held})
+        predictions = read_held([path])
+        gpus = sorted({one.device for one in predictions})
         for some in [gpus, *([gpu] for gpu in gpus)]:
-            errors = [one.error_percent for one in held if one.device in some]
+            errors = [one.error_percent for one in predictions if one.device in some]
             failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
             where = " and ".join(gpu.upper() for gpu in some)
             rows.append([path.stem, where, str(len(errors)), *_errors(errors), str(failed)])
@@ -239,7 +245,7 @@ def _errors(errors: Sequence[float]) -> list[str]:
 
 
 def b200() -> str:
-    """Return predictions for a B200 next to figures that others have published: the first ones, and today's."""
+    """Return predictions for a B200, first and current, next to published values."""
     header = ("NVIDIA's kernel", "workload", "mask", "published", "first prediction", "error", "today", "error")
     today = _b200("b200.jsonl")
     rows = []
@@ -252,7 +258,7 @@ def b200() -> str:
 
 
 def b200_summary() -> str:
-    """Return the errors of the B200 predictions: each MLA kernel, and the range over attention, by mask."""
+    """Return the B200 prediction errors: each MLA kernel, and attention by mask."""
     first, today = _b200("b200_first.jsonl"), _b200("b200.jsonl")
     rows = [
         [f"MLA decode, {case.rpartition('_')[2]}", *(f"{_error(one[case]):+.0f} %" for one in (first, today))]
@@ -302,6 +308,31 @@ def _made(row: Row) -> tuple[str, str]:
     return row["date"], row["commit"] or NO_VALUE
 
 
+def faults(section: str, tests: Path = ROOT / "tests") -> str:
+    """Return faults, what follows from each, and the test that is marked with it."""
+    rows = []
+    for path in sorted(tests.rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "mark.fault(" not in text:
+            continue
+        for function in ast.parse(text).body:
+            for where, what, outcome in _marks(function):
+                if where == section:
+                    name = f"{path.relative_to(tests).as_posix()}::{getattr(function, 'name', '')}"
+                    rows.append(f"| {what} | {outcome} | `{name}` |")
+    if not rows:
+        raise TableError(f"no test is marked with a fault of the section {section!r}")
+    return "\n".join(["| what was done or happens | outcome | test |", "|---|---|---|", *rows])
+
+
+def _marks(function: ast.stmt) -> Iterator[tuple[str, str, str]]:
+    """Yield the arguments of each `pytest.mark.fault` of a function."""
+    for decorator in getattr(function, "decorator_list", []):
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.fault":
+            where, what, outcome = map(ast.literal_eval, decorator.args)
+            yield where, what, outcome
+
+
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -321,5 +352,6 @@ TABLES: dict[str, Callable[..., str]] = {
         b200,
         b200_summary,
         wall_time,
+        faults,
     )
 }

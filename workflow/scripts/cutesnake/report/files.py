@@ -1,4 +1,4 @@
-"""The page of an operator from the files that its rule names."""
+"""Page of an operator from the files that its Snakemake rule names."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def report_files(
     output: str,
     anatomy: str | None = None,
 ) -> None:
-    """`write_report` as its script calls it: `files` are the inputs of the rule by name, one or a list of each.
+    """Read the inputs of the rule and write the page of an operator.
 
-    config, sweep: the whole configuration, and the operator's part of it, as they are used. front: the name of the
-    front page's file. anatomy: the folder for a page of anatomy per kernel, if that is wanted. Raises RecordError,
-    ShareError and OSError.
+    files: inputs of the rule by name, a path or a list of paths each. config, sweep: the configuration and the
+    operator's part of it, as used. front: file name of the front page. anatomy: folder for a page of anatomy per
+    kernel, or None. Raises RecordError, ShareError and OSError.
     """
-    # Folders of the user's own by their names: the machine's part of a path stays out of reports.
+    # Reports show only the names of a user's folders, not the machine's paths.
     shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
     comparisons = [record.read("compare", path) for path in listed(files["comparisons"])]
     changes = [record.read("change", path) for path in listed(files["changes"])]
@@ -50,8 +50,8 @@ def report_files(
             listed(files["kept"]),
         ),
         comparison=comparisons[0],
-        pictures=record.read("plot", folder / "pictures.json").pictures,
-        picture_folder=folder,
+        plots=record.read("plot", folder / "pictures.json").pictures,
+        plot_folder=folder,
         config=yaml.safe_dump(shown, sort_keys=False),
         sweep=yaml.safe_dump(dict(sweep), sort_keys=False),
         upstream=_yaml(_one(files["upstream"])),
@@ -77,7 +77,7 @@ def report_files(
 
 
 def _one(files: Files) -> str:
-    """The file where there must be one."""
+    """Return the first of the files."""
     return listed(files)[0]
 
 

@@ -1,7 +1,6 @@
-"""What was found, in five sentences that follow from the comparisons by stated rules; findings about others' kernels.
+"""Front page findings: five sentences that follow from the comparisons by fixed rules.
 
-The answers stand in this order: which DSL is faster and by how much; how sure that is; what was not run; how both stand
-to everything else that was timed; whether cards agree.
+Order: which DSL is faster and by how much; confidence; what did not run; other kernels; other GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from cutesnake.analysis.compare.insight import NOISE_PERCENT, number
 from cutesnake.model.contract import OURS
 from cutesnake.model.records.arch import Arch
 from cutesnake.model.records.compare import Compare, Coverage, Speed
-from cutesnake.report.device_agreement import other_cards
+from cutesnake.report.device_agreement import gpu_agreement
 from cutesnake.report.formatting import DSL_NAMES, MOST_NAMED, first_few, listed, plural, short
 
 
@@ -38,21 +37,22 @@ class Other(NamedTuple):
 
 Rival = tuple[str, str, Other]  # operator, GPU, speed over the rival
 SIDES = {name: DSL_NAMES[name] for name in ("cute", "cutile")}
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def found(arch: Arch, comparisons: list[Compare]) -> list[dict[str, str]]:
-    """The five answers, each with its question."""
+def findings(arch: Arch, comparisons: list[Compare]) -> list[dict[str, str]]:
+    """Return the five findings, each with its heading."""
     return [
-        {"question": "Faster", "text": _faster(comparisons)},
-        {"question": "How sure", "text": _sure(comparisons)},
+        {"question": "Speedup", "text": _faster(comparisons)},
+        {"question": "Confidence", "text": _sure(comparisons)},
         {"question": "Not run", "text": _not_run(arch, comparisons)},
-        {"question": "Beside others", "text": _others(comparisons)},
-        {"question": "Other cards", "text": other_cards(comparisons)},
+        {"question": "Other kernels", "text": _others(comparisons)},
+        {"question": "Other GPUs", "text": gpu_agreement(comparisons)},
     ]
 
 
 def _timed(comparisons: list[Compare]) -> list[tuple[str, Both]]:
-    """(operator, speedup) of every operator, target and card that timed both DSLs on some workload."""
+    """Return (operator, speedup) per operator, target and GPU that timed both DSLs."""
     return [
         (c.operator, Both(entry.device.device, entry.target, entry.cold, entry.warm))
         for c in comparisons
@@ -64,64 +64,62 @@ def _timed(comparisons: list[Compare]) -> list[tuple[str, Both]]:
 def _faster(comparisons: list[Compare]) -> str:
     timed = _timed(comparisons)
     if not timed:
-        why = "no workload was timed in both DSLs on one card"
-        return f"Which is faster is not known: {why}. {_timed_alone(comparisons)}."
+        return f"Not known: no GPU timed a workload in both DSLs. {_timed_alone(comparisons)}."
     places: dict[tuple[str, str], list[tuple[str, Both]]] = {}
     for operator, entry in timed:
         places.setdefault((entry.device or "", entry.target), []).append((operator, entry))
-    said: list[str] = []
+    sentences: list[str] = []
     first: list[tuple[str, Both]] = []
     main = comparisons[0].operator
-    for (card, _), entries in places.items():
+    for (gpu, _), entries in places.items():
         if len(entries) == 1:
-            said.append(_one_operator(short(card), *entries[0]))
+            sentences.append(_one_operator(short(gpu), *entries[0]))
         elif first and _sides(entries) == _sides(first):
-            said.append(f"On an {short(card)} each of them goes the same way ({_figures(entries, main)}).")
+            sentences.append(f"On {short(gpu)}, the same DSL leads each operator ({_figures(entries, main)}).")
         else:
-            said.append(_several(short(card), entries, len(comparisons), main))
+            sentences.append(_several(short(gpu), entries, len(comparisons), main))
             first = first or entries
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _timed_alone(comparisons: list[Compare]) -> str:
-    """Which of the two was timed, and where, if no workload was timed in both."""
-    cards: dict[str, list[str]] = {}
+    """Say which DSL was timed, and where, if no workload was timed in both."""
+    gpus: dict[str, list[str]] = {}
     for table in (table for c in comparisons for table in c.times):
         for side in set(SIDES) & set(table.kernels.values()):
-            cards.setdefault(side, []).append(short(table.device.device))
-    if not cards:
-        return "Neither has a measured time"
-    alone = "Only " * (len(cards) == 1)
-    said = {side: listed(sorted(set(on))) for side, on in sorted(cards.items())}
-    return listed([f"{alone}{SIDES[side]} was timed, on {on}" for side, on in said.items()])
+            gpus.setdefault(side, []).append(short(table.device.device))
+    if not gpus:
+        return "Neither DSL has a measured time"
+    alone = "Only " * (len(gpus) == 1)
+    places = {side: listed(sorted(set(on))) for side, on in sorted(gpus.items())}
+    return listed([f"{alone}{SIDES[side]} was timed, on {on}" for side, on in places.items()])
 
 
-def _one_operator(card: str, operator: str, entry: Both) -> str:
+def _one_operator(gpu: str, operator: str, entry: Both) -> str:
     lead = _leader(entry) or ("cute" if entry.warm.mean >= 1 else "cutile")
     other = next(name for side, name in SIDES.items() if side != lead)
-    both = f"the best {SIDES[lead]} kernel of {operator} beside the best {other} one"
-    warm, cold = _said(entry.warm, lead), _said(entry.cold, lead)
-    return f"On an {card} {both}: warm {warm}; cold {cold}."
+    warm, cold = _speed_text(entry.warm, lead), _speed_text(entry.cold, lead)
+    return f"{gpu}, {operator}, best {SIDES[lead]} vs best {other} kernel: warm {warm}; cold {cold}."
 
 
-def _said(speed: Speed, lead: str) -> str:
-    """One figure from the side of the leader: the mean, its extremes, and on how many workloads it is ahead."""
+def _speed_text(speed: Speed, lead: str) -> str:
+    """Format a speedup from the leader's side: mean, range, and workloads by outcome."""
     ahead, behind = _ahead(speed, lead)
-    figures = [speed.mean, speed.least, speed.most]
-    mean, least, most = figures if lead == "cute" else [1 / figures[0], 1 / figures[2], 1 / figures[1]]
-    counts = f"ahead on {ahead} of {plural(speed.workloads, 'workload')}"
+    ratios = [speed.mean, speed.least, speed.most]
+    mean, least, most = ratios if lead == "cute" else [1 / ratios[0], 1 / ratios[2], 1 / ratios[1]]
+    counts = f"faster on {ahead} of {plural(speed.workloads, 'workload')}"
     counts += f", equal on {speed.equal}" * bool(speed.equal)
-    counts += f", behind on {behind}" * bool(behind)
-    return f"{mean:.2f} times as fast ({least:.2f} to {most:.2f}; {counts})"
+    counts += f", slower on {behind}" * bool(behind)
+    return f"{mean:.2f}{TIMES} ({least:.2f}{TIMES} to {most:.2f}{TIMES}; {counts})"
 
 
 def _ahead(speed: Speed, lead: str) -> tuple[int, int]:
-    """On how many workloads the leader is ahead, and behind."""
+    """Return on how many workloads the leader is faster, and slower."""
     return (speed.faster, speed.slower) if lead == "cute" else (speed.slower, speed.faster)
 
 
 def _leader(entry: Both) -> str | None:
-    """Who leads by more than the noise in the mean, both cold and warm; None if neither does."""
+    """Return the DSL that leads beyond the noise both cold and warm, or None."""
     means = [entry.cold.mean, entry.warm.mean]
     limit = 1 + NOISE_PERCENT / 100
     if all(mean > limit for mean in means):
@@ -134,78 +132,75 @@ def _sides(entries: list[tuple[str, Both]]) -> dict[str, str | None]:
 
 
 def _figures(entries: list[tuple[str, Both]], main: str) -> str:
-    """How many times as fast the leader of each operator is, warm and cold: the main operator's, then the clearest.
-
-    A mean that a few workloads make, while the leader is behind on as many, is said to be one.
-    """
+    """Format the leaders' speedups, main operator first, then by size of the lead."""
     ratios = []
     for operator, entry in entries:
         warm, cold = entry.warm.mean, entry.cold.mean
         lead = _leader(entry)
-        told = (1 / warm, 1 / cold) if lead == "cutile" else (warm, cold)
-        ratios.append((operator, *told, _but(entry, lead) if lead else ""))
+        speedups = (1 / warm, 1 / cold) if lead == "cutile" else (warm, cold)
+        ratios.append((operator, *speedups, _but(entry, lead) if lead else ""))
     ratios.sort(key=lambda ratio: (ratio[0] != main, -abs(1 - ratio[1])))
     return first_few(
-        [f"{operator} {warm:.2f} times warm, {cold:.2f} cold{but}" for operator, warm, cold, but in ratios]
+        [f"{operator} {warm:.2f}{TIMES} warm, {cold:.2f}{TIMES} cold{but}" for operator, warm, cold, but in ratios]
     )
 
 
 def _but(entry: Both, lead: str) -> str:
-    """On how many workloads the leader is ahead and behind, where it is behind on as many as it is ahead on."""
+    """Return a qualifier if the leader is slower on as many workloads as faster."""
     for kind, speed in (("warm", entry.warm), ("cold", entry.cold)):
         ahead, behind = _ahead(speed, lead)
         if behind >= ahead:
-            return f", but {kind} ahead on {ahead} and behind on {behind} of {plural(speed.workloads, 'workload')}"
+            return f", but {kind} faster on {ahead} and slower on {behind} of {plural(speed.workloads, 'workload')}"
     return ""
 
 
-def _several(card: str, entries: list[tuple[str, Both]], operators: int, main: str) -> str:
-    """Who leads on one card, counted by operator, of which the report has so many; `main` is named first."""
+def _several(gpu: str, entries: list[tuple[str, Both]], operators: int, main: str) -> str:
+    """Say which DSL leads each operator on one GPU, with the main operator first."""
     sides = _sides(entries)
-    said = []
+    parts = []
     for lead, name in SIDES.items():
         if mine := [item for item in entries if sides[item[0]] == lead]:
-            said.append(f"{name} is the faster for {len(mine)} ({_figures(mine, main)})")
+            parts.append(f"{name} is faster for {len(mine)} ({_figures(mine, main)}).")
     if neither := [operator for operator, lead in sides.items() if lead is None]:
-        said.append(f"for {len(neither)} neither leads both cold and warm ({', '.join(neither)})")
+        parts.append(f"For {len(neither)}, neither leads both cold and warm ({', '.join(neither)}).")
     timed = f"{len(entries)} of {operators}" if len(entries) < operators else f"all {operators}"
-    return f"On an {card} {timed} operators were timed in both DSLs: {listed(said)}."
+    return f"On {gpu}, {timed} operators were timed in both DSLs. {' '.join(parts)}"
 
 
 def _others(comparisons: list[Compare]) -> str:
-    """Per operator the strongest rival on the card with the most rows: the first operator, then leads, then trails."""
+    """Compare the better DSL with the strongest other kernel of each operator."""
     rivals = [rival for c in comparisons if (rival := _strongest(c))]
     if not rivals:
-        return "No kernel of another kind was timed beside the two."
-    (operator, card, other), *rest = rivals
-    said = [
-        f"Against the strongest other kernel of {operator}, {other.kernel} ({DSL_NAMES[other.dsl]}), the better "
-        f"of the two DSLs is, in the geometric mean, {other.warm.mean:.2f} times as fast warm and "
-        f"{other.cold.mean:.2f} cold ({plural(other.warm.workloads, 'workload')} on an {card}, "
-        f"{min(other.warm.least, other.cold.least):.2f} at worst)."
+        return "No other kernel was timed."
+    (operator, gpu, other), *rest = rivals
+    sentences = [
+        f"Strongest other kernel of {operator}: {other.kernel} ({DSL_NAMES[other.dsl]}). The better of the two DSLs is "
+        f"{other.warm.mean:.2f}{TIMES} as fast warm and {other.cold.mean:.2f}{TIMES} cold (geometric mean of "
+        f"{plural(other.warm.workloads, 'workload')} on {gpu}; worst workload "
+        f"{min(other.warm.least, other.cold.least):.2f}{TIMES})."
     ]
     groups: dict[str, list[Rival]] = {"leads": [], "trails": []}
     for rival in rest:
         groups["leads" if _slower_figure(rival[2]) >= 1 else "trails"].append(rival)
     named = [f"{name} in {len(group)} ({_rivals(group)})" for name, group in groups.items() if group]
     if named:
-        said.append(f"Of {plural(len(rest), 'other operator')} it {listed(named)}.")
-    return " ".join(said)
+        sentences.append(f"In {plural(len(rest), 'other operator')}, it {listed(named)}.")
+    return " ".join(sentences)
 
 
 def _rivals(rivals: list[Rival]) -> str:
-    """The operators in which the better of the two comes off worst, beside the rival's name."""
+    """Format the speedups over rivals, the smallest first."""
     ordered = sorted(rivals, key=lambda rival: _slower_figure(rival[2]))
     return first_few(
         [
-            f"{operator} {other.warm.mean:.2f} times {other.kernel} warm, {other.cold.mean:.2f} cold"
+            f"{operator} {other.warm.mean:.2f}{TIMES} {other.kernel} warm, {other.cold.mean:.2f}{TIMES} cold"
             for operator, _, other in ordered
         ]
     )
 
 
 def _strongest(comparison: Compare) -> Rival | None:
-    """(operator, card, speed over the rival): on the card with the most rows the rival that comes off best."""
+    """Return (operator, GPU, speedup) of the strongest rival, on the GPU with most rows."""
     timed = [
         (other.warm.workloads, Other(other.kernel, other.dsl, other.cold, other.warm), short(entry.device.device))
         for entry in comparison.speedups
@@ -213,8 +208,8 @@ def _strongest(comparison: Compare) -> Rival | None:
         if other.warm and other.cold
     ]
     most = max((rows for rows, *_ in timed), default=0)
-    fullest = next((card for rows, _, card in timed if rows == most), "")
-    there = [other for _, other, card in timed if card == fullest]
+    fullest = next((gpu for rows, _, gpu in timed if rows == most), "")
+    there = [other for _, other, gpu in timed if gpu == fullest]
     return (comparison.operator, fullest, min(there, key=_slower_figure)) if there else None
 
 
@@ -224,38 +219,38 @@ def _slower_figure(other: Other) -> float:
 
 def _sure(comparisons: list[Compare]) -> str:
     times = [time for c in comparisons for table in c.times for row in table.rows for time in row.kernels.values()]
-    said = []
+    sentences = []
     if times:
         spreads = [time.spread_percent for time in times]
         flagged = sum(bool(time.flags) for time in times)
         equal = sum(entry.cold.equal + entry.warm.equal for _, entry in _timed(comparisons))
-        did = f" ({plural(equal, 'comparison')} did)" if equal else ""
-        said += [
-            f"The samples of a time spread by {number(median(spreads))} % (median; {number(max(spreads))} % at most)",
-            f"Times that differ by less than {number(NOISE_PERCENT)} %, or than they spread, count as equal{did}",
-            f"{flagged} of {number(len(times))} times have a flag, such as a clock that the power limit held back",
+        did = f" ({plural(equal, 'comparison')})" if equal else ""
+        sentences += [
+            f"Median spread of samples: {number(median(spreads))} % (maximum {number(max(spreads))} %)",
+            f"Times count as equal if they differ by less than {number(NOISE_PERCENT)} % or their spread{did}",
+            f"{flagged} of {number(len(times))} times have a flag, such as a clock lowered by the power limit",
         ]
-    return ". ".join([*said, *_checked(comparisons)]) + "."
+    return ". ".join([*sentences, *_checked(comparisons)]) + "."
 
 
 def _checked(comparisons: list[Compare]) -> list[str]:
     rows = [row for c in comparisons for row in c.coverage]
-    cards: dict[str, Counter[str]] = {}
+    outcomes: dict[str, Counter[str]] = {}
     for row in rows:
-        for card in row.cards["correctness"]:
-            cards.setdefault(short(card.device), Counter()).update({"ok": card.ok, "failed": card.failed})
+        for gpu in row.cards["correctness"]:
+            outcomes.setdefault(short(gpu.device), Counter()).update({"ok": gpu.ok, "failed": gpu.failed})
     within = [
-        f"{number(found['ok'])} of {plural(found['ok'] + found['failed'], 'case')} checked on an {card}"
-        for card, found in cards.items()
+        f"{number(counts['ok'])} of {plural(counts['ok'] + counts['failed'], 'case')} on {gpu}"
+        for gpu, counts in outcomes.items()
     ]
-    said = [f"Within tolerance are {listed(within)}"] if within else []
+    sentences = [f"Results within tolerance: {listed(within)}"] if within else []
     if simulated := sum(row.correctness.simulated for row in rows):
-        said.append(f"{plural(simulated, 'case')} came out right in simulation, which says nothing of a card")
-    return [*said, *_failed(comparisons)] or ["No case was checked"]
+        sentences.append(f"{plural(simulated, 'case')} passed in simulation (not a hardware result)")
+    return [*sentences, *_failed(comparisons)] or ["No case was checked"]
 
 
 def _failed(comparisons: list[Compare]) -> list[str]:
-    """How many cases failed here, of which kernels, and whether any of those is ours."""
+    """Count failed checks per kernel, and say whether any is a kernel of this project."""
     rows = [(c.operator, row) for c in comparisons for row in c.coverage if row.correctness.failed]
     failed = Counter[str]()
     for operator, row in rows:
@@ -264,42 +259,44 @@ def _failed(comparisons: list[Compare]) -> list[str]:
         return []
     most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED)]
     more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
-    whose = "" if any(row.source == OURS for _, row in rows) else ", none of them of a kernel of ours"
-    return [f"{failed.total()} failed their check here{whose} ({', '.join(most)}{more})"]
+    third_party = "" if any(row.source == OURS for _, row in rows) else ", all of third-party kernels"
+    return [
+        f"{plural(failed.total(), 'case')} failed their check on this machine{third_party} ({', '.join(most)}{more})"
+    ]
 
 
 def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
     rows = [(c.operator, row) for c in comparisons for row in c.coverage]
-    here = next((d.name for d in arch.devices if d.index == arch.selected), None)
-    said = [
-        f"This machine runs its cases on the {short(here)}"
-        if here
-        else "Nothing ran on a card here: this machine has no GPU in use"
+    device = next((d.name for d in arch.devices if d.index == arch.selected), None)
+    sentences = [
+        f"Cases of this machine ran on {short(device)}"
+        if device
+        else "No case ran on a GPU: this machine has no GPU in use"
     ]
     built = [(operator, row) for operator, row in rows if row.build.ok]
-    untimed = Counter(row.target for _, row in built if not any(card.ok for card in row.cards["timing"]))
+    untimed = Counter(row.target for _, row in built if not any(gpu.ok for gpu in row.cards["timing"]))
     if untimed:
-        kinds = (f"{count} for {target}" for target, count in untimed.items())
-        said.append(
-            f"Of {plural(len(built), 'kernel')} built, counted per target, {listed(list(kinds))} have no time from any "
-            "card"
+        kinds = (f"{count if len(untimed) > 1 else 'all'} {target}" for target, count in untimed.items())
+        sentences.append(
+            f"{untimed.total()} of {plural(len(built), 'kernel/target pair')} have no hardware timing "
+            f"({', '.join(kinds)})"
         )
     if unchecked := sum(not _was_checked(row) for _, row in built):
-        said.append(f"{unchecked} {'was' if unchecked == 1 else 'were'} checked neither on a card nor by simulation")
+        sentences.append(f"{plural(unchecked, 'pair')} not checked, neither on a GPU nor in simulation")
     failed = sum(row.build.failed for _, row in rows)
     if failed:
-        said.append(f"{plural(failed, 'build')} did not compile")
-    return ". ".join(said) + "."
+        sentences.append(f"{plural(failed, 'build')} did not compile")
+    return ". ".join(sentences) + "."
 
 
 def _was_checked(row: Coverage) -> bool:
-    """Whether a check of the kernel ended, here or on a recorded card: well or not."""
+    """Return whether any check of the kernel ended, on this machine or a recorded GPU."""
     done = row.correctness.ok + row.correctness.failed + row.correctness.simulated
-    return done > 0 or any(card.ok or card.failed for card in row.cards["correctness"])
+    return done > 0 or any(gpu.ok or gpu.failed for gpu in row.cards["correctness"])
 
 
-def beyond(comparisons: list[Compare]) -> list[dict[str, Any]]:
-    """Findings about kernels, mostly other people's, on inputs that they do not promise to take; failures first."""
+def unsupported_inputs(comparisons: list[Compare]) -> list[dict[str, Any]]:
+    """Return results of kernels on inputs that they do not support, failures first."""
     entries = [(c.operator, entry) for c in comparisons for entry in c.beyond]
     return [
         {
@@ -311,9 +308,9 @@ def beyond(comparisons: list[Compare]) -> list[dict[str, Any]]:
                 if entry.failed
                 else f"passes all {plural(entry.checks, 'check')}"
             )
-            + f" with {entry.distribution.replace('_', ' ')}, which it does not promise to take ({entry.why})"
+            + f" with {entry.distribution.replace('_', ' ')}, an unsupported input ({entry.why})"
             + (f": {entry.reason}" if entry.reason else "")
-            + f". Seen on {listed([short(place) for place in entry.places])}.",
+            + f". Run on {listed([short(place) for place in entry.places])}.",
         }
         for operator, entry in sorted(entries, key=lambda item: not item[1].failed)
     ]

@@ -1,4 +1,4 @@
-"""Numbers and states in the words of the report."""
+"""Formatting of numbers, counts and states for report pages."""
 
 from __future__ import annotations
 
@@ -10,46 +10,47 @@ from cutesnake.analysis.compare.insight import number
 from cutesnake.model.dsls import DSLS, UNKNOWN
 from cutesnake.model.records.compare import Counts, Origin
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
-MOST_NAMED = 3  # of a kind, in one sentence
-DIGITS = 7  # of a commit's name
-MOST_COMMITS = 3  # that a heading names
+MOST_NAMED = 3  # items that one sentence names
+DIGITS = 7  # of a commit hash
+MOST_COMMITS = 3  # commits that a heading names
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
-def slug(*words: str) -> str:
-    """An id for an HTML element."""
-    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-").lower() for word in words)
+def slug(*parts: str) -> str:
+    """Return an id for an HTML element."""
+    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-").lower() for part in parts)
 
 
 def plural(count: float, one: str, many: str | None = None) -> str:
+    """Format a count with its noun: `1 case`, `2 cases`."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
 def short(device: str | None) -> str:
-    """A card without its maker: `H200` for `NVIDIA H200`."""
-    return (device or "card of unknown name").removeprefix("NVIDIA ")
+    """Return a GPU name without its vendor: `H200` for `NVIDIA H200`."""
+    return (device or "unnamed GPU").removeprefix("NVIDIA ")
 
 
-def listed(words: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def listed(texts: list[str]) -> str:
+    """Join texts: `a`, `a and b`, `a, b and c`."""
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def first_few(said: list[str]) -> str:
-    """`a; b; c; and 2 more`."""
-    return "; ".join(said[:MOST_NAMED]) + f"; and {len(said) - MOST_NAMED} more" * (len(said) > MOST_NAMED)
+def first_few(texts: list[str]) -> str:
+    """Join the first texts and count the rest: `a; b; c; and 2 more`."""
+    return "; ".join(texts[:MOST_NAMED]) + f"; and {len(texts) - MOST_NAMED} more" * (len(texts) > MOST_NAMED)
 
 
 def signed(value: float, size: str) -> str:
-    """`size` is the absolute value as text; gets the sign of `value`, a true minus included."""
+    """Prefix `size`, the absolute value as text, with the sign of `value`."""
     return "±0" if value == 0 else ("+" if value > 0 else "\N{MINUS SIGN}") + size
 
 
 def big(value: float, unit: str) -> str:
-    """With a decimal prefix: 12.3 GFLOP."""
+    """Format a value with a decimal prefix: 12.3 GFLOP."""
     for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {prefix}{unit}"
@@ -57,22 +58,22 @@ def big(value: float, unit: str) -> str:
 
 
 def state(count: Counts) -> View:
-    """A mark, a class and words for how a stage went: never the mark or the colour alone.
+    """Return mark, CSS class and text for the outcome of a stage.
 
-    Simulated cases are told apart, not added: the simulator may run other, smaller workloads than the sweep's.
+    Simulated cases are shown apart from GPU cases, since the simulator may run other, smaller workloads.
     """
     expected, ok, failed, simulated = count.expected, count.ok, count.failed, count.simulated
     if failed:
         return {"mark": "✕", "class": "bad", "text": f"{failed} of {expected} failed", "value": -failed}
     if expected == 0:
-        return {"mark": "\N{EN DASH}", "class": "none", "text": "not asked", "value": -1}
+        return {"mark": "\N{EN DASH}", "class": "none", "text": "not planned", "value": -1}
     if ok + count.recorded >= expected:
         return {"mark": "✓", "class": "good", "text": f"{ok} of {expected}", "value": ok}
     if simulated:
         return {
             "mark": "◐",
             "class": "part",
-            "text": f"{ok} of {expected}, {simulated} by simulation",
+            "text": f"{ok} of {expected}, {simulated} in simulation",
             "value": simulated,
         }
     if ok:
@@ -81,23 +82,23 @@ def state(count: Counts) -> View:
 
 
 def where(device: Origin) -> str:
-    """Where the measurements of a table come from, in words."""
+    """Describe where the measurements of a table come from."""
     if device.kind == "live":
-        return f"measured here on {device.device}"
+        return f"measured on this machine ({device.device})"
     if device.kind == "recorded":
         return _made(f"recorded on {device.device}", device.dates, _commits(device.commits))
-    return "not measured: static figures"
+    return "not measured: static values"
 
 
 def sets(devices: Iterable[Origin]) -> list[str]:
-    """The recorded sets among where tables come from, each once, with the days and commits of all these tables."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
+    """Describe each recorded set once, with the days and commits of all its tables."""
+    origins: dict[str, tuple[set[str], set[str]]] = {}
     for device in devices:
         if device.kind == "recorded":
-            days, commits = found.setdefault(device.device or "", (set(), set()))
+            days, commits = origins.setdefault(device.device or "", (set(), set()))
             days.update(device.dates)
             commits.update(commit[:DIGITS] for commit in device.commits)
-    return [_made(name, days, _named_commits(sorted(commits))) for name, (days, commits) in found.items()]
+    return [_made(name, days, _named_commits(sorted(commits))) for name, (days, commits) in origins.items()]
 
 
 def _made(place: str, days: Iterable[str], commits: str) -> str:
@@ -106,18 +107,18 @@ def _made(place: str, days: Iterable[str], commits: str) -> str:
 
 
 def named(workload: str, reason: str) -> str:
-    """The reason of a failed check with the workload that it is about, which most name themselves."""
+    """Prefix a reason with its workload unless it already names the workload."""
     return reason if reason.startswith(f"{workload}, ") else f"{workload}: {reason}"
 
 
 def span(days: Iterable[str]) -> str:
-    """The first and the last of some days."""
+    """Format the first and last of some days."""
     every = sorted(days)
     return " to ".join(dict.fromkeys((*every[:1], *every[-1:])))
 
 
 def _commits(commits: list[str]) -> str:
-    """Commits of a table, the oldest first; of many the newest."""
+    """Format the commits of a table; many are shortened to their number and the newest."""
     names = [commit[:DIGITS] for commit in commits]
     if len(names) > MOST_COMMITS:
         return f"{len(names)} commits, the newest {names[-1]}"
@@ -129,12 +130,13 @@ def _named_commits(names: list[str]) -> str:
 
 
 class Notes:
-    """Numbered footnotes of one table, each reason once."""
+    """Numbered notes of a page, each text once."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
 
     def mark(self, text: str) -> int:
+        """Return a text's number, and add the text if it is new."""
         if text not in self.texts:
             self.texts.append(text)
         return self.texts.index(text) + 1

@@ -1,4 +1,4 @@
-"""What all pages share: how templates are read, how a page looks, and how it is written."""
+"""Shared page functions: read templates, add styles and write pages."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cutesnake.model.paths import TEMPLATES
 from cutesnake.report.palette import DARK, LIGHT
 from cutesnake.runtime import shareable
 
-# Where the spaces that begin a line mean something, and where they are few.
+# Parts of a page whose leading spaces matter, or are few.
 KEPT = re.compile(r"(<pre\b.*?</pre>|<style\b.*?</style>|<script\b.*?</script>)", re.DOTALL)
 
 
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
-    """A template of `workflow/report/`, which escapes what it is given and refuses names that nobody defined."""
+    """Load a template of `workflow/report/` with escaping and strict undefined names."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -33,7 +33,7 @@ def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None)
 
 
 def look() -> dict[str, Markup]:
-    """What the head of a page asks for: the style sheet, and the colours `light` and `dark` as its variables."""
+    """Return the variables of a page's head: style sheet and colours."""
     return {
         "style": Markup((TEMPLATES / "style.css").read_text()),
         "light": _variables(LIGHT),
@@ -46,12 +46,11 @@ def _variables(colours: Mapping[str, str]) -> Markup:
 
 
 def write(page: str, output: Path | str, pages: Iterable[Path] = ()) -> None:
-    """Write a page; ShareError, and no page, if it names this machine, its user or a folder of theirs.
+    """Write a page; raise ShareError, and write nothing, if it names this machine or user.
 
-    Lines lose the spaces they begin with, which no browser shows: 80 KB of a page of 3 MB. `pages` were written before,
-    by the same job.
+    Leading spaces of lines are removed: 80 KB of a page of 3 MB. `pages` are pages that the job has already written.
     """
     shareable.check(page, str(output))
-    parts = KEPT.split(page)  # what is kept has the odd places
+    parts = KEPT.split(page)  # kept parts have odd indices
     text = "".join(part if place % 2 else re.sub(r"\n[ \t]+", "\n", part) for place, part in enumerate(parts))
     record.write_text(output, provenance.signed_page(text, provenance.digests(pages, Path(output).parent)))

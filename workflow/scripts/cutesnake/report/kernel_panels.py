@@ -1,4 +1,4 @@
-"""A card per kernel: where it comes from, what was built, its static figures, checks, profiles and artifacts."""
+"""A panel per kernel: source, builds, static values, checks, profiles and artifacts."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from cutesnake.model.records.ncu import Ncu
 from cutesnake.report.choices import WHERE, choices
 from cutesnake.report.formatting import DSL_NAMES, Notes, big, named, plural, slug
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 Upstream = Mapping[str, Mapping[str, str]]  # kernels/upstream.yaml
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
-NAME = 60  # characters of a device function that are shown
+NAME = 60  # characters of a device function's name that are shown
 
 
-def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anatomy: Path | None = None) -> list[View]:
-    """Views of the kernels of one operator. `base` is the folder of the page, to which links are relative.
+def panels(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anatomy: Path | None = None) -> list[View]:
+    """Return the panels of an operator's kernels.
 
-    anatomy: the folder with a page of anatomy per kernel that has one.
+    base: folder of the page, for relative links. anatomy: folder with the kernels' pages of anatomy, or None.
     """
-    found = []
+    views = []
     for kernel in dict.fromkeys(kernel for kernel, _ in evidence.decisions):
         decisions = [d for (k, _), d in evidence.decisions.items() if k == kernel]
         builds = [(path, entry) for path, entry in sorted(evidence.builds.items()) if entry.kernel == kernel]
-        found.append(
+        views.append(
             {
                 "id": slug("kernel", evidence.operator, kernel),
                 "kernel": kernel,
@@ -56,11 +56,11 @@ def cards(evidence: Evidence, upstream: Upstream, base: str, notes: Notes, anato
                 "choices": choices(evidence, kernel),
             }
         )
-    return found
+    return views
 
 
 def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
-    """The link to a kernel's page of anatomy, where there is one."""
+    """Return the link to a kernel's page of anatomy, or None."""
     page = folder / f"{kernel}.html" if folder else None
     return os.path.relpath(page, base) if page and page.exists() else None
 
@@ -69,10 +69,10 @@ def _source(source: str, upstream: Upstream, operator: str, kernel: str) -> View
     if source == OURS:
         if users_own(operator, kernel):
             theirs = "a folder outside this repository (kernel_paths)"
-            return {"text": theirs, "url": None, "licence": "its author's to say"}
-        return {"text": "ours, this repository", "url": None, "licence": "that of this repository"}
+            return {"text": theirs, "url": None, "licence": "not stated here: see its author"}
+        return {"text": "this project", "url": None, "licence": "this repository's"}
     if source == INSTALLED:
-        return {"text": "a Python package of the machine that runs it", "url": None, "licence": "the package's own"}
+        return {"text": "an installed Python package", "url": None, "licence": "the package's own"}
     entry = upstream.get(source)
     if entry is None:
         return {"text": source, "url": None, "licence": "not stated in kernels/upstream.yaml"}
@@ -100,7 +100,7 @@ def _build(evidence: Evidence, path: str, entry: Compile, base: str) -> View:
 
 
 def _glance(f: Function) -> str:
-    """The main device function in a line."""
+    """Summarize the main device function in a line."""
     shared = shared_kb(f)
     return ", ".join(
         [
@@ -135,7 +135,7 @@ def _function(f: Function) -> View:
             ("blocks per cluster", _known(f.cluster_size)),
             ("tensor-memory columns", _known(f.tensor_memory_columns)),
             ("setmaxnreg", _several(f.setmaxnreg, "none")),
-            ("pipeline stages", _several(f.pipeline_stages, "none found")),
+            ("pipeline stages", _several(f.pipeline_stages, "none detected")),
             ("theoretical occupancy", _occupancy(f.occupancy)),
         ],
         "mix": [
@@ -153,20 +153,23 @@ def _occupancy(room: Occupancy | None) -> str:
 
 
 def _checks(evidence: Evidence, kernel: str) -> list[View]:
-    """One sentence per target and place. What a simulator checked is never said to have passed on hardware."""
+    """Return a sentence per target and location; simulated checks are never called hardware results."""
     groups: dict[tuple[str, str, str, str], dict[str, Correctness]] = {}
     kept = [(path, entry) for path, entry in evidence.recorded.items() if isinstance(entry, Correctness)]
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
-        here = [("", *item) for item in evidence.cases("correctness", kernel, target)]
+        live = [("", *item) for item in evidence.cases("correctness", kernel, target)]
         mine = [(path, e) for path, e in kept if (e.case.kernel, e.case.target) == (kernel, target)]
-        for kind, path, entry in here + [("recorded: ", *item) for item in mine]:
+        for kind, path, entry in live + [("recorded: ", *item) for item in mine]:
             device = device_name(entry) or ""
             groups.setdefault((target, kind, entry.backend, device), {})[path] = entry
     return [_check(*key, records) for key, records in groups.items()]
 
 
 def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Correctness]) -> View:
-    """`records` by their paths. A check that failed by simulation has the command that makes it again."""
+    """Return the view of a group of checks.
+
+    `records` holds the records by path. A failed simulated check carries the command that reruns it.
+    """
     entries = list(records.values())
     made = [check for entry in entries if entry.metrics for check in entry.metrics.checks]
     checks = [check for check in made if check.outside is None]
@@ -176,12 +179,12 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     kinds = ", ".join(dict.fromkeys(check.distribution for check in checks))
     workloads = {entry.case.workload for entry in entries}
     worst = f"; largest relative error {max(errors):.1e}" if errors else ""
-    within = "within tolerance" + " and without a finding" * (backend == "ptxsim")
+    within = "within tolerance" + " and without findings" * (backend == "ptxsim")
     done = f"{good} of {plural(len(checks), 'check')} {within}, {plural(len(workloads), 'workload')}{worst}"
     if backend == "ptxsim":
         names = list(dict.fromkeys(name for check in checks for name in check.schedules or []))
         schedules = f"{plural(len(names), 'schedule')}: {', '.join(names)}" if names else "schedules not stated"
-        how = f"checked by simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
+        how = f"checked in simulation (ptxsim, no GPU; {schedules}; seeds {seeds})"
         mark = ("◐", "part")
     else:
         mark = ("✓", "good")
@@ -194,12 +197,14 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         for path, entry in records.items()
         if entry.status != "ok"
     ]
-    none = f"{kind}no check was made" + (f" on {device}" if device else "")
-    counted = [_counted(e, found) for e in entries if (found := _simulated(e)) and found.launches]
+    none = f"{kind}not checked" + (f" on {device}" if device else "")
+    counted = [_counted(e, simulated) for e in entries if (simulated := _simulated(e)) and simulated.launches]
     mark = ("✕", "bad") if failed else mark
     return {
         "target": target,
-        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_beyond(made)]) if made else none,
+        "text": " ".join([f"{how}: {done}. Inputs: {kinds}.", *_outputs(checks), *_unsupported(made)])
+        if made
+        else none,
         "failed": failed,
         "mark": mark,
         "counted": counted,
@@ -208,29 +213,30 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
 
 
 def untested(entries: list[Correctness]) -> list[str]:
-    """What no simulated case of a build has put to the test: a warning of one case that another makes up for is none.
+    """Return warnings about code that no simulated case of a build exercised.
 
-    Such a warning names what it is about, a kernel and its mbarriers, before the last colon.
+    A warning is dropped if another case of the build does not have it. A warning names its subject, a kernel and its
+    mbarriers, before the last colon.
     """
     by_build: dict[str, list[list[str]]] = {}
     for entry in entries:
-        if (found := _simulated(entry)) and found.warnings is not None:
-            by_build.setdefault(entry.case.variant.id, []).append(found.warnings)
+        if (simulated := _simulated(entry)) and simulated.warnings is not None:
+            by_build.setdefault(entry.case.variant.id, []).append(simulated.warnings)
     lines = []
     for variant, cases in by_build.items():
-        told = [{warning.rpartition(": ")[0]: warning for warning in warnings} for warnings in cases]
-        lasting = [text for what, text in told[0].items() if all(what in other for other in told)]
+        by_subject = [{warning.rpartition(": ")[0]: warning for warning in warnings} for warnings in cases]
+        lasting = [text for what, text in by_subject[0].items() if all(what in other for other in by_subject)]
         lines += [f"{variant}, {text.partition(': ')[0][:NAME]}: {text.partition(': ')[2]}" for text in lasting]
     return lines
 
 
 def _simulated(entry: Correctness) -> Simulated | None:
-    """What a simulator counted, if one ran."""
+    """Return the simulator's counts of a record, or None."""
     return entry.metrics.simulated if entry.metrics else None
 
 
 def _outputs(checks: list[Check]) -> list[str]:
-    """A sentence on the outputs that the checks tell apart, each with its largest errors."""
+    """Return a sentence on the largest errors of each output."""
     worst: dict[str, dict[str, float]] = {}
     for check in checks:
         for name, output in check.outputs.items():
@@ -239,22 +245,22 @@ def _outputs(checks: list[Check]) -> list[str]:
                 if error is not None:
                     errors = worst.setdefault(name, {})
                     errors[kind] = max(error, errors.get(kind, 0.0))
-    said = (
+    parts = (
         f"{name} {' and '.join(f'{error:.1e} {kind}' for kind, error in errors.items())}"
         for name, errors in worst.items()
     )
-    text = "; ".join(said)
+    text = "; ".join(parts)
     return [f"Largest errors per output: {text}."] if text else []
 
 
-def _beyond(checks: list[Check]) -> list[str]:
-    """Where to read of inputs that the kernel does not promise to take: they are findings, each said once."""
+def _unsupported(checks: list[Check]) -> list[str]:
+    """Return a sentence that names the unsupported inputs; the findings list their results."""
     kinds = dict.fromkeys(check.distribution for check in checks if check.outside is not None)
-    return [f"Not promised, so among the findings: {', '.join(kinds)}."] if kinds else []
+    return [f"Unsupported inputs, listed under findings: {', '.join(kinds)}."] if kinds else []
 
 
 def _counted(entry: Correctness, simulated: Simulated) -> View:
-    """What a simulator counted in one run of a case, and how that compares with the operator's cost."""
+    """Format the simulator's counts of a case, and notes on the operator's cost."""
 
     def total(key: str) -> int:
         return sum(getattr(launch, key) or 0 for launch in simulated.launches)
@@ -277,34 +283,34 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
 
 
 def _covered(kernel: KernelCoverage) -> View:
-    """What the simulated runs of a case have exercised of a kernel, and what they have not."""
+    """Return a kernel's simulated code coverage."""
     blocks, lines, rings = kernel.blocks, kernel.lines, kernel.rings
-    turns = [ring.turns for ring in rings if ring.stages > 1]
+    wraps = [ring.turns for ring in rings if ring.stages > 1]
     return {
         "kernel": kernel.kernel[:NAME],
         "blocks": f"{blocks.run} of {blocks.all}",
         "lines": f"{lines.run} of {lines.all}" if lines.all else "no line information",
-        "turns": f"{min(turns)} to {max(turns)}" if turns else "no ring",
+        "turns": f"{min(wraps)} to {max(wraps)}" if wraps else "no ring",
         "items": kernel.items,
         "notes": kernel.notes,
     }
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:
-    """What ncu says of each profiled workload."""
-    found = []
+    """Return the ncu results of a kernel's profiled workloads."""
+    profiles = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "ncu"):
                 case = entry.case
                 if (case.kernel, case.target) == (kernel, target):
-                    found.append(_profile(source.kind, source.device, entry))
-    return found
+                    profiles.append(_profile(source.kind, source.device, entry))
+    return profiles
 
 
 def _profile(kind: str, device: str | None, entry: Ncu) -> View:
     m = entry.metrics
-    assert m is not None  # of a record that is ok
+    assert m is not None  # since the record is ok
     stalls = sorted(m.stalls.items(), key=lambda item: -item[1])[:MOST_STALLS]
     return {
         "where": f"{device}, {WHERE[kind]}",

@@ -1,4 +1,4 @@
-"""The matrix of kernels and targets: what was built, checked and timed, on which card or by simulation, and why not."""
+"""Matrix of kernels and targets: built, checked and timed, on which GPU, and why not."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from cutesnake.model.contract import INSTALLED
 from cutesnake.model.records.compare import Compare, Counts, Coverage, DeviceCounts
 from cutesnake.report.formatting import DSL_NAMES, STAGE_NAMES, Notes, listed, plural, short, slug
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 STOOD_FOR = (
-    "they differ from those that are built only in sizes that are constants of the code, and no card of their target "
-    "is here; with --config 'compile={baked_sizes: all}' they are built, too"
+    "without a GPU of their target, only a few builds that differ in compile-time sizes are compiled; "
+    "--config 'compile={baked_sizes: all}' compiles all"
 )
-PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # in a sentence both profilers are one
+PARTICIPLES = {"nsys": "profiled", "ncu": "profiled"}  # sentences do not distinguish the profilers
 
 
 def matrix(comparison: Compare, notes: Notes, page: str) -> View:
-    """An operator's rows, one per kernel and target, with their sums. `page` is the link to the operator's own page."""
+    """Return an operator's rows and sums; `page` is the link to the operator's page."""
     rows = comparison.coverage
     return {
         "operator": comparison.operator,
@@ -39,7 +39,7 @@ def matrix(comparison: Compare, notes: Notes, page: str) -> View:
 
 
 def _state(mark: str, kind: str, text: str, value: float) -> View:
-    """A mark, a class and words: never the mark or the colour alone. `value` is what a column is sorted by."""
+    """Return mark, CSS class, text and sort value of a cell."""
     return {"mark": mark, "class": kind, "text": text, "value": value}
 
 
@@ -55,76 +55,79 @@ def _built(count: Counts) -> View:
 
 
 def _ran(row: Coverage, stage: str) -> View:
-    """Where a stage ran and on how many cases. What a simulator checked is told apart from what a card did."""
-    count, cards = row.counts(stage), row.cards[stage]
-    done = [card for card in cards if card.ok]
-    failed = [card for card in cards if card.failed]
-    said = [f"{card.ok} on {_card(card)}" for card in done]
-    said += [f"{count.simulated} by simulation"] * bool(count.simulated)
-    said += [f"{count.recorded} by simulation, recorded"] * bool(count.recorded)
-    said += [f"{card.failed} failed on {_card(card)}" for card in failed]
-    broken = count.failed - sum(card.failed for card in failed if card.kind == "live")
+    """Return where a stage ran and on how many cases, GPU and simulation apart."""
+    count, gpus = row.counts(stage), row.cards[stage]
+    done = [gpu for gpu in gpus if gpu.ok]
+    failed = [gpu for gpu in gpus if gpu.failed]
+    parts = [f"{gpu.ok} on {_gpu_name(gpu)}" for gpu in done]
+    parts += [f"{count.simulated} in simulation"] * bool(count.simulated)
+    parts += [f"{count.recorded} in simulation, recorded"] * bool(count.recorded)
+    parts += [f"{gpu.failed} failed on {_gpu_name(gpu)}" for gpu in failed]
+    broken = count.failed - sum(gpu.failed for gpu in failed if gpu.kind == "live")
     if broken > 0:
-        said.append(f"{broken} failed by simulation")
-    total = sum(card.ok for card in done)
+        parts.append(f"{broken} failed in simulation")
+    total = sum(gpu.ok for gpu in done)
     if broken > 0 or failed:
-        return _state("✕", "bad", ", ".join(said), -1)
-    if any(card.ok >= count.expected for card in done):
-        return _state("✓", "good", ", ".join(said), total)
-    if said:
-        return _state("◐", "part", ", ".join(said), total or count.simulated + count.recorded)
+        return _state("✕", "bad", ", ".join(parts), -1)
+    if any(gpu.ok >= count.expected for gpu in done):
+        return _state("✓", "good", ", ".join(parts), total)
+    if parts:
+        return _state("◐", "part", ", ".join(parts), total or count.simulated + count.recorded)
     if count.expected == 0:
         return _state("\N{EN DASH}", "none", "no", -1)
     return _state("○", "none", f"0 of {count.expected}", 0)
 
 
-def _card(card: DeviceCounts) -> str:
-    return f"{short(card.device)}{' here' * (card.kind == 'live')}"
+def _gpu_name(gpu: DeviceCounts) -> str:
+    return f"{short(gpu.device)}{' (this machine)' * (gpu.kind == 'live')}"
 
 
 def _sums(rows: list[Coverage]) -> list[str]:
-    """An operator in a line: builds, and cases checked and timed per place."""
+    """Summarize an operator: builds, and cases checked and timed per location."""
     built = sum(row.build.ok for row in rows)
     recorded = sum(row.build.recorded for row in rows)
-    said = [f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"]
-    said += [f"{recorded} recorded"] * bool(recorded)
+    parts = [f"{built} of {plural(sum(row.build.expected for row in rows), 'build')}"]
+    parts += [f"{recorded} recorded"] * bool(recorded)
     for stage, word in (("correctness", "checked"), ("timing", "timed")):
         places: dict[str, int] = {}
         for row in rows:
-            for card in row.cards[stage]:
-                places[_card(card)] = places.get(_card(card), 0) + card.ok
-        parts = [f"{count} on {place}" for place, count in places.items() if count]
+            for gpu in row.cards[stage]:
+                places[_gpu_name(gpu)] = places.get(_gpu_name(gpu), 0) + gpu.ok
+        places_text = [f"{count} on {place}" for place, count in places.items() if count]
         simulated = sum(row.counts(stage).simulated for row in rows)
-        parts += [f"{simulated} by simulation"] * bool(simulated)
+        places_text += [f"{simulated} in simulation"] * bool(simulated)
         kept = sum(row.counts(stage).recorded for row in rows)
-        parts += [f"{kept} by simulation, recorded"] * bool(kept)
-        said.append(f"{word} {listed(parts)}" if parts else f"not {word}")
-    return said
+        places_text += [f"{kept} in simulation, recorded"] * bool(kept)
+        parts.append(f"{word} {listed(places_text)}" if places_text else f"not {word}")
+    return parts
 
 
 def _why(entry: Coverage, notes: Notes) -> list[View]:
-    """What did not happen, each with the number of its reason; and what the kernel cannot compute."""
+    """Return what did not happen, each with the number of its reason."""
     reasons: dict[str, list[str]] = {}
     built = entry.build.reason
     for stage in STAGE_NAMES:
         if reason := entry.counts(stage).reason:
-            told_as = built if built and reason == f"did not compile: {built}" else reason
-            reasons.setdefault(told_as, []).append(stage)
-    told = [{"words": _missed(entry, stages, reason), "note": notes.mark(reason)} for reason, stages in reasons.items()]
+            key = built if built and reason == f"did not compile: {built}" else reason
+            reasons.setdefault(key, []).append(stage)
+    views = [{"text": _missed(entry, stages, reason), "note": notes.mark(reason)} for reason, stages in reasons.items()]
     if count := entry.stood_for:
-        told.append({"words": f"{plural(count, 'more build')} not made", "note": notes.mark(STOOD_FOR)})
+        views.append({"text": f"{plural(count, 'more build')} not compiled", "note": notes.mark(STOOD_FOR)})
     if entry.not_simulated:
-        told.append({"words": "not simulated", "note": notes.mark(entry.not_simulated)})
+        views.append({"text": "not simulated", "note": notes.mark(entry.not_simulated)})
     if entry.build.expected:
-        told += [
-            {"words": f"{plural(left.workloads, 'workload')} left out", "note": notes.mark(left.reason)}
+        views += [
+            {"text": f"{plural(left.workloads, 'workload')} not supported", "note": notes.mark(left.reason)}
             for left in entry.unsupported
         ]
-    return told
+    return views
 
 
 def _missed(entry: Coverage, stages: list[str], reason: str) -> str:
-    """What `stages`, which share a reason, did not do here. A check that failed was made all the same."""
+    """Say what `stages`, which share a reason, did not do on this machine.
+
+    A check that failed counts as run.
+    """
     if entry.build.failed and reason == entry.build.reason:
         return "did not compile"
     if "build" in stages:
@@ -133,7 +136,7 @@ def _missed(entry: Coverage, stages: list[str], reason: str) -> str:
         return "failed its check"
     names = {stage: PARTICIPLES.get(stage, name) for stage, name in STAGE_NAMES.items()}
     if entry.correctness.simulated:
-        names["correctness"] = "checked on a card"
+        names["correctness"] = "checked on a GPU"
     *others, last = dict.fromkeys(names[stage] for stage in stages)
-    here = " here" if any(entry.cards[stage] for stage in stages) else ""
-    return f"not {' or '.join(filter(None, (', '.join(others), last)))}{here}"
+    place = " on this machine" if any(entry.cards[stage] for stage in stages) else ""
+    return f"not {' or '.join(filter(None, (', '.join(others), last)))}{place}"

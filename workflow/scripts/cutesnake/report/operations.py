@@ -1,4 +1,4 @@
-"""The page of the operations: one HTML file that needs nothing else."""
+"""Page of the hardware operations: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from cutesnake.report import html
 from cutesnake.report.formatting import slug
 from cutesnake.runtime.job import Files, listed
 
-SHOWN = 3  # builds of an operation that are shown; the record has them all
+SHOWN = 3  # kernels shown per operation; the record has all
 
 
 def write_files(builds: Files, checks: Files, operations: str, front: str, first: str, output: str, page: str) -> None:
-    """The record `output` and the page from the records of builds and of simulated checks."""
+    """Write the operations record `output` and its page from build and check records."""
     table = make_table(read_operations(operations), read_builds(listed(builds), listed(checks)))
     record.write("operations", output, table)
     write_page(table, front, first, page)
 
 
 def write_page(table: Operations, front: str, first: str, output: Path | str) -> None:
-    """Render and write the page; ShareError, and no page, if it names this machine or a folder of its user's."""
+    """Write the page; raise ShareError, and write nothing, if it names this machine."""
     page = render(table, front, first)
     html.write(page, output)
 
 
 def render(table: Operations, front: str, first: str) -> str:
-    """The page as text; `front` is the name of the front page, one folder up, which has the operator `first`."""
+    """Return the page; `front` is the front page one folder up, of operator `first`."""
 
-    def card(row: OperationUse) -> str:
+    def link_of(row: OperationUse) -> str:
         page = f"../{front}" if row.operator == first else f"{row.operator}.html"
         return f"{page}#{slug('kernel', row.operator, row.kernel)}"
 
     groups: dict[str, list[dict[str, Any]]] = {}
     for operation in table.operations:
         kernels = {(row.operator, row.kernel): row for row in reversed(operation.builds)}
-        rows = list(reversed(kernels.values()))  # of each kernel the first of its builds
-        linked = [{**asdict(row), "card": card(row)} for row in rows[:SHOWN]]
+        rows = list(reversed(kernels.values()))  # the first build of each kernel
+        linked = [{**asdict(row), "link": link_of(row)} for row in rows[:SHOWN]]
         shown = {"name": operation.name, "rows": linked, "more": len(rows) - len(rows[:SHOWN])}
         groups.setdefault(operation.group, []).append(shown)
-    met = [operation for operation in table.operations if operation.builds]
-    ran = [operation for operation in met if any(row.simulated for row in operation.builds)]
+    used = [operation for operation in table.operations if operation.builds]
+    ran = [operation for operation in used if any(row.simulated for row in operation.builds)]
     return html.template("operations.html.j2").render(
         **html.look(),
         front=front,
         groups=groups,
         builds=table.builds,
         total=len(table.operations),
-        met=len(met),
+        used=len(used),
         ran=len(ran),
         missing=[operation.name for operation in table.operations if not operation.builds],
     )

@@ -1,4 +1,4 @@
-"""The page itself: everything gathered into one HTML file that needs nothing else."""
+"""A report page: gather all views of an operator and render one HTML file."""
 
 from __future__ import annotations
 
@@ -22,92 +22,85 @@ from cutesnake.model.records.compare import Compare
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.plot import Picture
 from cutesnake.report import (
-    changes as changed,
-)
-from cutesnake.report import (
+    changes,
     comparison,
+    coverage,
+    findings,
     html,
+    kernel_panels,
     matrix,
     operators_table,
     predicted,
     times,
 )
-from cutesnake.report import (
-    coverage as ran,
-)
-from cutesnake.report import (
-    findings as found,
-)
-from cutesnake.report import (
-    kernel_panels as cards,
-)
 from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
 from cutesnake.stages.predict.validated import VALIDATION
 
-View = dict[str, Any]  # what a template shows
+View = dict[str, Any]  # data of a template
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page shows: one operator in full, and on the front page what was found in all."""
+    """Data of a page: one operator, and on the front page the findings of all."""
 
     arch: Arch
     evidence: Evidence
     comparison: Compare
-    pictures: list[Picture]
-    picture_folder: Path
-    config: str  # as used, YAML
-    sweep: str  # the operator's, as used, YAML
+    plots: list[Picture]
+    plot_folder: Path
+    config: str  # YAML, as used
+    sweep: str  # YAML of the operator, as used
     front: str  # name of the front page's file
     upstream: Mapping[str, Any] = field(default_factory=dict)  # kernels/upstream.yaml
     references: list[dict[str, Any]] = field(default_factory=list)  # the operator's reference_times.yaml
     commit: str | None = None
-    anatomy: Path | None = None  # the folder with a page of anatomy per kernel
-    changes: list[Change] = field(default_factory=list)  # change records of `shown`, where there is a baseline
+    anatomy: Path | None = None  # folder with a page of anatomy per kernel
+    changes: list[Change] = field(default_factory=list)  # change records of `shown`, with a baseline only
     is_front: bool = False
-    summary: Mapping[str, OperatorSummary] = field(default_factory=dict)  # only on the front page
+    summary: Mapping[str, OperatorSummary] = field(default_factory=dict)  # front page only
 
     @property
     def shown(self) -> list[Compare]:
-        """Comparisons that the page speaks of."""
+        """Comparisons that the page summarizes."""
         return [self.comparison]
 
 
 def write_report(contents: Contents, output: Path | str, pages: Iterable[Path] = ()) -> None:
-    """Render and write the page; OSError if a picture's file is missing or the page cannot be written.
+    """Render and write the page.
 
-    ShareError, and no page, if it names this machine, its user or a folder of theirs. `pages` were written with it.
+    Raises OSError for a missing plot or an unwritable page, and ShareError, before writing, if the page names this
+    machine or user. `pages` were written by the same job.
     """
     page = render(contents, Path(output).parent.as_posix())
     html.write(page, output, pages)
 
 
 def render(contents: Contents, base: str = "results") -> str:
-    """The page as text. `base` is the folder it will lie in, in the form in which records are named."""
+    """Return the page; `base` is its folder, relative as in record paths."""
     notes = Notes()
-    here = contents.comparison.operator
+    current = contents.comparison.operator
     pages = _pages(contents)
-    main, pictures = _pictures(contents)
-    validation = next((picture for picture in pictures if picture["name"] == VALIDATION), None)
+    main, plots = _plot_views(contents)
+    validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
         script=Markup((TEMPLATES / "table.js").read_text()),
         is_front=contents.is_front,
-        rows=operators_table.others(contents.summary, contents.arch.operators, here) if contents.is_front else [],
-        here=here,
+        rows=operators_table.others(contents.summary, contents.arch.operators, current) if contents.is_front else [],
+        current=current,
         pages=pages,
-        found=found.found(contents.arch, contents.shown),
-        beyond=found.beyond(contents.shown),
-        changed=changed.changed(contents.changes, here, pages, base),
+        findings=findings.findings(contents.arch, contents.shown),
+        unsupported=findings.unsupported_inputs(contents.shown),
+        changed=changes.changed(contents.changes, current, pages, base),
         main=main,
-        machine=ran.machine(contents.arch),
-        summary=ran.summary(contents.arch, contents.shown),
-        tiles=ran.totals(contents.shown),
-        matrices=[matrix.matrix(c, notes, pages[c.operator] * (c.operator != here)) for c in contents.shown],
+        machine=coverage.machine(contents.arch),
+        summary=coverage.summary(contents.arch, contents.shown),
+        tiles=coverage.totals(contents.shown),
+        matrices=[matrix.matrix(c, notes, pages[c.operator] * (c.operator != current)) for c in contents.shown],
         operator=_operator(contents, base, notes),
-        pictures=[picture for picture in pictures if picture is not validation],
+        plots=[plot for plot in plots if plot is not validation],
         validation=validation,
-        undrawn=_undrawn(contents.pictures),
+        not_drawn=_not_drawn(contents.plots),
         rules=contents.comparison.rules,
         recorded=sets(table.device for compared in contents.shown for table in compared.tables),
         provenance=_provenance(contents),
@@ -116,15 +109,15 @@ def render(contents: Contents, base: str = "results") -> str:
 
 
 def _pages(contents: Contents) -> dict[str, str]:
-    """Operator -> link to its page from this one, the first operator's being the front page."""
+    """Return operator -> link to its page from this page."""
     first, *others = contents.arch.operators
     up, down = ("", "report/") if contents.is_front else ("../", "")
     return {first: f"{up}{contents.front}", **{name: f"{down}{name}.html" for name in others}}
 
 
-def _pictures(contents: Contents) -> tuple[View | None, list[View]]:
-    """The operator's first picture, and the others in order."""
-    own = [picture(p, p.file, contents.picture_folder) for p in contents.pictures if p.file]
+def _plot_views(contents: Contents) -> tuple[View | None, list[View]]:
+    """Return the operator's first plot, and the others in order."""
+    own = [plot_view(p, p.file, contents.plot_folder) for p in contents.plots if p.file]
     return (own[0], own[1:]) if own else (None, [])
 
 
@@ -138,27 +131,27 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "times": times.times(compared, contents.references, notes),
         "predicted": predicted.predicted(contents.evidence, notes),
         "tables": comparison.tables(compared, notes),
-        "cards": cards.cards(contents.evidence, contents.upstream, base, notes, contents.anatomy),
+        "panels": kernel_panels.panels(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": [row for row in contents.evidence.roofline if row.workload in shown],
     }
 
 
-def picture(picture: Picture, file: str, folder: Path) -> View:
-    """The picture's SVG without colours of its own: the page has them, and its print style must reach into it."""
+def plot_view(plot: Picture, file: str, folder: Path) -> View:
+    """Return a plot's view, its SVG without colours, which the page's style sheet provides."""
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"var\((--[\w-]+), #[0-9a-f]{6}\)", r"var(\1)", text)
-    source = where(picture.device) if picture.device else None
-    return {**asdict(picture), "svg": Markup(text), "where": source}
+    source = where(plot.device) if plot.device else None
+    return {**asdict(plot), "svg": Markup(text), "where": source}
 
 
-def _undrawn(pictures: list[Picture]) -> list[tuple[str, list[str]]]:
-    """Reason -> titles of the pictures that there is nothing to show for."""
-    found: dict[str, list[str]] = {}
-    for picture in pictures:
-        if not picture.file:
-            found.setdefault(picture.reason or "", []).append(picture.title)
-    return list(found.items())
+def _not_drawn(plots: list[Picture]) -> list[tuple[str, list[str]]]:
+    """Return (reason, titles) of the plots without data."""
+    titles: dict[str, list[str]] = {}
+    for plot in plots:
+        if not plot.file:
+            titles.setdefault(plot.reason or "", []).append(plot.title)
+    return list(titles.items())
 
 
 def _provenance(contents: Contents) -> View:
@@ -174,7 +167,7 @@ def _provenance(contents: Contents) -> View:
         for check in entry.metrics.checks
     }
     return {
-        "compilers": [(name, ", ".join(sorted(found))) for name, found in sorted(versions.items())],
+        "compilers": [(name, ", ".join(sorted(several))) for name, several in sorted(versions.items())],
         "packages": sorted((name, v) for name, v in packages.items() if name not in versions),
         "missing": sorted(name for name, version in contents.arch.packages.items() if not version),
         "commit": contents.commit,

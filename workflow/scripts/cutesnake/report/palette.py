@@ -1,4 +1,4 @@
-"""Colours of the pictures and the pages by role, and the look of a kernel, which its name and DSL alone decide."""
+"""Colours by role, and each kernel's colour and marker, derived from its name and DSL."""
 
 from __future__ import annotations
 
@@ -8,51 +8,54 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
-TONES = 5  # of each DSL's range of hues
+TONES = 5  # in each DSL's range of hues
 # DSL -> hues in degrees, first and last, and chroma, in OKLCH (Ottosson, «A perceptual color space for image
-# processing», 2020). Kernels of one DSL look related on every page; grey is PyTorch's, the baseline.
+# processing», 2020). Kernels of one DSL have related hues on every page; PyTorch, the baseline, is grey.
 HUES = {
     "cutile": (165.0, 275.0, 0.12),
     "cute": (25.0, 85.0, 0.14),
     "cuda": (300.0, 350.0, 0.14),
     "torch": (260.0, 260.0, 0.015),
 }
-OTHER = (110.0, 150.0, 0.11)  # hues of DSLs that have no range of their own
+OTHER = (110.0, 150.0, 0.11)  # hues of all other DSLs
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a kernel is drawn: a colour by its role, and a marker, since no picture tells by colour alone."""
+    """Colour and marker of a kernel; the marker distinguishes kernels without colour."""
 
     role: str
     marker: str
 
     @property
     def colour(self) -> str:
-        """The light colour, which a picture leaves as a CSS variable."""
+        """Light colour, which a plot writes as a CSS variable."""
         return LIGHT[self.role]
 
 
 def look(kernel: str, dsl: str) -> Look:
-    """A kernel's look, the same on every page and whatever else is drawn beside it."""
+    """Return a kernel's look, equal on all pages."""
     tone, marker = _draw(kernel, dsl)
     return Look(_role(dsl, tone), MARKERS[marker])
 
 
 def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
-    """Looks of an operator's kernels (name -> DSL). Where two would be alike, the later by name has the next marker."""
-    found: dict[str, Look] = {}
+    """Return the looks of an operator's kernels (name -> DSL).
+
+    If two looks would be equal, the later kernel by name gets the next free marker.
+    """
+    chosen: dict[str, Look] = {}
     for kernel in sorted(kernels):
         mine = look(kernel, kernels[kernel])
         start = MARKERS.index(mine.marker)
         others = (MARKERS[(start + step) % len(MARKERS)] for step in range(len(MARKERS)))
         free = (Look(mine.role, marker) for marker in others)
-        found[kernel] = next((one for one in free if one not in found.values()), mine)
-    return {kernel: found[kernel] for kernel in kernels}
+        chosen[kernel] = next((one for one in free if one not in chosen.values()), mine)
+    return {kernel: chosen[kernel] for kernel in kernels}
 
 
 def role_of_dsl(dsl: str) -> str:
-    """The role of a DSL's own colour, among those of its kernels."""
+    """Return the colour role of a DSL."""
     return _role(dsl, 1)
 
 
@@ -66,7 +69,7 @@ def _role(dsl: str, tone: int) -> str:
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:
-    """sRGB in hex of an OKLCH colour, its chroma lowered until it can be shown."""
+    """Convert an OKLCH colour to sRGB hex, with chroma reduced until it is in gamut."""
     while True:
         a, b = (chroma * part(math.radians(hue)) for part in (math.cos, math.sin))
         long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
@@ -88,19 +91,19 @@ def _gamma(value: float) -> float:
 
 
 def _ranges(levels: tuple[float, float]) -> dict[str, str]:
-    """role -> colour; neighbours of a range differ in lightness too."""
-    found = {}
+    """Return role -> colour; neighbours in a range also differ in lightness."""
+    colours = {}
     for name, (first, last, chroma) in {**HUES, "other": OTHER}.items():
         for tone in range(TONES):
             hue = first + (last - first) * tone / (TONES - 1)
             step = tone / (TONES - 1) if first == last else tone % 2
-            found[f"{name}-{tone}"] = _oklch(levels[0] + (levels[1] - levels[0]) * step, chroma, hue)
-    return found
+            colours[f"{name}-{tone}"] = _oklch(levels[0] + (levels[1] - levels[0]) * step, chroma, hue)
+    return colours
 
 
-# Each role is drawn in its light colour and leaves as a CSS variable with that colour as the fallback. c1 to c8, for
-# everything but kernels, are Okabe and Ito's palette (Color Universal Design, 2008), darkened for white and lightened
-# for dark paper until each has a contrast of 3:1.
+# Plots use the light colours; SVG output turns them into CSS variables with these fallbacks. c1 to c8 are for
+# everything but kernels: Okabe and Ito's palette (Color Universal Design, 2008), adjusted to a contrast of 3:1 on
+# light and dark pages.
 LIGHT = {
     "ink": "#1c2126",
     "soft": "#5a646f",

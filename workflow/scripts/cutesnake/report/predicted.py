@@ -1,45 +1,44 @@
-"""Times that nobody measured: what ptxsim's clock says of cards that are not here, each with its band."""
+"""Times that ptxsim's clock predicts for GPUs without measurements, with error bands."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.analysis.compare.speedup import Figure
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.records.predict import Bounds, Predict, PredictedLaunch, PredictMetrics
 from cutesnake.report.formatting import Notes, plural
 from cutesnake.report.plot.timeline import short_name
 
-View = dict[str, Any]  # what a template shows
-KINDS: tuple[Figure, ...] = ("cold", "warm")
+View = dict[str, Any]  # data of a template
 
 
 def predicted(evidence: Evidence, notes: Notes) -> list[View]:
-    """A table per card: a row per case, its times with their bands, and what its main launch keeps busy.
+    """Return a table per GPU: a row per case with times, bands and busy units.
 
-    What bands rest on, and why a prediction failed, is numbered by `notes`, those of the page.
+    Reasons for bands and for failed predictions are numbered by `notes`, the page's list.
     """
     entries = list(evidence.predicted.values())
     devices = evidence.plan.predicted.devices
-    found = []
+    tables = []
     for target in devices:
         mine = [entry for entry in entries if entry.case.target == target]
         fine = [entry.metrics for entry in mine if entry.status == "ok" and entry.metrics]
         if mine:
-            found.append(
+            tables.append(
                 {
                     "target": target,
-                    "card": fine[0].device if fine else devices[target],
+                    "gpu": fine[0].device if fine else devices[target],
                     "clock_mhz": fine[0].sm_clock_mhz if fine else None,
                     "parameters": fine[0].parameters if fine else None,
                     "rows": [_row(entry, evidence, notes) for entry in sorted(mine, key=_order(evidence))],
                 }
             )
-    return found
+    return tables
 
 
 def _order(evidence: Evidence) -> Any:
-    """Key for sorting: by the workload, then the kernel, as the plan has them; what it does not have comes last."""
+    """Return a sort key: workload, then kernel, in plan order; unknown names last."""
     workloads = {name: place for place, name in enumerate(evidence.workloads)}
     kernels = {name: place for place, name in enumerate(dict.fromkeys(kernel for kernel, _ in evidence.decisions))}
     return lambda entry: (
@@ -58,7 +57,7 @@ def _row(entry: Predict, evidence: Evidence, notes: Notes) -> View:
         **row,
         "failed": None,
         "chosen": len(times) > 1 and next(iter(times)) == case.variant.id,
-        "times": [_time(metrics, kind, notes) for kind in KINDS],
+        "times": [_time(metrics, cache, notes) for cache in CACHE_STATES],
         "bound": _bound(metrics.bounds),
         "busy": [metrics.tensor_percent, metrics.dram_percent, metrics.l2_percent],
         "launches": ", ".join(_launch(launch) for launch in metrics.launches.cold),
@@ -66,15 +65,15 @@ def _row(entry: Predict, evidence: Evidence, notes: Notes) -> View:
 
 
 def _bound(bounds: Bounds) -> str:
-    """What binds a call, said once where it is the same for both kinds."""
+    """Format the bottleneck, once if cold and warm share it."""
     return bounds.cold if bounds.cold == bounds.warm else f"{bounds.cold} (cold), {bounds.warm} (warm)"
 
 
-def _time(metrics: PredictMetrics, figure: Figure, notes: Notes) -> View:
-    cold = figure == "cold"
+def _time(metrics: PredictMetrics, cache: CacheState, notes: Notes) -> View:
+    cold = cache == "cold"
     band = metrics.bands.cold if cold else metrics.bands.warm
     us = metrics.cold_us if cold else metrics.warm_us
-    return {"us": us, "percent": band.percent, "note": notes.mark(f"The band: {band.words}.")}
+    return {"us": us, "percent": band.percent, "note": notes.mark(f"Error band: {band.words}.")}
 
 
 def _launch(launch: PredictedLaunch) -> str:

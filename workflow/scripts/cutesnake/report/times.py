@@ -1,4 +1,4 @@
-"""All kernels' times side by side, per target and device, with times measured elsewhere beside them."""
+"""All kernels' times per target and device, with reference times measured elsewhere."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from collections.abc import Mapping
 from statistics import geometric_mean
 from typing import Any
 
-from cutesnake.analysis.compare.speedup import FIGURES, Figure, fastest, time_of
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState, fastest, time_of
 from cutesnake.model.dsls import PEERS
 from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
 from cutesnake.report.formatting import DSL_NAMES, Notes, plural, where
 
-View = dict[str, Any]  # what a template shows, or an entry of reference_times.yaml
-Found = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
+View = dict[str, Any]  # data of a template, or an entry of reference_times.yaml
+TimesByWorkload = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
 
 
 def times(comparison: Compare, references: list[View], notes: Notes) -> list[View]:
-    """A view per target and source that timed something: cold lone calls and warm back-to-back calls, side by side.
+    """Return a view per target and source with cold and warm times.
 
-    Only workloads with rows in the comparison have one here; where that is not all, `every` has the bare times of all.
-
-    `references` are entries of `kernels/<operator>/reference_times.yaml`; those of the source's device get a column
-    among the warm times, which they are, unless the source timed their `kernel` itself. They never count as the
-    fastest: they are of another run. Flags and reasons are numbered by `notes`, those of the page.
+    Full rows cover workloads with comparison rows; if there are more, `every` holds the bare times of all. `references`
+    are entries of `kernels/<operator>/reference_times.yaml`. References for the source's device get a warm column
+    unless the source timed their `kernel` itself. They never count as fastest, since they come from another run. Flags
+    and reasons are numbered by `notes`, the page's list.
     """
     shown = {row.workload for row in comparison.rows}
     return [_table(table, references, notes, shown) for table in comparison.times]
@@ -37,12 +36,12 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
     failed = {(entry.kernel, entry.workload): entry.reason for entry in table.failed}
     return {
         **{"target": table.target, "where": where(table.device), "kernels": list(kernels)},
-        "sentences": [_sentence(rows, kernels, name) for name in FIGURES],
+        "sentences": [_sentence(rows, kernels, name) for name in CACHE_STATES],
         "summary": _summary(rows, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
         "peers": _peers(kernels),
         "references": elsewhere,
-        "figures": [
+        "caches": [
             {
                 "name": name,
                 "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in few],
@@ -51,39 +50,39 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
                 "references": [reference["name"] for reference in elsewhere] if name == "warm" else [],
                 "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in few},
             }
-            for name in FIGURES
+            for name in CACHE_STATES
         ],
     }
 
 
-def _every(rows: Found, kernels: Mapping[str, str], figure: Figure) -> View:
-    """The times of all workloads as the page's script takes them: a heading, and a line of cells per workload."""
+def _every(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> View:
+    """Return the times of all workloads as the page's script expects them."""
     return {
         "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
         "rows": [
-            [workload, *(float(f"{time_of(row[kernel], figure):.5g}") if kernel in row else None for kernel in kernels)]
+            [workload, *(float(f"{time_of(row[kernel], cache):.5g}") if kernel in row else None for kernel in kernels)]
             for workload, row in rows.items()
         ],
     }
 
 
 def _row(
-    rows: Found,
+    rows: TimesByWorkload,
     workload: str,
     kernels: Mapping[str, str],
-    figure: Figure,
+    cache: CacheState,
     failed: dict[tuple[str, str], str],
     notes: Notes,
 ) -> View:
     row = rows[workload]
-    first = fastest(row, figure)
+    first = fastest(row, cache)
     cells = []
     for kernel in kernels:
         if kernel in row:
             time = row[kernel]
             marks = sorted({notes.mark(_kind(flag)) for flag in time.flags})
-            tflops = time.tflops if figure == "cold" else time.hot_tflops
-            us = time_of(time, figure)
+            tflops = time.tflops if cache == "cold" else time.hot_tflops
+            us = time_of(time, cache)
             cells.append({"us": us, "tflops": tflops, "fastest": kernel == first, "marks": marks, "flags": time.flags})
         else:
             reason = failed.get((kernel, workload))
@@ -93,56 +92,57 @@ def _row(
 
 
 def _kind(flag: str) -> str:
-    """A flag without its figures, which differ from time to time: each kind is said once, the figures in the cell."""
+    """Return a flag without its numbers, so that each kind is explained once."""
     kind = re.sub(r"\d[\d.,]*", "N", flag)
-    return kind if kind == flag else f"{kind} (a cell's own figures show when it is pointed at)"
+    return kind if kind == flag else f"{kind} (hover over a cell for its values)"
 
 
-def _sentence(rows: Found, kernels: Mapping[str, str], figure: Figure) -> str:
-    """Who is fastest how often, the most frequent first."""
-    wins = [fastest(row, figure) for row in rows.values()]
+def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> str:
+    """Count the workloads that each kernel wins, the most frequent winner first."""
+    wins = [fastest(row, cache) for row in rows.values()]
     order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
-    said = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    what = {"cold": "in a lone call with a cold L2 cache", "warm": "back to back with a warm L2 cache"}[figure]
-    return f"Fastest of {plural(len(kernels), 'kernel')} {what}: {', '.join(said)} of {plural(len(rows), 'workload')}."
+    wins_text = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
+    what = {"cold": "cold (single calls, L2 flushed)", "warm": "warm (repeated calls)"}[cache]
+    count = plural(len(rows), "workload")
+    return f"Fastest of {plural(len(kernels), 'kernel')}, {what}: {', '.join(wins_text)} of {count}."
 
 
-def _summary(rows: Found, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:
-    """Per kernel, cold and warm: rows won; its speed against a row's best cuTile kernel, peers and references."""
+def _summary(rows: TimesByWorkload, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:
+    """Return per kernel its wins, and its speed vs cuTile, peers and references."""
     return [
         {
             **{"kernel": kernel, "dsl": DSL_NAMES[dsl], "timed": sum(kernel in row for row in rows.values())},
-            **{name: _against(rows, kernels, kernel, name) for name in FIGURES},
+            **{name: _against(rows, kernels, kernel, name) for name in CACHE_STATES},
             "references": [_speed(_times(rows, kernel, "warm"), reference["hot_us"]) for reference in elsewhere],
         }
         for kernel, dsl in kernels.items()
     ]
 
 
-def _against(rows: Found, kernels: Mapping[str, str], kernel: str, figure: Figure) -> View:
-    mine = _times(rows, kernel, figure)
+def _against(rows: TimesByWorkload, kernels: Mapping[str, str], kernel: str, cache: CacheState) -> View:
+    mine = _times(rows, kernel, cache)
     tiles = {
         workload: min(times)
         for workload, row in rows.items()
-        if (times := [time_of(time, figure) for name, time in row.items() if kernels[name] == "cutile"])
+        if (times := [time_of(time, cache) for name, time in row.items() if kernels[name] == "cutile"])
     }
     return {
-        "fastest": sum(fastest(row, figure) == kernel for row in rows.values()),
+        "fastest": sum(fastest(row, cache) == kernel for row in rows.values()),
         "cutile": _speed(mine, tiles),
-        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, figure)) for peer in _peers(kernels)],
+        "peers": [None if peer == kernel else _speed(mine, _times(rows, peer, cache)) for peer in _peers(kernels)],
     }
 
 
 def _peers(kernels: Mapping[str, str]) -> list[str]:
-    """The kernels that a package brings along."""
+    """Return the kernels that come from an installed package."""
     return [kernel for kernel, dsl in kernels.items() if dsl in PEERS]
 
 
-def _times(rows: Found, kernel: str, figure: Figure) -> dict[str, float]:
-    return {workload: time_of(row[kernel], figure) for workload, row in rows.items() if kernel in row}
+def _times(rows: TimesByWorkload, kernel: str, cache: CacheState) -> dict[str, float]:
+    return {workload: time_of(row[kernel], cache) for workload, row in rows.items() if kernel in row}
 
 
 def _speed(mine: dict[str, float], others: dict[str, float]) -> View | None:
-    """Geometric mean, over the workloads that both have, of the other's time over the kernel's; None without any."""
+    """Return the geometric mean of other time ÷ own time, or None without common workloads."""
     ratios = [others[workload] / time for workload, time in mine.items() if workload in others]
     return {"mean": geometric_mean(ratios), "count": len(ratios)} if ratios else None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cutesnake.model.paths import ROOT
-from cutesnake.runtime import machine_check as here
+from cutesnake.runtime import machine_check
 from cutesnake.runtime.locks import COMPUTING, machine_lock
 
 HINTS = {
@@ -36,7 +36,7 @@ def one_line(stage: str, log: str | None = None) -> Iterator[None]:
     """
     try:
         if stage != "machine":  # which finds out what a machine is
-            here.check_packages()
+            machine_check.check_packages()
         with machine_lock(COMPUTING if stage == "compile" else None):
             yield
     except Exception as error:

@@ -23,6 +23,13 @@ CELLS = 3  # failed cells with a line each
 REASON_LENGTH = 160
 
 
+def of_run(
+    records: Iterable[tuple[str, CaseId, str]], batches: Mapping[str, str], files: Collection[str]
+) -> list[tuple[str, CaseId, str]]:
+    """Return the records whose file, or whose batch, is among the files of a run's jobs."""
+    return [made for made in records if batches.get(made[2], made[2]) in files]
+
+
 def lines(
     records: Iterable[tuple[str, CaseId, str]],
     broken: Collection[tuple[str, str]],

@@ -10,12 +10,9 @@ import functools
 import gc
 import importlib
 import signal
-import sys
 from pathlib import Path
 from types import CodeType
 from typing import Any
-
-from cutesnake.model.paths import ROOT
 
 # How many objects more than were freed make Python look for garbage (700 unless told otherwise), and how many such
 # looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
@@ -40,7 +37,6 @@ def host() -> None:
 
 def pages() -> None:
     """Jobs that show what is known of an operator in pages."""
-    sys.path.insert(0, str(ROOT))  # for ptxsim, which reads the code that pages show
     _import("cutesnake.report.operations", "cutesnake.report.files", "cutesnake.stages.anatomy.page")
 
 
@@ -69,7 +65,6 @@ def cutile() -> None:
 
 def simulator() -> None:
     """What ptxsim executes, watches or predicts."""
-    sys.path.insert(0, str(ROOT))
     _import("torch", "ptxsim")
     _import(*(f"cutesnake.stages.{name}" for name in ("measure.batch", "predict.prediction", "anatomy.folder")))
     importlib.import_module("ptxsim").Translations.prepare()  # which reads all of ptxsim

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cutesnake.planning.machine import Machine
 
-VARIABLE = "CUTESNAKE_PLAN"  # the path of the plan's file, see cutesnake/planning/serialized_plan.py
+VARIABLE = "CUTESNAKE_PLAN"  # the path of the file of the plan's machines, see cutesnake/planning/serialized_plan.py
 PARTS = ("the card", "its architecture", "its driver", "its memory", "its number")  # of Machine.fingerprint
 CURE = "let the job run where it is so, or start the run again for a new plan"
 
@@ -82,10 +82,9 @@ def _planned() -> list[dict[str, Any]]:
     """The machines of the plan that this process works for, the one that builds first; none outside of a run."""
     path = os.environ.get(VARIABLE)
     try:
-        plan = json.loads(Path(path).read_text())["plan"] if path else None
-        return [plan["machine"], *plan["places"].values()] if plan else []
-    except (OSError, ValueError, LookupError):
-        raise OtherMachineError(f"{path}, the plan of the run that started this job, is gone") from None
+        return json.loads(Path(path).read_text()) if path else []
+    except (OSError, ValueError):
+        raise OtherMachineError(f"{path}, from the plan of the run that started this job, is gone") from None
 
 
 def _version(name: str) -> str | None:

@@ -112,6 +112,12 @@ def config_arguments(workflow: Any) -> list[str]:
 
 
 @_uses_private
+def replaces_config(workflow: Any) -> bool:
+    """Return whether the command line says `--replace-workflow-config`."""
+    return bool(workflow.config_settings.replace_workflow_config)
+
+
+@_uses_private
 def add_config_argument(workflow: Any, word: str) -> None:
     """Add a word to the `--config` of every job that an executor starts."""
     workflow.config_settings.config_args = [*config_arguments(workflow), word]

@@ -1,1 +1,1 @@
-"""What changed against a baseline: times held against their noise, and static figures of the builds."""
+"""Changes against a baseline: times compared with their noise, and static values of builds."""

@@ -1,4 +1,4 @@
-"""Baselines: what a run is compared with. Found, told apart, digested and read."""
+"""Baselines: locate, identify, digest and read the records of an earlier run."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from cutesnake.model.records.inspect import Inspect
 from cutesnake.model.records.timing import Timing
 
 IN_GIT = re.compile(r"(?P<commit>\w[\w./~^@{}-]*):(?P<folder>recorded/[\w-]+)/?")
-RESULTS = ("timing", "inspect", "compile")  # folders of a results folder that are read
+RESULTS = ("timing", "inspect", "compile")  # subfolders of a results folder that are read
 FORMS = "recorded/<device>, another results folder, or <commit>:recorded/<device>"
 
 
-Before = Mapping[str, Timing | Inspect | Compile]  # name below the baseline -> record
+Before = Mapping[str, Timing | Inspect | Compile]  # name relative to the baseline -> record
 
 
 class BaselineError(ValueError):
-    """A baseline that is not there, is none, or is damaged. One line."""
+    """One-line error: a missing, invalid or damaged baseline."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A place of records. `label` names it without the machine's part of a path."""
+    """Location of records; `label` omits the machine's part of the path."""
 
     kind: Literal["recorded", "results", "commit"]
     label: str
-    place: str  # a folder; of a commit the tree's hash
+    place: str  # a folder, or a commit's tree hash
 
 
 def locate(text: str, own: Path | str = "results") -> Baseline:
-    """The baseline that a configuration names; `own` is the results folder of this run.
+    """Return the baseline that a configuration names; `own` is this run's results folder.
 
-    Relative paths count from the working directory, then from the project. Raises BaselineError.
+    Relative paths are resolved from the working directory, then from the project. Raises BaselineError.
     """
-    if found := IN_GIT.fullmatch(text):
-        return _in_git(found["commit"], found["folder"])
+    if match := IN_GIT.fullmatch(text):
+        return _in_git(match["commit"], match["folder"])
     folder = next((path for path in (Path(text).expanduser(), ROOT / text) if path.is_dir()), None)
     if folder is None:
-        raise BaselineError(f"baseline {_label(text)}: there is no such folder; allowed: {FORMS}{_sets()}")
+        raise BaselineError(f"baseline {_label(text)}: no such folder; allowed: {FORMS}{_sets()}")
     if folder.resolve() == Path(own).resolve():
         raise BaselineError(
-            f"baseline {_label(text)}: that is this run's own folder; copy it before the run, name the copy"
+            f"baseline {_label(text)}: this is the run's own folder; copy it before the run and name the copy"
         )
     if (folder / SUMMARY).is_file():
         return Baseline("recorded", _label(text), str(folder))
     if any((folder / name).is_dir() for name in RESULTS):
         return Baseline("results", _label(text), str(folder))
     if any((folder / "results" / name).is_dir() for name in RESULTS):
-        raise BaselineError(f"baseline {_label(text)}: that folder holds a results folder; name that one")
+        raise BaselineError(f"baseline {_label(text)}: the folder contains a results folder; name that folder")
     raise BaselineError(
         f"baseline {_label(text)}: neither a recorded set (no {SUMMARY}) nor a results folder "
         f"(no {', '.join(RESULTS)}); allowed: {FORMS}{_sets()}"
@@ -66,7 +66,7 @@ def locate(text: str, own: Path | str = "results") -> Baseline:
 
 
 def digest(baseline: Baseline, operator: str) -> str:
-    """Digest of what `read` reads: labels and contents, whatever the dates."""
+    """Return a digest of the names and contents that `read` reads."""
     total = hashlib.sha256()
     for name, content in _contents(baseline, operator):
         total.update(name.encode() + b"\0" + content + b"\0")
@@ -74,24 +74,24 @@ def digest(baseline: Baseline, operator: str) -> str:
 
 
 def read(baseline: Baseline, operator: str) -> Before:
-    """Timing, inspect and compile records of an operator; a recorded set has the first only. Name -> record.
+    """Return name -> record of an operator: timing, and in results also inspect and compile.
 
-    Raises BaselineError, which names the file and line, for a damaged one.
+    Raises BaselineError with the file and line of a damaged record.
     """
-    found: dict[str, Timing | Inspect | Compile] = {}
+    records: dict[str, Timing | Inspect | Compile] = {}
     for name, content in _contents(baseline, operator):
         lines = content.splitlines() if name.endswith(".jsonl") else [content]
         for number, line in enumerate(lines, 1):
             where = f"{name}#{number}" if name.endswith(".jsonl") else name
             try:
-                found[where] = record.parse(re.split("[-/]", name)[0], line, where)
+                records[where] = record.parse(re.split("[-/]", name)[0], line, where)
             except record.RecordError as error:
-                raise BaselineError(f"baseline {baseline.label}: {error}; it may be of another version") from error
-    return found
+                raise BaselineError(f"baseline {baseline.label}: {error}; it may be from another version") from error
+    return records
 
 
 def _contents(baseline: Baseline, operator: str) -> list[tuple[str, bytes]]:
-    """Name below the baseline and content of every file of an operator, in order."""
+    """Return name and content of each of an operator's files, in order."""
     if baseline.kind == "commit":
         names = (_git("ls-tree", "--name-only", baseline.place) or b"").decode().splitlines()
         return [(name, _blob(baseline.place, name) or b"") for name in files_of(names, operator, "timing")]
@@ -111,10 +111,10 @@ def _files(folder: Path, stage: str) -> list[Path]:
 def _in_git(commit: str, folder: str) -> Baseline:
     resolved = _git("rev-parse", "--verify", "--quiet", "--short", f"{commit}^{{commit}}")
     if resolved is None:
-        raise BaselineError(f"baseline {commit}:{folder}: git knows no commit {commit!r} in the project's folder")
+        raise BaselineError(f"baseline {commit}:{folder}: unknown git commit {commit!r}")
     tree = _git("rev-parse", "--verify", "--quiet", f"{commit}:./{folder}")
     if tree is None or _blob(tree.decode().strip(), SUMMARY) is None:
-        raise BaselineError(f"baseline {commit}:{folder}: that commit has no such recorded set{_sets()}")
+        raise BaselineError(f"baseline {commit}:{folder}: the commit has no such recorded set{_sets()}")
     return Baseline("commit", f"{resolved.decode().strip()}:{folder}", tree.decode().strip())
 
 
@@ -124,7 +124,7 @@ def _blob(tree: str, name: str) -> bytes | None:
 
 
 def _git(*arguments: str) -> bytes | None:
-    """What git says of the project's repository; None if it fails, is missing or there is no repository."""
+    """Run git in the repository; return its output, or None on failure."""
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -133,11 +133,11 @@ def _git(*arguments: str) -> bytes | None:
 
 
 def _label(text: str) -> str:
-    """The path as it was given if it is relative and below, else the folder's name: the rest is the machine's."""
+    """Return a relative path unchanged, else only the folder's name."""
     path = Path(text)
     return path.name if path.is_absolute() or {"..", "~"} & {part[:2] for part in path.parts} else path.as_posix()
 
 
 def _sets() -> str:
     names = sorted(path.parent.name for path in (ROOT / "recorded").glob(f"*/{SUMMARY}"))
-    return f"; sets here: {', '.join(f'recorded/{name}' for name in names)}" if names else ""
+    return f"; available sets: {', '.join(f'recorded/{name}' for name in names)}" if names else ""

@@ -1,4 +1,4 @@
-"""Cases of which both sides have times, paired."""
+"""Cases that both sides timed, in pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Timed = dict[Place, dict[str, Timing]]  # place -> variant -> timing record
 
 @dataclass(frozen=True)
 class Times:
-    """Timing records of both sides, those of this experiment only."""
+    """Timing records of both sides, limited to this experiment's cases."""
 
     before: Timed
     now: Timed
@@ -28,29 +28,29 @@ class Times:
 
 
 def gather(evidence: Evidence, before: Before) -> Times:
-    """This machine's measurements, and for what it has not measured the recorded sets'; beside those of a baseline."""
+    """Return the baseline's times and this run's, live ones first, then recorded."""
     now = _timed(evidence, evidence.recorded)
-    here = _timed(evidence, evidence.measured)
-    for place, variants in here.items():
+    live = _timed(evidence, evidence.measured)
+    for place, variants in live.items():
         now[place] = {**now.get(place, {}), **variants}
-    return Times(_timed(evidence, before), now, frozenset(place[0] for place in here))
+    return Times(_timed(evidence, before), now, frozenset(place[0] for place in live))
 
 
 def _timed(evidence: Evidence, records: Mapping[str, Record]) -> Timed:
-    found: Timed = {}
+    by_place: Timed = {}
     timed = [e for e in records.values() if isinstance(e, Timing) and e.status == "ok"]
     for entry in standing(timed, evidence.asked_of):
         case, device = entry.case, entry.device
         if device and (case.kernel, case.target) in evidence.decisions and case.workload in evidence.workloads:
             place = (device.name, case.kernel, case.target, case.workload)
-            found.setdefault(place, {})[case.variant.id] = entry
-    return found
+            by_place.setdefault(place, {})[case.variant.id] = entry
+    return by_place
 
 
 def cases(times: Times) -> list[ChangedCase]:
-    """A row per case that both sides timed on a device of the same name, with a verdict cold and warm.
+    """Return a row per case that both sides timed on a device of one name.
 
-    Variants are paired by name. Where a kernel has none in common on a workload, the fastest of both are, when cold.
+    Variants are paired by name. Without a common variant, the fastest cold variants of both sides are paired.
     """
     return [
         _row(place, before, now)
@@ -73,10 +73,10 @@ def _cold_us(entry: Timing) -> float:
 
 
 def _row(place: Place, before: Timing, now: Timing) -> ChangedCase:
-    """`same` marks one measurement that is in both: a recorded set beside itself says nothing."""
+    """Return the row of a pair; `same` marks one measurement that both sides hold."""
     device, kernel, target, workload = place
     same = before.provenance.created == now.provenance.created
-    assert before.metrics and now.metrics  # of records that are ok
+    assert before.metrics and now.metrics  # since both records are ok
     return ChangedCase(
         device=device,
         kernel=kernel,
@@ -92,10 +92,11 @@ def _row(place: Place, before: Timing, now: Timing) -> ChangedCase:
 
 
 def conditions(times: Times) -> list[Versions]:
-    """What else differs between the measurements that are paired: drivers and packages, in order."""
+    """Return the drivers and packages that differ between paired measurements."""
     shared = [place for place in times.now if place in times.before]
     before, now = (
-        _said([entry for place in shared for entry in side[place].values()]) for side in (times.before, times.now)
+        _environment([entry for place in shared for entry in side[place].values()])
+        for side in (times.before, times.now)
     )
     return [
         Versions(name, sorted(before.get(name, ())), sorted(now.get(name, ())))
@@ -104,11 +105,11 @@ def conditions(times: Times) -> list[Versions]:
     ]
 
 
-def _said(entries: list[Timing]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def _environment(entries: list[Timing]) -> dict[str, set[str]]:
+    environment: dict[str, set[str]] = {}
     for entry in entries:
         versions = {"driver": entry.device and entry.device.driver, **entry.provenance.packages}
         for name, version in versions.items():
             if version:
-                found.setdefault(name, set()).add(version)
-    return found
+                environment.setdefault(name, set()).add(version)
+    return environment

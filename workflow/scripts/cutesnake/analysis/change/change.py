@@ -1,4 +1,4 @@
-"""Change stage: what changed of one operator against a baseline."""
+"""Change stage: changes of one operator against a baseline."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from cutesnake.analysis.change.baseline import Baseline, Before
 from cutesnake.analysis.change.cases import Timed, Times, cases, conditions, gather
-from cutesnake.analysis.change.figures import builds
-from cutesnake.analysis.change.verdict import FIGURES, RULE, Figure
+from cutesnake.analysis.change.static_values import builds
+from cutesnake.analysis.change.verdict import RULE
+from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model import provenance, record
 from cutesnake.model.records.change import Baseline as BaselineRecord
@@ -26,11 +27,11 @@ from cutesnake.model.records.change import (
 )
 from cutesnake.model.records.timing import Timing
 
-NO_FIGURES = "a recorded set keeps measurements only: it has no static figures of builds"
+NO_FIGURES = "a recorded set holds measurements only, no static values of builds"
 
 
 def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
-    """The change record of one operator; `before` are the baseline's records of it."""
+    """Return the change record of one operator; `before` holds the baseline's records."""
     times = gather(evidence, before)
     rows = cases(times)
     return Change(
@@ -44,20 +45,20 @@ def change(evidence: Evidence, baseline: Baseline, before: Before) -> Change:
         cases=rows,
         unpaired=_unpaired(times, rows),
         no_cases=None if rows else _why_none(times),
-        totals=BothTotals(*(_totals(rows, figure) for figure in FIGURES)),
+        totals=BothTotals(*(_totals(rows, cache) for cache in CACHE_STATES)),
         builds=builds(evidence, before, None if baseline.kind == "results" else NO_FIGURES),
     )
 
 
 def write_change(evidence: Evidence, baseline: Baseline, before: Before, output: str, table: str) -> None:
     """Write the record to `output`, and its cases as CSV to `table`."""
-    found = change(evidence, baseline, before)
-    record.write_text(table, to_csv(found))
-    record.write("change", output, found, files=provenance.digests([table], os.path.dirname(output)))
+    compared = change(evidence, baseline, before)
+    record.write_text(table, to_csv(compared))
+    record.write("change", output, compared, files=provenance.digests([table], os.path.dirname(output)))
 
 
-def to_csv(found: Change) -> str:
-    """A line per case, verdicts and figures of cold and warm side by side; empty where both are one measurement."""
+def to_csv(compared: Change) -> str:
+    """Return a line per case; verdicts are empty if both sides are one measurement."""
     names = ("operator", "device", "kernel", "dsl", "target", "workload", "variant", "variant_before", "same")
     keys = (
         "before_us",
@@ -71,47 +72,47 @@ def to_csv(found: Change) -> str:
     )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, *(f"{figure}_{key}" for figure in FIGURES for key in keys)])
-    for row in found.cases:
-        identity = [found.operator, *(getattr(row, name) for name in names[1:])]
-        sides = [judged(row, figure) for figure in FIGURES]
+    writer.writerow([*names, *(f"{cache}_{key}" for cache in CACHE_STATES for key in keys)])
+    for row in compared.cases:
+        identity = [compared.operator, *(getattr(row, name) for name in names[1:])]
+        sides = [judged(row, cache) for cache in CACHE_STATES]
         writer.writerow([*identity, *(side and getattr(side, key) for side in sides for key in keys)])
     return text.getvalue()
 
 
 def unchanged(changes: Iterable[Change], fails: str) -> tuple[bool, str]:
-    """Whether nothing got worse in the sense of `fails` (`none`, `slower`, `worse`), and one line that says what did.
+    """Return whether nothing got worse by `fails` (`none`, `slower`, `worse`), and a summary line.
 
-    Where something may fail and nothing could be compared, that is a failure: nothing is known.
+    Without comparable data, the result is a failure unless `fails` is `none`.
     """
-    found = list(changes)
-    slower, times = _slower(found)
-    spilling, code = _spilling(found)
+    records = list(changes)
+    slower, times = _slower(records)
+    spilling, code = _spilling(records)
     failed = (fails in ("slower", "worse") and slower) or (fails == "worse" and spilling)
-    timed = any(not row.same for entry in found for row in entry.cases)
-    built = fails != "slower" and any(entry.builds.compared for entry in found)
+    timed = any(not row.same for entry in records for row in entry.cases)
+    built = fails != "slower" and any(entry.builds.compared for entry in records)
     if not timed and not built:
         return (
             fails == "none",
-            f"nothing was compared with {found[0].baseline.label}, so that nothing is known; {_why(found)}",
+            f"nothing was compared with {records[0].baseline.label}: {_why(records)}",
         )
     return not failed, "; ".join(filter(None, (times, code)))
 
 
 def _why(changes: list[Change]) -> str:
-    """Why no time was compared, of the first operator."""
-    return changes[0].no_cases or "every time is the very measurement that the baseline has"
+    """Return why the first operator has no compared time."""
+    return changes[0].no_cases or "all times are identical to the baseline's measurements"
 
 
 def _slower(changes: list[Change]) -> tuple[int, str]:
-    """How many cases are slower, cold or warm, and that in words, with the worst."""
+    """Count slower cases, cold or warm, and describe the worst."""
     label = changes[0].baseline.label
     cases = [(change.operator, row) for change in changes for row in change.cases if not row.same]
     worst = [
-        (side.ratio, f"{operator}, {row.kernel} on {row.workload} ({row.device}), {figure}")
+        (side.ratio, f"{operator}, {row.kernel} on {row.workload} ({row.device}), {cache}")
         for operator, row in cases
-        for figure in FIGURES
-        if (side := judged(row, figure)) and side.verdict == "slower"
+        for cache in CACHE_STATES
+        if (side := judged(row, cache)) and side.verdict == "slower"
     ]
     if not worst:
         return 0, f"none of {len(cases)} cases is slower than in {label}"
@@ -123,31 +124,34 @@ def _slower(changes: list[Change]) -> tuple[int, str]:
 
 
 def _spilling(changes: list[Change]) -> tuple[int, str]:
-    """How many device functions spill more, and that in words."""
-    found = [
+    """Count device functions that spill more, and describe the first."""
+    spilling = [
         f"{change.operator}, {entry.kernel} for {entry.target}, {entry.variant}"
         for change in changes
         for entry in change.builds.changed
         if _more(entry, "spill_bytes")
     ]
-    return len(found), f"{len(found)} device functions spill more, the first in {found[0]}" if found else ""
+    if not spilling:
+        return 0, ""
+    functions = f"{len(spilling)} device function{'s' * (len(spilling) > 1)}"
+    return len(spilling), f"{functions} with more spills, the first in {spilling[0]}"
 
 
-def _more(entry: ChangedFunction, figure: str) -> bool:
-    return any(c.figure == figure and (c.now or 0) > (c.before or 0) for c in entry.changes)
+def _more(entry: ChangedFunction, name: str) -> bool:
+    return any(c.figure == name and (c.now or 0) > (c.before or 0) for c in entry.changes)
 
 
 def _count(timed: Timed) -> int:
     return sum(len(variants) for variants in timed.values())
 
 
-def judged(row: ChangedCase, figure: Figure) -> Judged | None:
-    """The verdict on a case, cold or warm."""
-    return row.cold if figure == "cold" else row.warm
+def judged(row: ChangedCase, cache: CacheState) -> Judged | None:
+    """Return the verdict on a case, cold or warm."""
+    return row.cold if cache == "cold" else row.warm
 
 
 def _described(baseline: Baseline, before: Before) -> BaselineRecord:
-    """When, from which commits and on which devices the baseline's measurements were made."""
+    """Return dates, commits and devices of the baseline's measurements."""
     timed = [entry for entry in before.values() if isinstance(entry, Timing)]
     days = sorted(entry.provenance.created[:10] for entry in before.values())
     return BaselineRecord(
@@ -161,7 +165,7 @@ def _described(baseline: Baseline, before: Before) -> BaselineRecord:
 
 
 def _unpaired(times: Times, rows: list[ChangedCase]) -> Unpaired:
-    """How many cases one side alone has timed."""
+    """Count the cases that only one side timed."""
     before = {(row.device, row.kernel, row.target, row.workload, row.variant_before) for row in rows}
     now = {(row.device, row.kernel, row.target, row.workload, row.variant) for row in rows}
     return Unpaired(len(_every(times.before) - before), len(_every(times.now) - now))
@@ -176,15 +180,15 @@ def _why_none(times: Times) -> str:
     if not before:
         return "the baseline has no times of these kernels and workloads"
     if not now:
-        return "this run has no times of this operator: none were measured here, and no recorded set has any"
+        return "this run has no times of this operator, measured or recorded"
     if not before & now:
-        return f"the baseline was timed on {', '.join(sorted(before))}, this side on {', '.join(sorted(now))}"
-    return "no case is in both: kernels, targets or workloads differ"
+        return f"the baseline was timed on {', '.join(sorted(before))}, this run on {', '.join(sorted(now))}"
+    return "both sides have no common case: kernels, targets or workloads differ"
 
 
-def _totals(rows: list[ChangedCase], figure: Figure) -> Totals:
-    """Verdicts counted, the same measurement in both apart."""
-    verdicts = [side.verdict for row in rows if (side := judged(row, figure))]
+def _totals(rows: list[ChangedCase], cache: CacheState) -> Totals:
+    """Count verdicts, and identical measurements separately."""
+    verdicts = [side.verdict for row in rows if (side := judged(row, cache))]
     return Totals(
         slower=verdicts.count("slower"),
         faster=verdicts.count("faster"),

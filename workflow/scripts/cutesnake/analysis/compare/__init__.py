@@ -1,1 +1,1 @@
-"""cuTile beside CuTe: rows, cells and the sentences that follow from them."""
+"""Comparison of cuTile and CuTe: rows, cells and generated sentences."""

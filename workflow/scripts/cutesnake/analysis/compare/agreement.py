@@ -1,29 +1,29 @@
-"""Where two GPUs disagree about which kernel, or which variant of a kernel, is the fastest."""
+"""GPUs that disagree about the fastest kernel, or the fastest variant of a kernel."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
 
-from cutesnake.analysis.compare.speedup import Figure, Kernels, fastest, noise, time_of
+from cutesnake.analysis.compare.speedup import CacheState, Kernels, fastest, noise, time_of
 from cutesnake.model.records.compare import Agreement, Differing, TimesTable
 
 Both = Mapping[str, tuple[Kernels, Kernels]]  # workload -> times of the kernels that both GPUs timed
 
 
 def agreement(tables: Iterable[TimesTable]) -> list[Agreement]:
-    """An entry per target and pair of cards that timed several kernels, or variants, of the same workloads.
+    """Return an entry per target and pair of GPUs with several common kernels or variants.
 
-    Only kernels that both cards timed count, and only what each card tells apart beyond the noise: on each, its own
-    winner must lead the other card's winner by more than that.
+    Only kernels that both GPUs timed count. On each GPU, its own winner must lead the other GPU's winner by more than
+    the noise.
     """
     pairs = itertools.combinations(tables, 2)
-    found = [
+    entries = [
         _entry(left, right)
         for left, right in pairs
         if left.target == right.target and left.device.device != right.device.device
     ]
-    return [entry for entry in found if entry.workloads or entry.variants]
+    return [entry for entry in entries if entry.workloads or entry.variants]
 
 
 def _entry(left: TimesTable, right: TimesTable) -> Agreement:
@@ -44,26 +44,26 @@ def _shared(a: Kernels, b: Kernels) -> tuple[Kernels, Kernels]:
     return {kernel: a[kernel] for kernel in shared}, {kernel: b[kernel] for kernel in shared}
 
 
-def _kernels(both: Both, figure: Figure) -> list[Differing]:
-    """Workloads whose fastest kernel is another on the other card."""
-    found = []
+def _kernels(both: Both, cache: CacheState) -> list[Differing]:
+    """Return the workloads on which the GPUs have different fastest kernels."""
+    differing = []
     for workload, (a, b) in both.items():
         if not a:
             continue
-        first, second = fastest(a, figure), fastest(b, figure)
-        if first != second and _leads(a, first, second, figure) and _leads(b, second, first, figure):
-            found.append(Differing(workload, (first, second)))
-    return found
+        first, second = fastest(a, cache), fastest(b, cache)
+        if first != second and _leads(a, first, second, cache) and _leads(b, second, first, cache):
+            differing.append(Differing(workload, (first, second)))
+    return differing
 
 
-def _leads(row: Kernels, winner: str, other: str, figure: Figure) -> bool:
-    ratio = time_of(row[other], figure) / time_of(row[winner], figure)
+def _leads(row: Kernels, winner: str, other: str, cache: CacheState) -> bool:
+    ratio = time_of(row[other], cache) / time_of(row[winner], cache)
     return 100 * (ratio - 1) > noise(row[winner], row[other])
 
 
 def _variants(both: Both) -> list[Differing]:
-    """Workloads and kernels whose fastest variant, of those timed warm on both cards, is another on the other card."""
-    found = []
+    """Return workloads and kernels on which the GPUs have different fastest warm variants."""
+    differing = []
     for workload, (a, b) in both.items():
         for kernel in a:
             one, other = a[kernel].variants, b[kernel].variants
@@ -73,5 +73,5 @@ def _variants(both: Both) -> list[Differing]:
             first, second = min(common, key=one.__getitem__), min(common, key=other.__getitem__)
             limit = 1 + noise(a[kernel], b[kernel]) / 100
             if first != second and one[second] / one[first] > limit and other[first] / other[second] > limit:
-                found.append(Differing(workload, (first, second), kernel))
-    return found
+                differing.append(Differing(workload, (first, second), kernel))
+    return differing

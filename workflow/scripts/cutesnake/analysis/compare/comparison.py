@@ -1,9 +1,9 @@
-"""Compare stage: cuTile beside CuTe per workload, target and device; every cell says where its value comes from.
+"""Compare stage: cuTile vs CuTe per workload, target and device, with cell origins.
 
-A cell is {value, unit, kind, source, reason}. `kind` is `measured` (on this machine), `recorded` (on a device whose
-measurements are kept in `recorded/`), `predicted` (by ptxsim's clock, for a target that nobody here has), `static`
-(read off a build, or computed from the workload) or `missing`, whose `reason` says why in one sentence. A static
-duration is a lower bound, never a guess at the time.
+A cell is {value, unit, kind, source, reason}. `kind` is `measured` (on this machine), `recorded` (on a device with
+measurements in `recorded/`), `predicted` (by ptxsim's clock, for a target without measurements), `static` (read from a
+build, or computed from the workload) or `missing`, with the `reason`. A static duration is a lower bound, not an
+estimate.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cutesnake.analysis.compare.metrics import METRICS, Metric
 from cutesnake.analysis.compare.selected_workloads import picked, tables
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
-from cutesnake.analysis.compare.unsupported_inputs import beyond
+from cutesnake.analysis.compare.unsupported_inputs import unsupported_inputs
 from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
 from cutesnake.model import provenance, record
 from cutesnake.model.records.compare import (
@@ -41,27 +41,27 @@ from cutesnake.model.records.predict import Predict
 from cutesnake.model.records.roofline import RooflineRow
 from cutesnake.model.records.timing import Timing
 
-Found = tuple[str, Timing] | tuple[str, Ncu]  # path and record of a measurement
+PathAndRecord = tuple[str, Timing] | tuple[str, Ncu]  # path and record of a measurement
 
 DSLS = ("cutile", "cute")
 STOOD_FOR = (
-    "read off the build {}, since no card of the target is here: that of this row differs from it only in sizes that "
-    "are constants of the code, and is not made"
+    "read from the build {}: without a GPU of the target, this row's build, which differs in compile-time sizes only, "
+    "is not compiled"
 )
 
 
 def compare(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> Compare:
-    """The compare record of one operator.
+    """Return the compare record of one operator.
 
-    `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is set beside every CuTe kernel that
-    has the target and supports the workload. A workload for which one side has no kernel keeps a row that says why.
-    Its `rows` are those that pages show in full (selected_workloads.py); everything else counts all.
+    `pairs` names (cuTile kernel, CuTe kernel); by default every cuTile kernel is paired with every CuTe kernel of the
+    target that supports the workload. A workload without a kernel on one side keeps a row with the reason. `rows` are
+    those that pages show in full (selected_workloads.py); all other fields count every row.
     """
     return _summed_up(evidence, every_row(evidence, pairs))
 
 
 def write_comparison(evidence: Evidence, output: str, table: str) -> None:
-    """Write the record to `output`, and the figures of all rows as CSV to `table`."""
+    """Write the record to `output`, and the values of all rows as CSV to `table`."""
     rows = every_row(evidence)
     compared = _summed_up(evidence, rows)
     record.write_text(table, to_csv(evidence.operator, rows, compared.reasons))
@@ -70,7 +70,7 @@ def write_comparison(evidence: Evidence, output: str, table: str) -> None:
 
 
 def every_row(evidence: Evidence, pairs: Iterable[tuple[str, str]] | None = None) -> list[CompareRow]:
-    """A row per target, source of measurements, workload and pair of kernels."""
+    """Return a row per target, source of measurements, workload and pair of kernels."""
     chosen = list(pairs) if pairs is not None else None
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
     return [
@@ -103,7 +103,7 @@ def _summed_up(evidence: Evidence, rows: list[CompareRow]) -> Compare:
         times=timed,
         speedups=speeds,
         agreement=agreement(timed),
-        beyond=beyond(evidence),
+        beyond=unsupported_inputs(evidence),
         workloads=len({row.workload for row in rows}),
         tables=tables(rows, shown),
         reasons=reasons(rows),
@@ -156,11 +156,11 @@ def _recorded_side(evidence: Evidence, source: Source, target: str, workload: st
 def _made(
     evidence: Evidence, source: Source, target: str, workload: str, kernel: str | None, variant: str | None
 ) -> tuple[str | None, str | None]:
-    """The day and commit of a kernel's time: rows of one set may be of several."""
+    """Return day and commit of a kernel's time, since a set may span several."""
     if kernel is None or variant is None:
         return None, None
-    found = evidence.case(source, "timing", kernel, target, variant, workload)
-    return (found[1].provenance.created[:10], found[1].provenance.commit) if found else (None, None)
+    timed = evidence.case(source, "timing", kernel, target, variant, workload)
+    return (timed[1].provenance.created[:10], timed[1].provenance.commit) if timed else (None, None)
 
 
 def _side(
@@ -219,19 +219,18 @@ def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> 
         return f"no {name} kernel for {target}: " + "; ".join(
             f"{kernel} is {d.build.reason}" for kernel, d in mine.items()
         )
-    reasons = (f"{k}: {evidence.unsupported.get((k, workload), 'not asked for')}" for k in buildable)
-    return f"no {name} kernel takes this workload on {target}. " + "; ".join(reasons)
+    reasons = (f"{k}: {evidence.unsupported.get((k, workload), 'not planned')}" for k in buildable)
+    return f"no {name} kernel supports this workload on {target}. " + "; ".join(reasons)
 
 
 def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workload: str) -> str:
-    """The variant with the shortest cold time, measured or, where nobody measured, predicted; without times the
-    default, which the plan lists first."""
+    """Return the variant with the shortest cold time, measured or else predicted, or the default."""
     variants = evidence.variants[kernel, target, workload]
     times = evidence.foreseen(kernel, target, workload) if source.kind == "none" else {}
     for variant in variants:
-        found = evidence.case(source, "timing", kernel, target, variant, workload)
-        if found and found[1].status == "ok" and found[1].metrics:
-            times[variant] = found[1].metrics.cold_us
+        timed = evidence.case(source, "timing", kernel, target, variant, workload)
+        if timed and timed[1].status == "ok" and timed[1].metrics:
+            times[variant] = timed[1].metrics.cold_us
     return min(times, key=times.__getitem__) if times else variants[0]
 
 
@@ -239,31 +238,31 @@ def _missing(unit: str, reason: str) -> Cell:
     return Cell(None, unit, "missing", None, reason)
 
 
-def _measured(metric: Metric, source: Source, found: Found | None) -> Cell | None:
-    if found is None or found[1].status != "ok":
+def _measured(metric: Metric, source: Source, entry: PathAndRecord | None) -> Cell | None:
+    if entry is None or entry[1].status != "ok":
         return None
-    value = getattr(found[1].metrics, metric.measured)
+    value = getattr(entry[1].metrics, metric.measured)
     if value is None:
         return None
     kind: Literal["measured", "recorded"] = "measured" if source.kind == "live" else "recorded"
-    return Cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, found[0], None)
+    return Cell(value / 1024 if metric.unit == "KB" else value, metric.unit, kind, entry[0], None)
 
 
-def _predicted(metric: Metric, source: Source, found: tuple[str, Predict] | None, among: int) -> Cell | None:
-    """What the clock says, where no card of the target measured anything, of so many variants."""
-    if found is None or metric.predicted is None or source.kind != "none":
+def _predicted(metric: Metric, source: Source, entry: tuple[str, Predict] | None, among: int) -> Cell | None:
+    """Return a predicted cell if no GPU of the target measured; `among` counts variants."""
+    if entry is None or metric.predicted is None or source.kind != "none":
         return None
-    metrics = found[1].metrics
+    metrics = entry[1].metrics
     if metrics is None:
         return None
     band = metrics.bands.warm if metric.predicted == "warm_us" else metrics.bands.cold
-    width = "how far off is not known" if band.percent is None else f"give or take {band.percent:.0f} %"
+    width = "error unknown" if band.percent is None else f"± {band.percent:.0f} %"
     clock = f"{metrics.device} at {metrics.sm_clock_mhz:,.0f} MHz"
-    reason = f"not measured, but predicted by ptxsim's clock for an {clock}, {width}: {band.words}"
+    reason = f"not measured; predicted by ptxsim's clock for an {clock}, {width}: {band.words}"
     if among > 1:
-        variant = found[1].case.variant.id
-        reason += f"; {variant} was chosen by prediction, as the fastest of {among} variants predicted"
-    return Cell(getattr(metrics, metric.predicted), metric.unit, "predicted", found[0], reason)
+        variant = entry[1].case.variant.id
+        reason += f"; {variant} has the shortest predicted time of {among} variants"
+    return Cell(getattr(metrics, metric.predicted), metric.unit, "predicted", entry[0], reason)
 
 
 def _static(
@@ -272,15 +271,15 @@ def _static(
     floor: RooflineRow | None,
     evidence: Evidence,
     case: tuple[Source, str, str, str],  # source, kernel, target, workload
-    stood_for: str | None,  # that `inspected` is of a build that stands for the case's
+    stood_for: str | None,  # set if `inspected` belongs to a stand-in build
 ) -> Cell | None:
     if metric.key == "duration_us":
         source, *where = case
         variant = evidence.variants[case[1:]][0]
         if floor is None or floor.floor_us is None or evidence.why_no_build(case[1], case[2], variant):
-            return None  # a kernel that cannot be built has no time, not even a bound on it
+            return None  # a kernel without a build has no time and no bound
         why = f"not measured ({evidence.why_no_case(source, 'timing', *where)})"
-        reason = f"{why}; no kernel can be faster than this on {floor.device}"
+        reason = f"{why}; lower bound of any kernel on {floor.device} at nominal boost clock"
         return Cell(floor.floor_us, metric.unit, "static", None, reason)
     read = _STATIC.get(metric.key)
     value = read(inspected[1].functions[0]) if read and inspected else None
@@ -290,7 +289,7 @@ def _static(
 
 
 def shared_kb(function: Function) -> float | None:
-    """Static and dynamic shared memory of one device function in KB, None if either is not known."""
+    """Return static plus dynamic shared memory in KB, or None if unknown."""
     dynamic = function.dynamic_shared_bytes
     return None if dynamic is None else (function.static_shared_bytes + dynamic) / 1024
 
@@ -309,31 +308,31 @@ def _why_missing(
     kernel: str,
     target: str,
     workload: str,
-    found: Found | None,
+    entry: PathAndRecord | None,
 ) -> str:
-    if found and found[1].status != "ok":
-        return f"{metric.stage} failed: {first_line(found[1].reason)}"
-    if found:
-        return found[1].reason or metric.absent or f"the {metric.stage} record has no {metric.measured}"
+    if entry and entry[1].status != "ok":
+        return f"{metric.stage} failed: {first_line(entry[1].reason)}"
+    if entry:
+        return entry[1].reason or metric.absent or f"the {metric.stage} record has no {metric.measured}"
     if metric.key in _STATIC and (variants := evidence.variants.get((kernel, target, workload))):
         if reason := evidence.why_no_build(kernel, target, variants[0]):
             return reason
         inspected = evidence.inspect(kernel, target, evidence.standing_for(kernel, target, variants[0]))
         notes = inspected[1].notes if inspected else []
-        what = " ".join(notes) or "the build does not tell"
-        return f"not measured, and not known from the build: {what}"
+        what = " ".join(notes) or "the build does not report it"
+        return f"not measured, and unknown from the build: {what}"
     return evidence.why_no_case(source, metric.stage, kernel, target, workload)
 
 
 def _delta(left: Cell, right: Cell) -> Cell:
-    """CuTe minus cuTile. Only like is subtracted from like: a bound on the time has no difference to a time."""
+    """Return CuTe minus cuTile; missing unless both sides have the same kind of value."""
     unit = left.unit
     for cell in (left, right):
         if cell.kind == "missing":
             return _missing(unit, cell.reason or "")
     kinds = {left.kind, right.kind}
     if unit == "µs" and ("static" in kinds or len(kinds) > 1):
-        return _missing(unit, "both times must be measured, or both predicted")
+        return _missing(unit, "both times must be measured or both predicted")
     if unit == "%" and len(kinds) > 1:
         return _missing(unit, f"one side is {left.kind}, the other {right.kind}")
     assert left.value is not None and right.value is not None
@@ -341,8 +340,8 @@ def _delta(left: Cell, right: Cell) -> Cell:
 
 
 def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -> list[Baseline]:
-    """Times of kernels that are in neither DSL, such as PyTorch's own attention."""
-    found = []
+    """Return times of kernels in neither DSL, such as PyTorch's attention."""
+    baselines = []
     for (kernel, where), decision in evidence.decisions.items():
         if where != target or decision.dsl in DSLS:
             continue
@@ -358,5 +357,5 @@ def _baselines(evidence: Evidence, source: Source, target: str, workload: str) -
                 if m.stage == "timing"
             }
             day, commit = _made(evidence, source, target, workload, kernel, variant)
-            found.append(Baseline(kernel, decision.dsl, day, commit, **cells))
-    return found
+            baselines.append(Baseline(kernel, decision.dsl, day, commit, **cells))
+    return baselines

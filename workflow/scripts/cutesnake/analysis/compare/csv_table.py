@@ -1,4 +1,4 @@
-"""The comparison as a plain table for pandas: a line per kernel, workload, target and card."""
+"""Comparison as CSV for pandas: a line per kernel, workload, target and GPU."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class _Side(NamedTuple):
 
 
 def to_csv(operator: str, rows: Iterable[CompareRow], why: list[str]) -> str:
-    """A header and a line per kernel that some row of the comparison names; empty fields are not known.
+    """Return a header and a line per kernel of the comparison; unknown fields are empty.
 
-    Of every metric there are up to three columns: its value (in the unit of the comparison's list of metrics), as
-    `<metric>_kind` where that comes from (measured, recorded, predicted, static), and as `<metric>_why` the place in
-    `why`, counted from 0, of the reason why it is missing or was not measured.
+    Each metric has up to three columns: its value, in the unit of the comparison's list of metrics; `<metric>_kind`,
+    its origin (measured, recorded, predicted, static); `<metric>_why`, the index in `why` of the reason why it is
+    missing or was not measured.
     """
     numbers = {reason: number for number, reason in enumerate(why)}
     lines = list(_lines(operator, rows, numbers))
@@ -41,9 +41,9 @@ def to_csv(operator: str, rows: Iterable[CompareRow], why: list[str]) -> str:
 
 
 def reasons(rows: Iterable[CompareRow]) -> list[str]:
-    """Every reason that a line of the table has, each once."""
-    found = (cell.reason for row in rows for side in _sides(row) for cell in side.cells.values())
-    return [reason for reason in dict.fromkeys(found) if reason is not None]
+    """Return every reason in the table, each once."""
+    every = (cell.reason for row in rows for side in _sides(row) for cell in side.cells.values())
+    return [reason for reason in dict.fromkeys(every) if reason is not None]
 
 
 def _lines(operator: str, rows: Iterable[CompareRow], numbers: dict[str, int]) -> Iterator[Line]:
@@ -66,7 +66,7 @@ def _lines(operator: str, rows: Iterable[CompareRow], numbers: dict[str, int]) -
 
 
 def _sides(row: CompareRow) -> Iterator[_Side]:
-    """The kernels of a row, each with its cells."""
+    """Yield the kernels of a row with their cells."""
     for dsl, side in (("cutile", row.cutile), ("cute", row.cute)):
         if side.kernel is not None:
             yield _Side(side.kernel, dsl, side.variant, side.date, side.commit, side.cells)
@@ -75,9 +75,9 @@ def _sides(row: CompareRow) -> Iterator[_Side]:
 
 
 def _values(cells: Cells, numbers: dict[str, int]) -> Line:
-    found: Line = {}
+    line: Line = {}
     for key, cell in cells.items():
-        found |= {key: cell.value, f"{key}_kind": None if cell.value is None else cell.kind}
+        line |= {key: cell.value, f"{key}_kind": None if cell.value is None else cell.kind}
         if cell.reason is not None:
-            found[f"{key}_why"] = numbers[cell.reason]
-    return found
+            line[f"{key}_why"] = numbers[cell.reason]
+    return line

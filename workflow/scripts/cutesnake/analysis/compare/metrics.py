@@ -1,4 +1,4 @@
-"""The columns of the comparison: which stage measures each under which name, and what it means."""
+"""Columns of the comparison: their stage, name and meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """One column of the table: which stage measures it under which name, and what it means."""
+    """A column: its stage, its name in the record, and its meaning."""
 
     key: str
     name: str
@@ -15,11 +15,11 @@ class Metric:
     stage: str
     measured: str
     meaning: str
-    absent: str | None = None  # why a record of the stage may lack it
-    predicted: str | None = None  # what a prediction calls it
+    absent: str | None = None  # why a record of the stage may lack the value
+    predicted: str | None = None  # name in a prediction
 
 
-NO_PLAN = "the kernel has no step that makes its schedule anew, or was timed before that step was"
+NO_PLAN = "the kernel has no separate scheduling step, or was timed before that step was measured"
 METRICS = (
     Metric(
         "duration_us",
@@ -27,13 +27,13 @@ METRICS = (
         "µs",
         "timing",
         "cold_us",
-        "median time of the whole operator, L2 cache flushed before each run; where nothing was measured, the lower "
-        "bound that the device's peaks allow (≥), or what ptxsim's clock predicts (≈)",
+        "median time of the whole operator, L2 cache flushed before each run; if not measured, the lower bound from "
+        "the device's peaks at nominal boost clock (≥), or the time predicted by ptxsim's clock (≈)",
         predicted="cold_us",
     ),
     Metric(
         "hot_duration_us",
-        "Duration, hot L2",
+        "Duration, warm L2",
         "µs",
         "timing",
         "hot_us",
@@ -46,17 +46,17 @@ METRICS = (
         "µs",
         "timing",
         "plan_cold_us",
-        "median time of making the schedule anew for inputs that have just arrived, which the durations leave out, L2 "
-        "cache flushed before each run",
+        "median time to compute the schedule for new inputs, not included in the durations, L2 cache flushed before "
+        "each run",
         NO_PLAN,
     ),
     Metric(
         "plan_us",
-        "Plan, hot L2",
+        "Plan, warm L2",
         "µs",
         "timing",
         "plan_us",
-        "median time of making the schedule anew, repeated without flushing the L2 cache",
+        "median time to compute the schedule, repeated without flushing the L2 cache",
         NO_PLAN,
     ),
     Metric(
@@ -65,7 +65,7 @@ METRICS = (
         "%",
         "ncu",
         "tensor_core_percent",
-        "share of its peak at which the tensor pipe of the main kernel was busy (ncu)",
+        "tensor-pipe utilization of the main kernel, share of peak (ncu)",
         predicted="tensor_percent",
     ),
     Metric(
@@ -74,7 +74,7 @@ METRICS = (
         "%",
         "ncu",
         "dram_percent",
-        "share of the peak DRAM throughput that the main kernel reached (ncu)",
+        "DRAM throughput of the main kernel, share of peak (ncu)",
         predicted="dram_percent",
     ),
     Metric(
@@ -83,7 +83,7 @@ METRICS = (
         "%",
         "ncu",
         "occupancy_achieved_percent",
-        "resident warps of the largest possible number: achieved (ncu), else theoretical, from the build's resources",
+        "resident warps, share of the maximum: achieved (ncu), else theoretical, from the build's resources",
     ),
     Metric(
         "registers_per_thread",
@@ -91,7 +91,7 @@ METRICS = (
         "",
         "ncu",
         "registers_per_thread",
-        "registers that the compiler allotted to each thread of the main kernel",
+        "registers per thread of the main kernel",
     ),
     Metric(
         "shared_kb_per_block",

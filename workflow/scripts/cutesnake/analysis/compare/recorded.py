@@ -1,4 +1,4 @@
-"""Times and speedups of the committed sets in `recorded/`, without a plan or a results folder."""
+"""Times and speedups of the sets in `recorded/`, without a plan or results folder."""
 
 from __future__ import annotations
 
@@ -25,28 +25,31 @@ class Recorded(NamedTuple):
 
 
 def folders(sets: Path = SETS) -> list[Path]:
-    """Return the folders of the recorded sets, the newest architecture's fullest first."""
-    found = [path.parent for path in sets.glob("*/set.json")]
-    return sorted(found, key=lambda folder: (-len(list(folder.glob("*.jsonl"))), folder.name))
+    """Return the folders of the recorded sets, those with most files first."""
+    paths = [path.parent for path in sets.glob("*/set.json")]
+    return sorted(paths, key=lambda folder: (-len(list(folder.glob("*.jsonl"))), folder.name))
 
 
 def operators(sets: Path = SETS) -> list[str]:
-    """Return the operators that some set has timings of, MLA decode first."""
-    found = {path.name.split("-")[1] for path in sets.glob("*/timing-*-*.jsonl")}
-    return sorted(found, key=lambda operator: (operator != "mla_decode", operator))
+    """Return the operators with recorded timings, by name."""
+    names = {path.name.split("-")[1] for path in sets.glob("*/timing-*-*.jsonl")}
+    return sorted(names)
 
 
 def recorded_times(
     operator: str, kernels: Collection[str] = (), sets: Path = SETS, workloads: Collection[str] = ()
 ) -> list[TimesTable]:
-    """Return a table per recorded GPU: the sweep's kernels and workloads, or those that are named."""
+    """Return a table per recorded GPU.
+
+    `kernels` and `workloads` default to the sweep.
+    """
     sweep = make_sweep(operator, read_sweep(operator, {}))
     tables = (_table(folder, sweep, kernels or sweep.kernels, workloads) for folder in folders(sets))
     return [table for table in tables if table and table.rows]
 
 
 def recorded_speedups(operator: str, sets: Path = SETS) -> Recorded:
-    """Return an operator's speedups on each recorded GPU, as the report has them."""
+    """Return an operator's speedups on each recorded GPU, as in the report."""
     return Recorded(operator, speedups(recorded_times(operator, sets=sets)))
 
 
@@ -56,9 +59,9 @@ def _table(folder: Path, sweep: Sweep, kernels: Collection[str], workloads: Coll
     entries = [entry for entry in standing(timed) if entry.status == "ok" and entry.case.kernel in kernels]
     if not entries:
         return None
-    found: dict[str, dict[str, list[Timing]]] = {}
+    timings: dict[str, dict[str, list[Timing]]] = {}
     for entry in entries:
-        found.setdefault(entry.case.workload, {}).setdefault(entry.case.kernel, []).append(entry)
+        timings.setdefault(entry.case.workload, {}).setdefault(entry.case.kernel, []).append(entry)
     days = sorted({entry.provenance.created[:10] for entry in entries})
     commits = sorted({entry.provenance.commit[:7] for entry in entries if entry.provenance.commit})
     device = next(entry.device.name for entry in entries if entry.device)
@@ -68,9 +71,9 @@ def _table(folder: Path, sweep: Sweep, kernels: Collection[str], workloads: Coll
         Origin("recorded", device, [days[0], days[-1]], commits),
         {kernel: dsls[kernel] for kernel in kernels if kernel in dsls},
         [
-            TimesRow(name, None, {kernel: best(of) for kernel, of in found[name].items()})
+            TimesRow(name, None, {kernel: best(of) for kernel, of in timings[name].items()})
             for name in workloads or [workload.id for workload in sweep.workloads()]
-            if name in found
+            if name in timings
         ],
         [],
     )

@@ -1,4 +1,4 @@
-"""Which workloads the comparison's record, and so a page, has in full where they are too many for that."""
+"""Selection of the workloads that a record and its page show in full."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from cutesnake.model.records.compare import CompareRow, CompareTable, CountedSentence, Said, Speedup
 
-Key = tuple[str, str | None, str | None]  # target, and a table's kind and name of device
+Key = tuple[str, str | None, str | None]  # target, kind of source, device
 
-MOST_SHOWN = 120  # workloads: at some 7 KB each the page stays within what a browser opens at once
+MOST_SHOWN = 120  # workloads of about 7 KB each, which keeps a page within a few megabytes
 
 
 def picked(rows: Iterable[CompareRow], speedups: Iterable[Speedup]) -> set[str]:
-    """The first, the last and evenly picked workloads, and those where one DSL leads the other by most.
+    """Return the first, last and evenly picked workloads, and those with extreme speedups.
 
-    All of them where they are no more than MOST_SHOWN.
+    Returns all workloads if there are at most MOST_SHOWN.
     """
     every = list(dict.fromkeys(row.workload for row in rows))
     if len(every) <= MOST_SHOWN:
@@ -26,28 +26,30 @@ def picked(rows: Iterable[CompareRow], speedups: Iterable[Speedup]) -> set[str]:
 
 
 def table_of(row: CompareRow | CompareTable) -> Key:
-    """The table that a row belongs to: one per target and source of measurements."""
+    """Return the table of a row: one per target and source of measurements."""
     return row.target, row.device.kind, row.device.device
 
 
 def pair_of(row: CompareRow) -> tuple[str | None, str | None]:
-    """The kernels of a row, cuTile's first."""
+    """Return the kernels of a row, cuTile's first."""
     return row.cutile.kernel, row.cute.kernel
 
 
 def tables(rows: Iterable[CompareRow], shown: set[str]) -> list[CompareTable]:
-    """Per table what all of its rows say: how many workloads it has, and in how many rows of two kernels a sentence
-    about their code stands, of the sentences that stand in several and in a row of `shown`."""
-    found: dict[Key, list[CompareRow]] = {}
+    """Summarize each table over all of its rows: workloads and repeated sentences.
+
+    A sentence about code is kept with its number of rows if several rows of a pair have it, one of them `shown`.
+    """
+    by_table: dict[Key, list[CompareRow]] = {}
     for row in rows:
-        found.setdefault(table_of(row), []).append(row)
+        by_table.setdefault(table_of(row), []).append(row)
     return [
-        CompareTable(table[0].target, table[0].device, len({row.workload for row in table}), _said(table, shown))
-        for table in found.values()
+        CompareTable(table[0].target, table[0].device, len({row.workload for row in table}), _repeated(table, shown))
+        for table in by_table.values()
     ]
 
 
-def _said(rows: list[CompareRow], shown: set[str]) -> list[Said]:
+def _repeated(rows: list[CompareRow], shown: set[str]) -> list[Said]:
     every = Counter(pair_of(row) for row in rows)
     counts = Counter(sentence for row in rows for sentence in _static(row))
     seen = {sentence for row in rows if row.workload in shown for sentence in _static(row)}

@@ -1,4 +1,4 @@
-"""Who is faster by how much, per target and card: the best CuTe kernel, the best cuTile kernel, and the others."""
+"""Speedups per target and GPU: best CuTe vs best cuTile kernel, and vs others."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.model.dsls import COMPARED
 from cutesnake.model.records.compare import KernelTime, OtherSpeed, Speed, Speedup, TimesTable
 
-Figure = Literal["cold", "warm"]
-FIGURES: tuple[Figure, ...] = ("cold", "warm")  # single calls, L2 flushed; back-to-back calls
+CacheState = Literal["cold", "warm"]
+CACHE_STATES: tuple[CacheState, ...] = ("cold", "warm")  # single calls, L2 flushed; back-to-back calls
 Kernels = Mapping[str, KernelTime]  # kernel -> its times on one workload
 
 
 def speedups(tables: Iterable[TimesTable]) -> list[Speedup]:
-    """An entry per table of times, with the speed of CuTe over cuTile and that of both over every other kernel.
+    """Return CuTe over cuTile, and the better of both over every other kernel, per table.
 
-    A speed is None where no workload has both. `equal` counts workloads whose times lie within the noise: nearer than
+    A speed is None where no workload has both times. `equal` counts workloads within the noise: closer than
     NOISE_PERCENT, or than the sum of the spreads of the cold samples.
     """
     return [_speedups(table) for table in tables]
@@ -36,11 +36,11 @@ def _speedups(table: TimesTable) -> Speedup:
 
     cute, cutile = of("cute"), of("cutile")
     others = [
-        OtherSpeed(kernel, dsl, *(_speed(rows, of(*COMPARED), only(kernel), figure) for figure in FIGURES))
+        OtherSpeed(kernel, dsl, *(_speed(rows, of(*COMPARED), only(kernel), cache) for cache in CACHE_STATES))
         for kernel, dsl in dsls.items()
         if dsl not in COMPARED
     ]
-    cold, warm = (_speed(rows, cute, cutile, figure) for figure in FIGURES)
+    cold, warm = (_speed(rows, cute, cutile, cache) for cache in CACHE_STATES)
     return Speedup(table.target, table.device, cold, warm, others)
 
 
@@ -48,16 +48,16 @@ def _speed(
     rows: Mapping[str, Kernels],
     mine: Callable[[Kernels], Kernels],
     theirs: Callable[[Kernels], Kernels],
-    figure: Figure,
+    cache: CacheState,
 ) -> Speed | None:
-    """Their time over mine, of the fastest kernel on each side, over the workloads that both have."""
+    """Return their time ÷ mine, fastest kernel of each side, over common workloads."""
     pairs = {
-        workload: (fastest(mine(row), figure), fastest(theirs(row), figure))
+        workload: (fastest(mine(row), cache), fastest(theirs(row), cache))
         for workload, row in rows.items()
         if mine(row) and theirs(row)
     }
     ratios = {
-        workload: time_of(rows[workload][theirs_is], figure) / time_of(rows[workload][mine_is], figure)
+        workload: time_of(rows[workload][theirs_is], cache) / time_of(rows[workload][mine_is], cache)
         for workload, (mine_is, theirs_is) in pairs.items()
     }
     if not ratios:
@@ -68,18 +68,18 @@ def _speed(
     return Speed(geometric_mean(ratios.values()), ratios[least], least, ratios[most], most, *counts)
 
 
-def time_of(time: KernelTime, figure: Figure) -> float:
-    """The cold or warm time of a kernel, in µs."""
-    return time.cold_us if figure == "cold" else time.hot_us
+def time_of(time: KernelTime, cache: CacheState) -> float:
+    """Return the cold or warm time of a kernel in µs."""
+    return time.cold_us if cache == "cold" else time.hot_us
 
 
-def fastest(row: Kernels, figure: Figure) -> str:
-    """The kernel of a row with the shortest time."""
-    return min(row, key=lambda kernel: time_of(row[kernel], figure))
+def fastest(row: Kernels, cache: CacheState) -> str:
+    """Return the kernel of a row with the shortest time."""
+    return min(row, key=lambda kernel: time_of(row[kernel], cache))
 
 
 def noise(*times: KernelTime) -> float:
-    """Percent by which times must differ to count as different."""
+    """Return the percentage by which times must differ to count as different."""
     return max(NOISE_PERCENT, sum(time.spread_percent or 0.0 for time in times))
 
 

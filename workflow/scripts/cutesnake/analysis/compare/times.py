@@ -1,4 +1,4 @@
-"""Times of an operator's kernels side by side, per target and device: lone cold calls and warm back-to-back ones."""
+"""Times of an operator's kernels per target and device, cold and warm."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cutesnake.model.records.timing import Timing
 
 
 def times(evidence: Evidence) -> list[TimesTable]:
-    """A table per target and source that timed something; of a kernel's variants the fastest, cold and warm.
+    """Return a table per target and source with times; of each kernel the fastest variant.
 
-    `rows` hold per kernel `cold_us` (median of lone calls, L2 flushed before each) and `hot_us` (mean over back-to-back
-    calls), each with its variant, its TFLOP/s and the flags of both records; `variants` all warm times.
+    `rows` hold `cold_us` (median of single calls, L2 flushed before each) and `hot_us` (mean over back-to-back calls)
+    per kernel, each with variant, TFLOP/s and flags. `variants` holds all warm times.
     """
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     tables = (_table(evidence, source, target) for target in targets for source in evidence.sources(target))
@@ -20,27 +20,27 @@ def times(evidence: Evidence) -> list[TimesTable]:
 
 
 def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
-    found: dict[str, dict[str, list[Timing]]] = {}
+    timings: dict[str, dict[str, list[Timing]]] = {}
     for entry in evidence.records(source, "timing"):
         case = entry.case
         if case.target == target and case.workload in evidence.workloads:
-            found.setdefault(case.workload, {}).setdefault(case.kernel, []).append(entry)
+            timings.setdefault(case.workload, {}).setdefault(case.kernel, []).append(entry)
     dsls = {kernel: d.dsl for (kernel, where), d in evidence.decisions.items() if where == target}
     rows = [
         TimesRow(
             workload,
             floor.floor_us if (floor := evidence.floor(workload, target, source.device)) else None,
-            {kernel: best(found[workload][kernel]) for kernel in dsls if kernel in found[workload]},
+            {kernel: best(timings[workload][kernel]) for kernel in dsls if kernel in timings[workload]},
         )
         for workload in evidence.workloads
-        if workload in found
+        if workload in timings
     ]
     timed = {kernel: dsl for kernel, dsl in dsls.items() if any(kernel in row.kernels for row in rows)}
     return TimesTable(target, evidence.label(source, "timing"), timed, rows, _failed(evidence, source, target))
 
 
 def best(entries: list[Timing]) -> KernelTime:
-    """The fastest variant of a kernel on a workload, when cold and when warm: they need not be the same."""
+    """Return the fastest variant of a kernel on a workload, separately cold and warm."""
     metrics = {variant_id(entry.case): entry.metrics for entry in entries if entry.metrics}
     cold = min(metrics, key=lambda variant: metrics[variant].cold_us)
     warm = min(metrics, key=lambda variant: metrics[variant].hot_us)
@@ -58,7 +58,7 @@ def best(entries: list[Timing]) -> KernelTime:
 
 
 def _failed(evidence: Evidence, source: Source, target: str) -> list[FailedTiming]:
-    """Cases whose timing failed on the source, with the reason."""
+    """Return the cases whose timing failed on the source, with the reason."""
     entries = (evidence.measured if source.kind == "live" else evidence.recorded).values()
     return [
         FailedTiming(entry.case.kernel, entry.case.workload, first_line(entry.reason))

@@ -1,4 +1,4 @@
-"""Findings about third-party kernels: outcome of inputs that they do not promise to take."""
+"""Results of kernels on inputs that they do not support."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.measurement import device_name
 
 
-def beyond(evidence: Evidence) -> list[UnsupportedInput]:
-    """An entry per kernel, target and kind of input that was checked though the kernel does not promise it."""
-    found: dict[tuple[str, str, str], UnsupportedInput] = {}
+def unsupported_inputs(evidence: Evidence) -> list[UnsupportedInput]:
+    """Return an entry per kernel, target and kind of unsupported input that was checked."""
+    entries: dict[tuple[str, str, str], UnsupportedInput] = {}
     for entry in (*evidence.measured.values(), *evidence.recorded.values()):
         case = entry.case
         decision = evidence.decisions.get((case.kernel, case.target))
@@ -22,7 +22,7 @@ def beyond(evidence: Evidence) -> list[UnsupportedInput]:
             if check.outside is None:
                 continue
             key = (case.kernel, case.target, check.distribution)
-            kept = found.get(key) or UnsupportedInput(
+            kept = entries.get(key) or UnsupportedInput(
                 kernel=case.kernel,
                 dsl=case.dsl,
                 source=decision.source,
@@ -34,11 +34,11 @@ def beyond(evidence: Evidence) -> list[UnsupportedInput]:
                 reason=None,
                 places=[],
             )
-            found[key] = replace(
+            entries[key] = replace(
                 kept,
                 places=list(dict.fromkeys([*kept.places, device_name(entry) or entry.backend])),
                 checks=kept.checks + 1,
                 failed=kept.failed + (not check.passed),
                 reason=first_line(check.reason) if not check.passed and kept.reason is None else kept.reason,
             )
-    return list(found.values())
+    return list(entries.values())

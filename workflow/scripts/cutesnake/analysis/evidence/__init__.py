@@ -1,1 +1,1 @@
-"""Everything that is known about an operator: live records and recorded sets."""
+"""Evidence about an operator: live records and recorded sets."""

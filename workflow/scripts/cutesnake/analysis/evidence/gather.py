@@ -1,4 +1,4 @@
-"""What is known of one operator: the plan and every record, indexed, with the reason for whatever is absent."""
+"""Evidence of one operator: plan and records, indexed, with reasons for missing data."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ R = TypeVar("R", bound=Record)
 
 
 def read_records(paths: Iterable[str | Path]) -> dict[str, Record]:
-    """Records of any stage, each checked by the type of the stage that it names, keyed by their paths as given.
+    """Read records of any stage, each checked against its type, by path.
 
-    A batch stands for the records that it names. Raises RecordError for a damaged one.
+    A batch record is replaced by the records that it names. Raises RecordError for a damaged one.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for path in paths:
         entry = record.read_any(path)
         if isinstance(entry, Batch):
-            found |= read_records(entry.records)
+            records |= read_records(entry.records)
         else:
-            found[Path(path).as_posix()] = entry
-    return found
+            records[Path(path).as_posix()] = entry
+    return records
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where measurements come from: this machine (`live`), a committed set (`recorded`), or nowhere (`none`)."""
+    """Origin of measurements: this machine (`live`), a committed set (`recorded`) or `none`."""
 
     kind: Literal["live", "recorded", "none"]
     device: str | None = None
@@ -56,8 +56,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Evidence:
-    """`plan` is results/plan/<operator>.json; `roofline` a list of rows, one per workload and device; the rest are
-    records of this operator by path."""
+    """Plan, roofline rows, and records by path, of one operator.
+
+    `plan` is results/plan/<operator>.json. `roofline` has a row per workload and device.
+    """
 
     plan: Plan
     builds: Mapping[str, Compile] = field(default_factory=dict)
@@ -69,6 +71,7 @@ class Evidence:
 
     @property
     def operator(self) -> str:
+        """Name of the operator."""
         return self.plan.operator
 
     @cached_property
@@ -78,34 +81,35 @@ class Evidence:
 
     @property
     def workloads(self) -> dict[str, dict[str, Any]]:
+        """Workload -> its parameters."""
         return self.plan.workloads
 
     def asked(self, target: str) -> list[str]:
-        """Workloads whose dtype the configuration asks for on a target."""
+        """Return the workloads whose dtype the configuration selects for a target."""
         dtypes = self.plan.dtypes[target]
         return [workload for workload, parameters in self.workloads.items() if parameters["dtype"] in dtypes]
 
     @cached_property
     def variants(self) -> dict[tuple[str, str, str], list[str]]:
-        """(kernel, target, workload) -> variants asked for, the default first."""
-        found: dict[tuple[str, str, str], list[str]] = {}
+        """(kernel, target, workload) -> planned variants, the default first."""
+        variants: dict[tuple[str, str, str], list[str]] = {}
         for case in self.plan.cases:
             build = CaseId.parse(case.build)
-            found.setdefault((build.kernel, build.target, case.workload), []).append(build.variant)
-        return found
+            variants.setdefault((build.kernel, build.target, case.workload), []).append(build.variant)
+        return variants
 
     def asked_of(self, case: Choice) -> list[str]:
-        """Variants that are asked for of a record's case."""
+        """Return the planned variants of a record's case."""
         return self.variants.get((case.kernel, case.target, case.workload), [])
 
     def standing(self, records: Mapping[str, Measurement]) -> dict[str, Measurement]:
-        """Those of recorded sets that count, by what is asked for: see `recorded_set.standing`."""
+        """Return the current recorded rows for this plan (`recorded_set.standing`)."""
         kept = {id(entry) for entry in recorded_set.standing(records.values(), self.asked_of)}
         return {path: entry for path, entry in records.items() if id(entry) in kept}
 
     @cached_property
     def served(self) -> Counter[tuple[str, str, str | None]]:
-        """(kernel, target, variant) -> for how many workloads it was asked for."""
+        """(kernel, target, variant) -> number of planned workloads."""
         return Counter(
             (kernel, target, variant)
             for (kernel, target, _), variants in self.variants.items()
@@ -127,25 +131,26 @@ class Evidence:
 
     @cached_property
     def _cases(self) -> dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]]:
-        found: dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]] = {}
+        cases: dict[tuple[Source, str, tuple[str, str, str, str]], tuple[str, Measurement]] = {}
         for path, entry in self.recorded.items():
-            found[Source("recorded", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
+            cases[Source("recorded", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
         for path, entry in self.measured.items():
-            found[Source("live", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
-        return found
+            cases[Source("live", device_name(entry)), entry.stage, _case_key(entry)] = (path, entry)
+        return cases
 
     def build(self, kernel: str, target: str, variant: str) -> tuple[str, Compile] | None:
+        """Return path and record of a build, or None."""
         return self._builds.get((kernel, target, variant))
 
     def standing_for(self, kernel: str, target: str, variant: str) -> str:
-        """The variant itself, or the one that is built in its place, from which it differs in baked sizes only."""
-        found = (self.plan.stand_ins or {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
-        return CaseId.parse(found).variant if found else variant
+        """Return the variant that is built instead, or the variant itself."""
+        stand_in = (self.plan.stand_ins or {}).get(f"{self.operator}/{kernel}/{target}/{variant}")
+        return CaseId.parse(stand_in).variant if stand_in else variant
 
     def inspect(self, kernel: str, target: str, variant: str) -> tuple[str, Inspect] | None:
-        """Path and record of a build's static figures, if there is one with at least one device function."""
-        found = self._inspected.get((kernel, target, variant))
-        return found if found and found[1].status == "ok" and found[1].functions else None
+        """Return path and record of a build's static values, or None without functions."""
+        entry = self._inspected.get((kernel, target, variant))
+        return entry if entry and entry[1].status == "ok" and entry[1].functions else None
 
     @overload
     def case(
@@ -161,7 +166,7 @@ class Evidence:
     ) -> tuple[str, Measurement] | None: ...
 
     def case(self, source: Source, stage: str, kernel: str, target: str, variant: str, workload: str) -> Any:
-        """Path and record of a case's measurement."""
+        """Return path and record of a case's measurement, or None."""
         return self._cases.get((source, stage, (kernel, target, variant, workload)))
 
     @cached_property
@@ -169,15 +174,17 @@ class Evidence:
         return {_case_key(entry): (path, entry) for path, entry in self.predicted.items()}
 
     def prediction(self, kernel: str, target: str, variant: str, workload: str) -> tuple[str, Predict] | None:
-        """Path and record of what was predicted of a case, if that came out."""
-        found = self._foreseen.get((kernel, target, variant, workload))
-        return found if found and found[1].status == "ok" else None
+        """Return path and record of a case's successful prediction, or None."""
+        entry = self._foreseen.get((kernel, target, variant, workload))
+        return entry if entry and entry[1].status == "ok" else None
 
     def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
-        """Variant -> cold µs predicted, the shortest first: what chooses a variant where no card measured."""
+        """Return variant -> predicted cold µs, the shortest first."""
         variants = self.variants.get((kernel, target, workload), [])
-        found = ((variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants))
-        times = {variant: entry[1].metrics.cold_us for variant, entry in found if entry and entry[1].metrics}
+        predictions = (
+            (variant, self.prediction(kernel, target, variant, workload)) for variant in dict.fromkeys(variants)
+        )
+        times = {variant: entry[1].metrics.cold_us for variant, entry in predictions if entry and entry[1].metrics}
         return dict(sorted(times.items(), key=lambda item: item[1]))
 
     @overload
@@ -186,9 +193,9 @@ class Evidence:
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Measurement]]: ...
 
     def cases(self, stage: str, kernel: str, target: str) -> Iterator[tuple[str, Any]]:
-        """This machine's records of a stage for a kernel and target, GPU or simulated."""
-        for (source, found, key), entry in self._cases.items():
-            if source.kind == "live" and found == stage and key[:2] == (kernel, target):
+        """Yield this machine's records of a stage, kernel and target, GPU or simulated."""
+        for (source, name, key), entry in self._cases.items():
+            if source.kind == "live" and name == stage and key[:2] == (kernel, target):
                 yield entry
 
     @overload
@@ -201,28 +208,31 @@ class Evidence:
     def records(self, source: Source, stage: Literal["autotune"]) -> Iterator[Autotune]: ...
 
     def records(self, source: Source, stage: str) -> Iterator[Any]:
-        """Records of a stage that succeeded, from one source, of kernels asked for: a recorded set may have others."""
-        for (found, name, key), (_, entry) in self._cases.items():
-            if (found, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
+        """Yield successful records of a stage and source, of planned kernels only."""
+        for (origin, name, key), (_, entry) in self._cases.items():
+            if (origin, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
                 yield entry
 
     def sources(self, target: str) -> list[Source]:
-        """Who measured something on a target: this machine first, then recorded devices, fullest first; else `none`."""
+        """Return the sources with measurements on a target, or `none`.
+
+        This machine comes first, then recorded devices by number of records.
+        """
         stages = ("timing", "ncu")
-        found = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
-        return sorted(found, key=lambda s: (s.kind != "live", -found[s], s.device or "")) or [Source("none")]
+        counts = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
+        return sorted(counts, key=lambda s: (s.kind != "live", -counts[s], s.device or "")) or [Source("none")]
 
     @cached_property
     def _made(self) -> dict[tuple[Source, str], dict[str, str | None]]:
-        """(source, stage) -> when its records of kernels asked for were made, and at which commit."""
-        found: dict[tuple[Source, str], dict[str, str | None]] = {}
+        """(source, stage) -> creation time and commit of its records of planned kernels."""
+        made: dict[tuple[Source, str], dict[str, str | None]] = {}
         for (source, stage, key), (_, entry) in self._cases.items():
             if key[:2] in self.decisions:
-                found.setdefault((source, stage), {})[entry.provenance.created] = entry.provenance.commit
-        return found
+                made.setdefault((source, stage), {})[entry.provenance.created] = entry.provenance.commit
+        return made
 
     def label(self, source: Source, *stages: str) -> Origin:
-        """A source with the first and last day, and the commits from the oldest on, of its records of some stages."""
+        """Return a source with first and last day, and commits, of some stages."""
         made = {when: at for stage in stages for when, at in self._made.get((source, stage), {}).items()}
         days = sorted({when[:10] for when in made})
         commits = list(dict.fromkeys(commit for _, commit in sorted(made.items()) if commit))
@@ -231,13 +241,16 @@ class Evidence:
     @cached_property
     def _floors(self) -> dict[str, list[RooflineRow]]:
         """Workload -> its rows of the roofline."""
-        found: dict[str, list[RooflineRow]] = {}
+        floors: dict[str, list[RooflineRow]] = {}
         for row in self.roofline:
-            found.setdefault(row.workload, []).append(row)
-        return found
+            floors.setdefault(row.workload, []).append(row)
+        return floors
 
     def floor(self, workload: str, target: str, device: str | None) -> RooflineRow | None:
-        """The roofline row of a workload on `device`; without one, on the listed device of the target with the best."""
+        """Return the roofline row of a workload on `device`.
+
+        Without a device, returns the smallest floor among the target's listed devices.
+        """
         rows = self._floors.get(workload, [])
         if device:
             return next((row for row in rows if any(re.fullmatch(name, device) for name in row.match)), None)
@@ -245,21 +258,21 @@ class Evidence:
         return min(fitting, key=lambda row: row.floor_us or 0.0, default=None)
 
     def why_no_build(self, kernel: str, target: str, variant: str | None) -> str | None:
-        """Why there is no usable build; None if there is one, or one that stands for it."""
+        """Return why no usable build, own or stand-in, exists, or None."""
         decision = self.decisions.get((kernel, target))
         if decision is None:
             return f"{kernel} is not part of this experiment for {target}"
         if not decision.build.ok:
             return decision.build.reason
-        found = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
-        if found is None:
+        build = self.build(kernel, target, self.standing_for(kernel, target, variant)) if variant else None
+        if build is None:
             return "not built yet: no build record"
-        if found[1].status != "ok":
-            return f"did not compile: {first_line(found[1].reason)}"
+        if build[1].status != "ok":
+            return f"did not compile: {first_line(build[1].reason)}"
         return None
 
     def why_no_case(self, source: Source, stage: str, kernel: str, target: str, workload: str) -> str:
-        """In one sentence, why a case has no measurement of a stage."""
+        """Return why a case has no measurement of a stage."""
         if reason := self.unsupported.get((kernel, workload)):
             return reason
         variant = next(iter(self.variants.get((kernel, target, workload), [])), None)
@@ -270,11 +283,11 @@ class Evidence:
         decision = self.decisions[kernel, target]
         if not decision.run.ok:
             return decision.run.reason or ""
-        answer = next((s for s in self.plan.stages if s.stage == stage), None)
-        if answer and not answer.ok:
-            return answer.reason or ""
+        planned = next((s for s in self.plan.stages if s.stage == stage), None)
+        if planned and not planned.ok:
+            return planned.reason or ""
         if stage in ("nsys", "ncu") and workload not in self.plan.profiled:
-            return "not among the workloads that the configuration profiles"
+            return "the configuration does not profile this workload"
         return f"not measured yet: no {stage} record"
 
 
@@ -285,27 +298,26 @@ def load_evidence(
     recorded_files: Iterable[str | Path] = (),
     kept_files: Iterable[str | Path] = (),
 ) -> Evidence:
-    """Evidence of one operator from its files: its plan, its build, inspect and measurement records, its roofline, its
-    files of the committed sets and of the kept builds.
+    """Load an operator's plan, records, roofline, recorded files and kept builds.
 
     Raises RecordError, RecordedError or RecordedBuildsError for a damaged file.
     """
     planned = record.read("plan", plan)
-    found = read_records(records)
+    entries = read_records(records)
     for file in kept_files:
-        found |= kept_builds.read_records(Path(file), planned.recorded_builds or {})
+        entries |= kept_builds.read_records(Path(file), planned.recorded_builds or {})
 
     def of(kind: type[R]) -> dict[str, R]:
-        return {path: entry for path, entry in found.items() if isinstance(entry, kind)}
+        return {path: entry for path, entry in entries.items() if isinstance(entry, kind)}
 
-    measured = {path: entry for path, entry in found.items() if isinstance(entry, Measurement)}
+    measured = {path: entry for path, entry in entries.items() if isinstance(entry, Measurement)}
     rows = record.read("roofline", roofline).rows
     evidence = Evidence(planned, of(Compile), of(Inspect), rows, measured, predicted=of(Predict))
     return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))
 
 
 def first_line(text: str | None) -> str:
-    """First line of a message that is not empty, shortened to 300 characters."""
+    """Return the first non-empty line of a message, at most 300 characters."""
     line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "no reason given")
     return line if len(line) <= 300 else line[:299] + "…"
 

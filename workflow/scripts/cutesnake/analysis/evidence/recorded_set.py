@@ -1,13 +1,12 @@
-"""Recorded sets: measurements of a device, committed, so that a machine without it can show them.
+"""Recorded sets: committed measurements of a device, for machines without that device.
 
-`recorded/<device>/<stage>-<operator>-<kernel>.jsonl` holds one record of the stage's own schema per line, sorted by
-case; `set.json` says where and when they were made and how many there are. A file a kernel keeps every file well below
-a megabyte. The machine's identity (serial numbers, paths, names) stays out: records have none, and the hash that tells
-two cards of one name apart is dropped.
+`recorded/<device>/<stage>-<operator>-<kernel>.jsonl` holds one record of the stage's schema per line, sorted by case.
+`set.json` summarizes origin, dates and counts. One file per kernel stays well below a megabyte. Records hold no serial
+numbers, paths or host names, and the hash that distinguishes GPUs of one name is dropped.
 
-A case that is measured anew replaces its own row, and no other is lost by it: rows of cases that a sweep no longer
-lists, or of builds that are no longer the default, stay in the files. What is shown of them is decided where a set is
-read: the sweep says which workloads, and `standing` which rows of one workload.
+A case that is measured again replaces its own row only. Rows stay in the files even if a sweep no longer lists their
+case, or their build is no longer the default. Readers decide what is shown: the sweep selects workloads, and `standing`
+selects rows of a workload.
 """
 
 from __future__ import annotations
@@ -33,64 +32,64 @@ from cutesnake.planning.machine import PRETENDED
 
 M = TypeVar("M", bound=Measurement)
 
-DIGITS = 6  # significant digits of measured figures: more than any measurement has
+DIGITS = 6  # significant digits, above the precision of any measurement
 SUMMARY = "set.json"
-FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # until 2026-11-23 without the kernel
-SHOWN = 3  # cases that a message names
-NSYS_CALLS = 2  # calls kept of a timeline
+FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # without the kernel until 2026-11-23
+SHOWN = 3  # cases named in a message
+NSYS_CALLS = 2  # calls of a timeline that are kept
 
 Case = tuple[str, ...]  # stage, operator, kernel, target, variant, workload: one row of a set
 
 
 @dataclass
 class Written:
-    """What became of a set: rows that are new, and those of earlier by the commit that they were measured at."""
+    """Changes of a written set: new rows, and kept rows by their commit."""
 
     new: int = 0
     kept: Counter[str] = field(default_factory=Counter)
-    failed: int = 0  # of those kept: measured again, and failed
-    older: int = 0  # of those kept: measured later than what was to replace them
+    failed: int = 0  # kept rows: measured again, failed
+    older: int = 0  # kept rows: newer than their replacement
 
     def __str__(self) -> str:
-        told = f"{_rows(self.new)} new"
+        text = f"{_rows(self.new)} new"
         if not self.kept:
-            return told
+            return text
         commits = ", ".join(f"{commit} ({count})" for commit, count in sorted(self.kept.items()))
-        told += f", {self.kept.total()} kept from earlier, by commit: {commits}"
+        text += f", {self.kept.total()} kept, by commit: {commits}"
         if self.failed:
-            told += f"; {self.failed} of these failed this time"
+            text += f"; {self.failed} of these failed in this run"
         if self.older:
-            told += f"; {self.older} of these were measured later than what lies in results"
-        return told
+            text += f"; {self.older} of these are newer than the results"
+        return text
 
 
 class RecordedError(ValueError):
-    """Nothing to record, or a recorded set that is damaged. One line."""
+    """One-line error: nothing to record, or a damaged recorded set."""
 
 
 def device_folder(name: str) -> str:
-    """`NVIDIA H200` -> `nvidia_h200`."""
+    """Return the folder name of a device: `NVIDIA H200` -> `nvidia_h200`."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> list[str]:
-    """Which of a set's files hold records of an operator (and stage), in order."""
-    found = [match for match in map(FILE.fullmatch, sorted(names)) if match]
-    return [match[0] for match in found if match["operator"] == operator and stage in (None, match["stage"])]
+    """Return a set's files of an operator (and stage), in order."""
+    matches = [match for match in map(FILE.fullmatch, sorted(names)) if match]
+    return [match[0] for match in matches if match["operator"] == operator and stage in (None, match["stage"])]
 
 
 def refuse_mocked_machine() -> None:
-    """Raise RecordedError where this run's machine is described by a file."""
+    """Raise RecordedError if a file describes this run's machine."""
     if os.environ.get(PRETENDED):
-        raise RecordedError(f"{PRETENDED} is set: a mocked machine measures nothing that can be kept; unset it")
+        raise RecordedError(f"{PRETENDED} is set: a mocked machine has no measurements; unset it")
 
 
 def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: bool = False) -> dict[str, Written]:
-    """Write the live GPU records below `results` into `folder`/<device>/; returns what became of each device's folder.
+    """Write the live GPU records below `results` into `folder`/<device>/.
 
-    Rows already there are kept unless their case was measured again. A check that fails takes the place of one that
-    passes only with `replace_passing`. Raises RecordedError, before anything is written, if there is no live record,
-    for records of a mocked machine, and for a check that fails where the recorded one passes.
+    Returns the changes per device folder. Existing rows are kept unless their case was measured again. A failing check
+    replaces a passing one only with `replace_passing`. Raises RecordedError, before writing, without live records, for
+    records of a mocked machine, and for a failing check where the recorded one passes.
     """
     by_device: dict[str, list[Measurement]] = defaultdict(list)
     for stage in MEASUREMENTS:
@@ -98,10 +97,10 @@ def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: 
             entry: Measurement = record.read(stage, path)
             if entry.device is not None and entry.backend == "cuda":
                 if entry.provenance.mocked:
-                    raise RecordedError(f"{path}: made on a mocked machine; only measurements of a real GPU are kept")
+                    raise RecordedError(f"{path}: made on a mocked machine; only measurements of a GPU are recorded")
                 by_device[device_folder(entry.device.name)].append(slim(entry))
     if not by_device:
-        raise RecordedError(f"{results} holds no measurement made on a GPU: run the target `measured` on one first")
+        raise RecordedError(f"{results} holds no GPU measurement; run `measured` on a machine with a GPU first")
     if not replace_passing:
         for name, entries in by_device.items():
             _refuse_new_failures(Path(folder) / name, entries)
@@ -109,23 +108,23 @@ def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: 
 
 
 def _refuse_new_failures(folder: Path, entries: Iterable[Measurement]) -> None:
-    """Raise RecordedError, which names the cases, where a check fails that the recorded set says passes."""
+    """Raise RecordedError with the cases that fail here but pass in the set."""
     passing = {case for case, entry in _newest({}, read_set(folder)).items() if entry.status == "ok"}
     failing = [_case(entry) for entry in entries if entry.stage == "correctness" and entry.status != "ok"]
     if wrong := [case for case in failing if case in passing]:
         named = "; ".join("/".join(case[1:]) for case in wrong[:SHOWN])
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise RecordedError(
-            f"recorded/{folder.name}: {_rows(len(wrong))} pass there and fail here: {named}{more}; to record the "
-            "failures, add --config 'keep={replace_passing: true}'"
+            f"recorded/{folder.name}: {_rows(len(wrong))} pass in the set and fail in this run: {named}{more}; to "
+            "record the failures, add --config 'keep={replace_passing: true}'"
         )
 
 
 def standing(entries: Iterable[M], asked: Callable[[Choice], Iterable[str]] = lambda case: ()) -> list[M]:
-    """Which rows of sets count: a card's rows of a stage, kernel, target and workload must not contradict each other.
+    """Select the current rows, so that a GPU's rows of one workload do not contradict.
 
-    Of a workload's variants those count that are `asked` of its case. Where none of them was measured, and where nobody
-    says what is asked, those of the commit of the newest row: older rows of other builds are the past of that workload.
+    Of a workload's variants, those count that `asked` returns for its case. If none of them was measured, or nothing is
+    asked, the rows of the newest row's commit count; older rows of other builds are history.
     """
     groups: dict[tuple[str, ...], list[M]] = defaultdict(list)
     for entry in entries:
@@ -145,7 +144,7 @@ def _standing(rows: list[M], asked: Callable[[Choice], Iterable[str]]) -> list[M
 
 
 def slim(entry: M) -> M:
-    """A record as it is kept: rounded, without what only debugging needs, still fitting its type."""
+    """Return a record for storage: rounded, without debugging fields, valid by its type."""
     kept = replace(
         entry,
         device=entry.device and replace(entry.device, uuid_hash=None),
@@ -157,7 +156,7 @@ def slim(entry: M) -> M:
     if isinstance(kept, Nsys) and kept.metrics:
         kernels = [kernel for kernel in kept.metrics.kernels if kernel.call < NSYS_CALLS]
         kept = replace(kept, metrics=replace(kept.metrics, kernels=kernels))
-    rounded: M = record.convert(entry.stage, _rounded(record.plain(kept)), "a record to keep")
+    rounded: M = record.convert(entry.stage, _rounded(record.plain(kept)), "a record of the set")
     return rounded
 
 
@@ -180,27 +179,29 @@ def _rounded(value: Any) -> Any:
 def _write_set(folder: Path, entries: list[Measurement]) -> Written:
     earlier = _newest({}, read_set(folder))
     rows = _newest(earlier, entries)
-    told = Written(sum(rows[case] is not earlier.get(case) for case in rows))
-    told.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
+    written = Written(sum(rows[case] is not earlier.get(case) for case in rows))
+    written.kept.update(_commit(entry) for case, entry in rows.items() if entry is earlier.get(case))
     refused = [entry for entry in entries if rows[_case(entry)] is earlier.get(_case(entry))]
-    told.failed = sum(entry.status != "ok" for entry in refused)
-    told.older = len(refused) - told.failed
+    written.failed = sum(entry.status != "ok" for entry in refused)
+    written.older = len(refused) - written.failed
     _write_rows(folder, [rows[case] for case in sorted(rows)])
-    return told
+    return written
 
 
 def _newest(rows: Mapping[Case, Measurement], entries: Iterable[Measurement]) -> dict[Case, Measurement]:
-    """One row a case: those of `rows`, and of `entries` what takes their place or is of another case."""
-    found = dict(rows)
+    """Return one row per case: `rows`, with `entries` that are new or replace one."""
+    newest = dict(rows)
     for entry in entries:
-        if _replaces(entry, found.get(_case(entry))):
-            found[_case(entry)] = entry
-    return found
+        if _replaces(entry, newest.get(_case(entry))):
+            newest[_case(entry)] = entry
+    return newest
 
 
 def _replaces(entry: Measurement, there: Measurement | None) -> bool:
-    """Whether a row takes the place of one of the same case: the newer does. But a timing or profile that failed, which
-    has no figures, replaces none that has some; a check that fails is a finding and does."""
+    """Return whether a row replaces another of the same case: the newer one does.
+
+    A failed timing or profile has no values and replaces no successful one. A failed check is a result and does.
+    """
     if there is None:
         return True
     if entry.stage != "correctness" and (entry.status == "ok") != (there.status == "ok"):
@@ -216,7 +217,7 @@ def _write_rows(folder: Path, rows: list[Measurement]) -> None:
         text = "".join(json.dumps(record.plain(line), allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
         record.write_text(folder / name, text)
     for path in folder.glob("*.jsonl"):
-        if path.name not in files:  # named as until 2026-11-23: its records are in those just written
+        if path.name not in files:  # old name, until 2026-11-23; its records were just written
             path.unlink()
     record.write_text(folder / SUMMARY, json.dumps(_summary(rows), indent=1) + "\n")
 
@@ -249,28 +250,28 @@ def _summary(entries: Iterable[Measurement]) -> dict[str, Any]:
 
 
 def _packages(entries: Iterable[Measurement]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
+    packages: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
         for name, version in entry.provenance.packages.items():
             if version:
-                found[name].add(version)
-    return {name: sorted(versions) for name, versions in sorted(found.items())}
+                packages[name].add(version)
+    return {name: sorted(versions) for name, versions in sorted(packages.items())}
 
 
 def read_set(folder: Path) -> list[Measurement]:
-    """All records of one device; RecordedError names the file and line of a damaged one."""
+    """Return all records of one device; raise RecordedError with file and line of damage."""
     return [entry for path in sorted(folder.glob("*.jsonl")) for _, entry in _lines(path)]
 
 
 def read_recorded(files: Iterable[str | Path]) -> dict[str, Measurement]:
-    """Records of files `…/<device>/<stage>-<operator>-<kernel>.jsonl`: `recorded/<device>/<file>#<line>` -> record.
+    """Return `recorded/<device>/<file>#<line>` -> record for the files of recorded sets.
 
-    Raises RecordedError, which names the file and line, for a damaged one.
+    Raises RecordedError with the file and line of a damaged record.
     """
-    found: dict[str, Measurement] = {}
+    records: dict[str, Measurement] = {}
     for path in map(Path, files):
-        found |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
-    return found
+        records |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}
+    return records
 
 
 def _lines(path: Path) -> Iterable[tuple[str, Measurement]]:

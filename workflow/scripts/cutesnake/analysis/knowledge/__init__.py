@@ -1,1 +1,1 @@
-"""docs/knowledge: entries whose claims name their records, checks of them, and what a kernel says of an entry."""
+"""Knowledge entries of docs/knowledge, checks of their claims, and kernels' verdicts on them."""

@@ -1,4 +1,4 @@
-"""What a compiler makes of a program that lies beside an entry: the record of a claim of kind `compiled`."""
+"""Evidence for claims of kind `compiled`: compile an entry's program and read the result."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from cutesnake.stages.inspect.cubin import read_cubin
 
-COUNTED = ("wgmma.mma_async", "mma.sync", "cp.async.bulk.tensor")  # opcodes of the PTX, by how they begin
+COUNTED = ("wgmma.mma_async", "mma.sync", "cp.async.bulk.tensor")  # prefixes of PTX opcodes
 
 
 def compile_program(program: Path, function: str, target: str) -> dict[str, Any]:
-    """Compile the one device function of cuTile that `function` of a Python program gives, and read it.
+    """Compile the cuTile device function that `function` of a program returns.
 
-    Returns threads of a block, bytes of a thread's stack, registers of a thread, static shared memory (bytes), and how
-    often the PTX has each of COUNTED (`opcodes`). Raises whatever the program or the compiler raises.
+    Returns threads per block, stack bytes per thread, registers per thread, static shared memory (bytes), and the PTX
+    count of each opcode in COUNTED (`opcodes`). Raises whatever the program or the compiler raises.
     """
     from cutesnake.stages.compile.cutile import build
 

@@ -1,4 +1,4 @@
-"""The development log of a kernel: what git and the recorded sets know of it."""
+"""Development log of a kernel, from git and the recorded sets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from cutesnake.model.paths import ROOT
 
 MOST_COMMITS, MOST_ROWS = 20, 24
-SECONDS = 20.0  # that git may take
+SECONDS = 20.0  # time limit of git
 
 
 @dataclass(frozen=True)
 class Log:
-    """Commits as (date, subject), the newest first, and recorded times as rows; `why` says why there is no history."""
+    """Commits (date, subject), newest first, and recorded times; `why` explains missing history."""
 
     commits: list[tuple[str, str]]
     times: list[dict[str, Any]]
@@ -24,21 +24,21 @@ class Log:
 
 
 def log_of(operator: str, kernel: str) -> Log:
-    """What is known of a kernel of this project; one of the user's own has no history here."""
+    """Return a kernel's log; a user's own kernel has no history."""
     folder = f"kernels/{operator}/{kernel}"
     command = ["git", "-C", str(ROOT), "log", f"-{MOST_COMMITS}", "--format=%cs%x09%s", "--", folder, f"{folder}.py"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return Log([], list(_times(operator, kernel)), "git is not at hand")
+        return Log([], list(_times(operator, kernel)), "git is not installed")
     lines = [line.partition("\t") for line in done.stdout.splitlines()]
     commits = [(date, subject) for date, _, subject in lines]
-    why = None if commits else "no commit of this repository touches it, or the copy has no history"
+    why = None if commits else "no commit touches this kernel, or the copy has no history"
     return Log(commits, list(_times(operator, kernel)), why)
 
 
 def _times(operator: str, kernel: str) -> Iterator[dict[str, Any]]:
-    """Recorded times in microseconds, per card, workload and variant."""
+    """Yield recorded times in microseconds, per GPU, workload and variant."""
     rows = 0
     for path in sorted(ROOT.glob(f"recorded/*/timing-{operator}-{kernel}.jsonl")):
         for line in path.read_text().splitlines():
@@ -47,7 +47,7 @@ def _times(operator: str, kernel: str) -> Iterator[dict[str, Any]]:
                 continue
             rows += 1
             yield {
-                "card": entry["device"]["name"],
+                "gpu": entry["device"]["name"],
                 "workload": entry["case"]["workload"],
                 "variant": entry["case"]["variant"]["id"],
                 "cold_us": entry["metrics"]["cold_us"],

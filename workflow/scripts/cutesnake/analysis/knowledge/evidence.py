@@ -1,4 +1,4 @@
-"""Whether the record that a claim names still says so."""
+"""Checks of claims: compare a claim with the record that it names."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ STATISTICS: dict[str, Callable[[list[float]], float]] = {
 
 
 class NoEvidenceError(ValueError):
-    """A claim whose record is not there, or has nothing that it speaks of. One line."""
+    """One-line error: a claim whose record or rows are missing."""
 
 
-def figure(
+def evidence_value(
     claim: Claim,
     anatomy: Callable[[str], Mapping[str, Any]] | None = None,
     root: Path = ROOT,
     findings: Callable[[Claim], Sequence[str]] | None = None,
     compiled: Callable[[Claim], Mapping[str, Any]] | None = None,
 ) -> Any:
-    """What the record says. `anatomy` gives the record of a build, `findings` those of a simulated check of the claim's
-    `build` on the workload `where`, `compiled` what a compiler makes of the claim's `function` in the program `file`;
-    each is asked for claims of its kind only.
+    """Return the value that a claim's record holds now.
 
-    Raises NoEvidenceError.
+    anatomy: returns the anatomy record of a build. findings: returns the findings of a simulated check of the claim's
+    `build` on the workload `where`. compiled: returns the compiled properties of `function` in the program `file`. Each
+    is called for claims of its kind only. Raises NoEvidenceError.
     """
     kind = claim["kind"]
     if kind == "anatomy":
         if anatomy is None:
-            raise NoEvidenceError(f"no anatomy of {claim['build']} at hand")
+            raise NoEvidenceError(f"no anatomy of {claim['build']} available")
         return at_path(anatomy(claim["build"])["functions"][0], claim["path"])
     if kind == "simulated":
         if findings is None:
-            raise NoEvidenceError(f"no simulated check of {claim['build']} at hand")
+            raise NoEvidenceError(f"no simulated check of {claim['build']} available")
         return any(claim["says"] in finding for finding in findings(claim))
     if kind == "compiled":
         if compiled is None:
-            raise NoEvidenceError(f"{claim['function']} of {claim['file']} is not compiled here")
+            raise NoEvidenceError(f"{claim['function']} of {claim['file']} was not compiled")
         return at_path(compiled(claim), claim["path"])
     if kind == "row":
         return at_path(_rows(claim, root)[0], claim["path"])
@@ -60,19 +60,19 @@ def figure(
         return _count(claim, root)
     values = list(_ratios(claim, root) if kind == "ratio" else _values(claim, root))
     if not values:
-        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
+        raise NoEvidenceError(f"recorded/{claim['set']}: no {claim['stage']} record of {claim['operator']} matches")
     return STATISTICS[claim["statistic"]](values)
 
 
-def holds(claim: Claim, found: Any) -> bool:
-    """Whether a figure is what the claim says."""
+def holds(claim: Claim, value: Any) -> bool:
+    """Return whether a value satisfies the claim."""
     if claim["kind"] == "simulated":
-        return found is True
-    return meets(claim, found)
+        return value is True
+    return meets(claim, value)
 
 
 def meets(bounds: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value is within `equals`, `at_least`, `at_most` and `contains`, as far as they are given."""
+    """Return whether a value satisfies `equals`, `at_least`, `at_most` and `contains`, where set."""
     if "equals" in bounds and value != bounds["equals"]:
         return False
     if "contains" in bounds and bounds["contains"] not in (value or ()):
@@ -83,7 +83,7 @@ def meets(bounds: Mapping[str, Any], value: Any) -> bool:
 
 
 def at_path(data: Any, path: str) -> Any:
-    """A value by keys and places apart by dots; `*` collects over a list; `#` is a list's length; None if not there."""
+    """Return the value at slash-separated keys and indices, or None; `*` maps, `#` counts."""
     for place, key in enumerate(parts := path.split("/")):
         if key == "*":
             rest = "/".join(parts[place + 1 :])
@@ -100,16 +100,16 @@ def at_path(data: Any, path: str) -> Any:
 
 
 def _records(claim: Claim, root: Path) -> list[Measurement]:
-    """All of the claim's stage and operator that its set has."""
+    """Return all records of the claim's set, stage and operator."""
     folder, stage, operator = root / "recorded" / claim["set"], claim["stage"], claim["operator"]
     names = files_of((path.name for path in folder.glob("*")), operator, stage)
     if not names:
-        raise NoEvidenceError(f"{folder.relative_to(root)} has nothing of {stage} of {operator}")
+        raise NoEvidenceError(f"{folder.relative_to(root)} has no {stage} record of {operator}")
     return list(read_recorded(folder / name for name in names).values())
 
 
 def _of(records: Iterable[Measurement], claim: Claim, who: Mapping[str, str] | None = None) -> Iterator[Measurement]:
-    """Those that the claim is about, of one kernel or of all: each workload's that count."""
+    """Yield the claim's current records, of one kernel or of all."""
     for entry in standing(entry for entry in records if who is None or _is(entry, who)):
         if entry.status == "ok" and _fits(entry.case.parameters, claim.get("where", {})):
             yield entry
@@ -135,17 +135,17 @@ def _values(claim: Claim, root: Path) -> Iterator[float]:
 
 
 def _count(claim: Claim, root: Path) -> int:
-    """How many records, or parts of records below `each`, have the values of `has`, by their paths."""
-    found: list[Any] = []
+    """Count records, or their parts below `each`, with the values of `has`."""
+    parts: list[Any] = []
     for entry in _of(_records(claim, root), claim, claim.get("of")):
-        found += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
-    if not found:
-        raise NoEvidenceError(f"recorded/{claim['set']}: nothing of {claim['stage']} of {claim['operator']} fits")
-    return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in found)
+        parts += at_path(entry, claim["each"]) or [] if "each" in claim else [entry]
+    if not parts:
+        raise NoEvidenceError(f"recorded/{claim['set']}: no {claim['stage']} record of {claim['operator']} matches")
+    return sum(all(at_path(one, path) == value for path, value in claim["has"].items()) for one in parts)
 
 
 def _ratios(claim: Claim, root: Path) -> Iterator[float]:
-    """Per workload that both have: the slow one's figure over the fast one's."""
+    """Yield slow ÷ fast per workload that both kernels have."""
     records = _records(claim, root)
     slow, fast = (
         {
@@ -161,19 +161,19 @@ def _ratios(claim: Claim, root: Path) -> Iterator[float]:
 
 
 def _columns(claim: Claim, root: Path) -> float:
-    """Of a benchmark's rows: one column's first figure over another's, the least by default."""
+    """Return the statistic (default: least) of one column ÷ another over a benchmark's rows."""
     ratios = [_first(at_path(row, claim["slow"])) / _first(at_path(row, claim["fast"])) for row in _rows(claim, root)]
     return STATISTICS[claim.get("statistic", "least")](ratios)
 
 
 def _rows(claim: Claim, root: Path) -> list[Mapping[str, Any]]:
-    """Rows of a benchmark's file, those that have the values of `row`."""
+    """Return the rows of a benchmark's file that match `row`."""
     rows = at_path(json.loads((root / claim["file"]).read_text()), claim.get("rows", "rows"))
     wanted = claim.get("row", {})
-    found = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
-    if not found:
+    matching = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
+    if not matching:
         raise NoEvidenceError(f"{claim['file']} has no row {wanted}")
-    return found
+    return matching
 
 
 def _first(value: Any) -> float:

@@ -1,4 +1,4 @@
-"""What one kernel says of an entry: whether it confirms, refines or contradicts it, by the entry's own rule."""
+"""Verdicts of a kernel on an entry by its rule: confirms, refines or contradicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutesnake.analysis.knowledge.evidence import at_path, meets
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word` is confirms, refines or contradicts; `why` the figures that decided."""
+    """Verdict (`word`: confirms, refines, contradicts) and the values behind it (`why`)."""
 
     entry: Entry
     word: str
@@ -20,18 +20,18 @@ class Verdict:
 
 
 def verdicts(record: Mapping[str, Any], entries: Sequence[Entry]) -> list[Verdict]:
-    """What an anatomy record says of the entries whose rule speaks of such a kernel.
+    """Return an anatomy record's verdicts on the entries whose rule applies.
 
-    A rule has `when` (which kernels it speaks of), `then` (what is to be found there) and perhaps a `figure` with the
-    `range` that has been seen so far: a kernel that meets `then` with a figure beyond the range refines the entry.
-    Where a figure is unknown (null) nothing is said.
+    A rule has `when` (the kernels it applies to), `then` (the expected values) and optionally a `figure` with its
+    `range` so far. A kernel that satisfies `then` with a value out of the range refines the entry. An unknown value
+    (null) gives no verdict.
     """
-    found = []
+    results = []
     for entry in entries:
         verdict = _verdict(record, entry) if entry.rule and record["functions"] else None
         if verdict is not None:
-            found.append(verdict)
-    return found
+            results.append(verdict)
+    return results
 
 
 def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
@@ -45,19 +45,21 @@ def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
     why = "; ".join(f"{path.replace('/', ' ')}: {_short(value)}" for path, value in seen[len(rule["when"]) :])
     if not all(meets(c, at_path(main, c["path"])) for c in rule["then"]):
         return Verdict(entry, "contradicts", why)
-    beyond = _beyond(main, rule.get("figure"))
-    return Verdict(entry, "refines", f"{why}; {beyond}") if beyond else Verdict(entry, "confirms", why)
+    excess = _out_of_range(main, rule.get("figure"))
+    return Verdict(entry, "refines", f"{why}; {excess}") if excess else Verdict(entry, "confirms", why)
 
 
-def _beyond(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> str | None:
+def _out_of_range(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> str | None:
     if figure is None:
         return None
     value = at_path(main, figure["path"])
     values = [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, int | float)]
     low, high = figure["range"]
-    outside = [v for v in values if not low <= v <= high]
+    excess = [v for v in values if not low <= v <= high]
     return (
-        f"{figure['path'].replace('/', ' ')} {outside[0]} is beyond {low} to {high}, seen so far" if outside else None
+        f"{figure['path'].replace('/', ' ')} {excess[0]} is out of the range so far, {low} to {high}"
+        if excess
+        else None
     )
 
 

@@ -1,4 +1,4 @@
-"""Write docs/knowledge/README.md anew from the entries: python -m cutesnake.analysis.knowledge.write_index"""
+"""Rewrite docs/knowledge/README.md: python -m cutesnake.analysis.knowledge.write_index."""
 
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, index, read_entries
 from cutesnake.model import record

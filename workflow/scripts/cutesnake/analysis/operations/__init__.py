@@ -1,1 +1,1 @@
-"""Which operations of the hardware the catalogue's kernels use: read off builds, counted in simulated launches."""
+"""Hardware operations that kernels use, from builds and simulated launches."""

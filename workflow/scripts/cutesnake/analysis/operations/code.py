@@ -1,4 +1,4 @@
-"""What stands in the code of a build: opcodes of its PTX with the source lines they come from, opcodes of its SASS."""
+"""Opcodes of a build: PTX with source lines, and SASS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SASS = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 
 @dataclass(frozen=True)
 class Use:
-    """An opcode as PTX writes it, how often it stands there, and the first source line that it comes from, if known."""
+    """A PTX opcode, its count, and the first source line that it comes from."""
 
     opcode: str
     count: int
@@ -23,27 +23,27 @@ class Use:
 
 
 def ptx_uses(text: str) -> list[Use]:
-    """Opcodes of a PTX file in the order in which they first appear; source lines as `file:line`."""
+    """Return the opcodes of a PTX file by first appearance; sources as `file:line`."""
     files = dict(_FILE.findall(text))
     counts: Counter[str] = Counter()
     sources: dict[str, str] = {}
     place: tuple[str, str] | None = None
     for line in text.splitlines():
-        if found := _LOCATION.match(line):
-            place = found[1], found[2]
-        elif found := _PTX.match(line):
-            counts[found[1]] += 1
-            if place and place[0] in files and found[1] not in sources:
-                sources[found[1]] = f"{_short(files[place[0]])}:{place[1]}"
+        if match := _LOCATION.match(line):
+            place = match[1], match[2]
+        elif match := _PTX.match(line):
+            counts[match[1]] += 1
+            if place and place[0] in files and match[1] not in sources:
+                sources[match[1]] = f"{_short(files[place[0]])}:{place[1]}"
     return [Use(opcode, count, sources.get(opcode)) for opcode, count in counts.items()]
 
 
 def _short(path: str) -> str:
-    """From the project's folder `kernels/` on; of other files the last two parts."""
+    """Shorten a path to start at `kernels/`, or to its last two parts."""
     parts = Path(path).parts
     return "/".join(parts[parts.index("kernels") :] if "kernels" in parts else parts[-2:])
 
 
 def sass_opcodes(text: str) -> Counter[str]:
-    """Opcodes of machine code as `nvdisasm` writes them, and how often each stands there."""
-    return Counter(found[1] for line in text.splitlines() if (found := _SASS.match(line)))
+    """Count the opcodes of SASS in nvdisasm's format."""
+    return Counter(match[1] for line in text.splitlines() if (match := _SASS.match(line)))

@@ -1,4 +1,4 @@
-"""The table of operations: each with the builds that have it, what stands in their code, and what launches ran."""
+"""Table of operations: builds that contain each, their code, and executed counts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ KEYS = {"name", "ptx", "sass", "product"}
 
 
 class OperationsError(ValueError):
-    """A list of operations that cannot be used, in one line."""
+    """One-line error: an unusable list of operations."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation by its name in CuTe DSL and the patterns by which it is recognised."""
+    """An operation: its name in CuTe DSL and the patterns that match its code."""
 
     group: str
     name: str
@@ -40,7 +40,7 @@ class Operation:
 
 @dataclass
 class Code:
-    """What is known of a build: its identity, its opcodes, and what simulated launches of it ran, if any did."""
+    """A build's record and opcodes, and the counts of its simulated launches."""
 
     build: Compile
     ptx: list[Use]
@@ -51,28 +51,26 @@ class Code:
 
 
 def read_operations(path: Path | str) -> list[Operation]:
-    """The operations of a file like config/operations.yaml; OperationsError says what is wrong with which."""
-    found = []
+    """Read a file like config/operations.yaml; raise OperationsError with the faulty entry."""
+    operations = []
     for group, entries in strict_yaml.read(path).items():
         for entry in entries:
             where = f"{Path(path).name}: {group}: {entry.get('name')}"
             if not {"name", "ptx", "sass"} <= set(entry) <= KEYS:
-                raise OperationsError(
-                    f"{where}: the keys are {', '.join(entry)}; they must be name, ptx, sass, product"
-                )
+                raise OperationsError(f"{where}: the keys are {', '.join(entry)}; expected: name, ptx, sass, product")
             try:
                 patterns = [re.compile(entry[key]) if entry.get(key) else None for key in ("ptx", "sass", "product")]
             except re.error as error:
                 raise OperationsError(f"{where}: not a regular expression: {error}") from None
             if patterns[0] is None:
-                raise OperationsError(f"{where}: ptx is empty; nothing would be found by it")
-            found.append(Operation(group, entry["name"], patterns[0], patterns[1], patterns[2]))
-    return found
+                raise OperationsError(f"{where}: ptx is empty and would match nothing")
+            operations.append(Operation(group, entry["name"], patterns[0], patterns[1], patterns[2]))
+    return operations
 
 
 def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> list[Code]:
-    """Every build whose code is there, with what its correctness records say that simulated launches ran."""
-    found: dict[tuple[str, ...], Code] = {}
+    """Read every build with PTX, and the executed counts of its correctness records."""
+    codes: dict[tuple[str, ...], Code] = {}
     for path in builds:
         build = record.read("compile", path)
         if build.status != "ok":
@@ -83,15 +81,15 @@ def read_builds(builds: Iterable[Path | str], checks: Iterable[Path | str]) -> l
         for file in sorted(folder.glob("*.sass")):
             sass += sass_opcodes(file.read_text(encoding="utf-8"))
         if ptx:
-            found[build.operator, build.kernel, build.target, build.variant.id] = Code(build, ptx, sass)
+            codes[build.operator, build.kernel, build.target, build.variant.id] = Code(build, ptx, sass)
     for path in checks:
-        _add(record.read("correctness", path), found)
-    return list(found.values())
+        _add(record.read("correctness", path), codes)
+    return list(codes.values())
 
 
-def _add(check: Correctness, found: Mapping[tuple[str, ...], Code]) -> None:
+def _add(check: Correctness, codes: Mapping[tuple[str, ...], Code]) -> None:
     case = check.case
-    code = found.get((case.operator, case.kernel, case.target, case.variant.id))
+    code = codes.get((case.operator, case.kernel, case.target, case.variant.id))
     simulated = check.metrics.simulated if check.metrics else None
     if code is None or simulated is None:
         return
@@ -102,7 +100,7 @@ def _add(check: Correctness, found: Mapping[tuple[str, ...], Code]) -> None:
 
 
 def _row(operation: Operation, code: Code) -> OperationUse | None:
-    """The build's row in the table, or None where it does not have the operation."""
+    """Return the build's row, or None without the operation."""
     uses = [use for use in code.ptx if operation.ptx.match(use.opcode)]
     if not uses:
         return None
@@ -111,7 +109,7 @@ def _row(operation: Operation, code: Code) -> OperationUse | None:
         pattern, counts = (operation.product, code.products) if operation.product else (operation.ptx, code.opcodes)
         counted = sum(count for name, count in counts.items() if pattern.match(name))
     if operation.product and not counted:
-        return None  # what the descriptor holds is known from a launch only
+        return None  # the descriptor's contents are known from launches only
     machine = {} if operation.sass is None else {o: n for o, n in code.sass.items() if operation.sass.match(o)}
     return OperationUse(
         operator=code.build.operator,
@@ -129,7 +127,7 @@ def _row(operation: Operation, code: Code) -> OperationUse | None:
 
 
 def make_table(operations: Iterable[Operation], codes: Iterable[Code]) -> Operations:
-    """The record of the stage: per operation the builds that have it, those whose launches ran it most first."""
+    """Return the operations record; builds with the highest executed count come first."""
     codes = list(codes)
     table = []
     for operation in operations:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, dataclass_transform
+from typing import Annotated, Any, Generic, Literal, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import Meta
@@ -143,3 +143,22 @@ def check_outcome(status: str, reason: str | None, metrics: object) -> None:
         need(metrics is not None, "metrics", "it is empty; it must be a mapping of keys to values where status is ok")
     else:
         need(reason is not None, "reason", "it is empty; it must be a text where status is failed")
+
+
+Metrics = TypeVar("Metrics")
+
+
+class CaseRecord(Record, Generic[Metrics]):
+    """Base of the records of one case's checks, times or profile."""
+
+    status: Status
+    reason: Annotated[str | None, doc("of a failed record, one sentence")]
+    provenance: Measured
+    case: Case
+    device: Device | None
+    backend: Backend
+    seconds: Annotated[float | None, doc("from when the GPU was the case's own to its end")]
+    metrics: Metrics | None
+
+    def __post_init__(self) -> None:
+        check_outcome(self.status, self.reason, self.metrics)

@@ -6,18 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from cutesnake.model.records.common import (
-    Backend,
-    Case,
-    Device,
-    Measured,
-    Part,
-    Positive,
-    Record,
-    Status,
-    check_outcome,
-    doc,
-)
+from cutesnake.model.records.common import CaseRecord, Part, Positive, doc
 
 Schedules = Annotated[list[str], Meta(min_length=1)]
 
@@ -188,17 +177,5 @@ class CorrectnessMetrics(Part):
     )
 
 
-class Correctness(Record, tag="correctness"):
+class Correctness(CaseRecord[CorrectnessMetrics], tag="correctness"):
     """A build compared with the float32 reference, on a GPU or simulated."""
-
-    status: Status
-    reason: Annotated[str | None, doc("of a failed record, one sentence")]
-    provenance: Measured
-    case: Case
-    device: Device | None
-    backend: Backend
-    seconds: Annotated[float | None, doc("from when the GPU was the case's own to its end")]
-    metrics: CorrectnessMetrics | None
-
-    def __post_init__(self) -> None:
-        check_outcome(self.status, self.reason, self.metrics)

@@ -6,17 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutesnake.model.records.common import (
-    Backend,
-    Case,
-    Device,
-    Measured,
-    Part,
-    Record,
-    Status,
-    check_outcome,
-    doc,
-)
+from cutesnake.model.records.common import CaseRecord, Part, doc
 
 
 class Counters(Part):
@@ -89,17 +79,5 @@ class NcuMetrics(Counters):
     ] = None
 
 
-class Ncu(Record, tag="ncu"):
+class Ncu(CaseRecord[NcuMetrics], tag="ncu"):
     """Hardware counters of one call; flat figures are the main kernel's."""
-
-    status: Status
-    reason: Annotated[str | None, doc("of a failed record, one sentence")]
-    provenance: Measured
-    case: Case
-    device: Device | None
-    backend: Backend
-    seconds: Annotated[float | None, doc("from when the GPU was the case's own to its end")]
-    metrics: NcuMetrics | None
-
-    def __post_init__(self) -> None:
-        check_outcome(self.status, self.reason, self.metrics)

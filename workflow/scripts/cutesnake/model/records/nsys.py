@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cutesnake.model.records.common import (
-    Backend,
-    Case,
-    Device,
-    Measured,
-    Part,
-    Record,
-    Status,
-    check_outcome,
-    doc,
-)
+from cutesnake.model.records.common import CaseRecord, Part, doc
 
 
 class Launched(Part):
@@ -79,17 +69,5 @@ class NsysMetrics(Part):
     timing_check: Annotated[TimingCheck | None, doc("absent in records from before 2026-11-22")] = None
 
 
-class Nsys(Record, tag="nsys"):
+class Nsys(CaseRecord[NsysMetrics], tag="nsys"):
     """The timeline of a few calls by Nsight Systems."""
-
-    status: Status
-    reason: Annotated[str | None, doc("of a failed record, one sentence")]
-    provenance: Measured
-    case: Case
-    device: Device | None
-    backend: Backend
-    seconds: Annotated[float | None, doc("from when the GPU was the case's own to its end")]
-    metrics: NsysMetrics | None
-
-    def __post_init__(self) -> None:
-        check_outcome(self.status, self.reason, self.metrics)

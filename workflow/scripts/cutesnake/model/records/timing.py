@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cutesnake.model.records.common import (
-    Backend,
-    Case,
-    Device,
-    Measured,
-    Part,
-    Record,
-    Status,
-    check_outcome,
-    doc,
-)
+from cutesnake.model.records.common import CaseRecord, Part, doc
 
 
 class TimingMetrics(Part):
@@ -95,17 +85,5 @@ class TimingMetrics(Part):
     ] = None
 
 
-class Timing(Record, tag="timing"):
+class Timing(CaseRecord[TimingMetrics], tag="timing"):
     """Times by NVBench and by a second source."""
-
-    status: Status
-    reason: Annotated[str | None, doc("of a failed record, one sentence")]
-    provenance: Measured
-    case: Case
-    device: Device | None
-    backend: Backend
-    seconds: Annotated[float | None, doc("from when the GPU was the case's own to its end")]
-    metrics: TimingMetrics | None
-
-    def __post_init__(self) -> None:
-        check_outcome(self.status, self.reason, self.metrics)

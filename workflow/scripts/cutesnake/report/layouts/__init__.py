@@ -1,4 +1,4 @@
-"""Layouts as CuTe has them, in small, and pictures made from them: `draw(layout)` is for a notebook too.
+"""CuTe layouts and plots of them: `draw(layout)` works in a notebook too.
 
 >>> from cutesnake.report.layouts import draw, parse
 >>> draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
@@ -12,11 +12,11 @@ from cutesnake.report.layouts.algebra import (
     parse,
     zipped_divide,
 )
-from cutesnake.report.layouts.pictures import Picture, draw
+from cutesnake.report.layouts.plots import LayoutPlot, draw
 
 __all__ = [
     "Layout",
-    "Picture",
+    "LayoutPlot",
     "Swizzle",
     "draw",
     "make_layout_tv",

@@ -1,6 +1,6 @@
-"""CuTe's layout algebra in small: layouts, composition, complement, divisions, swizzles, all static.
+"""CuTe's layout algebra for static layouts: composition, complement, divisions and swizzles.
 
-A layout is a shape and a stride of the same nesting; it maps an index or a coordinate to an offset, the first mode
+A layout is a shape and a stride of equal nesting. It maps an index or a coordinate to an offset, the first mode
 fastest. Definitions: CUTLASS documentation, «CuTe Layout Algebra».
 """
 
@@ -17,19 +17,20 @@ IntTuple: TypeAlias = "int | tuple[IntTuple, ...]"
 
 @dataclass(frozen=True)
 class Layout:
-    """shape:stride. Raises ValueError where the two are not nested alike, or an extent is none."""
+    """Layout shape:stride; raise ValueError for different nesting or an extent below 1."""
 
     shape: IntTuple
     stride: IntTuple
 
     def __post_init__(self) -> None:
         if _profile(self.shape) != _profile(self.stride):
-            raise ValueError(f"shape {self.shape} and stride {self.stride} are not nested alike")
+            raise ValueError(f"shape {self.shape} and stride {self.stride} have different nesting")
         if min(flat(self.shape), default=0) < 1:
-            raise ValueError(f"shape {self.shape}: extents are whole numbers from 1 on")
+            raise ValueError(f"shape {self.shape}: extents must be integers of at least 1")
 
     @property
     def size(self) -> int:
+        """Number of elements."""
         return math.prod(flat(self.shape))
 
     @property
@@ -39,13 +40,14 @@ class Layout:
 
     @property
     def modes(self) -> list[Layout]:
+        """Top-level modes as layouts."""
         if isinstance(self.shape, int):
             return [self]
         assert isinstance(self.stride, tuple)
         return [Layout(n, d) for n, d in zip(self.shape, self.stride, strict=True)]
 
     def __call__(self, *coordinate: IntTuple) -> int:
-        """The offset of an index, or of a coordinate with an entry per mode."""
+        """Return the offset of an index, or of a coordinate with an entry per mode."""
         return _offset(coordinate[0] if len(coordinate) == 1 else coordinate, self.shape, self.stride)
 
     def __str__(self) -> str:
@@ -54,13 +56,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Swizzle:
-    """S<bits,base,shift>: an exclusive or of `bits` bits from `base` on with those `shift` places above."""
+    """S<bits,base,shift>: XOR `bits` bits from `base` on with the bits `shift` above."""
 
     bits: int
     base: int
     shift: int
 
     def __call__(self, offset: int) -> int:
+        """Return the swizzled offset."""
         mask = ((1 << self.bits) - 1) << (self.base + self.shift)
         return offset ^ (offset & mask) >> self.shift
 
@@ -69,13 +72,13 @@ class Swizzle:
 
 
 def flat(value: IntTuple) -> list[int]:
-    """The numbers of a nested tuple in order."""
+    """Return the numbers of a nested tuple in order."""
     return [value] if isinstance(value, int) else [leaf for part in value for leaf in flat(part)]
 
 
 def _profile(value: IntTuple) -> object:
     if not isinstance(value, int | tuple):
-        raise ValueError(f"{value!r} is no static layout, nor part of one: whole numbers in brackets are wanted")
+        raise ValueError(f"{value!r} is not part of a static layout; expected integers in brackets")
     return None if isinstance(value, int) else tuple(_profile(part) for part in value)
 
 
@@ -102,9 +105,10 @@ def _offset(coordinate: IntTuple, shape: IntTuple, stride: IntTuple) -> int:
 
 
 def parse(text: str) -> Layout:
-    """A layout as the DSL writes it, such as «(4,(2,2)):(1,(4,8))». Raises ValueError for anything that is not static.
+    """Parse a layout as the DSL prints it, such as «(4,(2,2)):(1,(4,8))».
 
-    A tile of layouts, «[16:1;128:1]», becomes one layout of that many modes.
+    A tile of layouts, «[16:1;128:1]», becomes one layout with a mode per part. Raises ValueError for text that is not
+    static.
     """
     text = text.strip().strip('"')
     if text.startswith("["):
@@ -112,21 +116,21 @@ def parse(text: str) -> Layout:
         return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
     shape, colon, stride = text.partition(":")
     try:
-        found = ast.literal_eval(shape), ast.literal_eval(stride)
+        shape_and_stride = ast.literal_eval(shape), ast.literal_eval(stride)
     except (SyntaxError, ValueError):
         colon = ""
     if not colon:
-        raise ValueError(f"{text!r} is no static layout: shape:stride is wanted, as in (4,8):(8,1)")
-    return Layout(*found)
+        raise ValueError(f"{text!r} is no static layout; expected shape:stride, such as (4,8):(8,1)")
+    return Layout(*shape_and_stride)
 
 
 def make_layout(shape: IntTuple) -> Layout:
-    """Compact, the first mode fastest."""
+    """Return the compact layout with the first mode fastest."""
     return _ordered(shape, list(range(len(flat(shape)))))
 
 
 def make_ordered_layout(shape: IntTuple, order: Sequence[int]) -> Layout:
-    """Compact, the mode of order 0 fastest."""
+    """Return the compact layout with the mode of order 0 fastest."""
     return _ordered(shape, list(order))
 
 
@@ -143,7 +147,7 @@ def _like(shape: IntTuple, values: Iterator[int]) -> IntTuple:
 
 
 def coalesce(layout: Layout) -> Layout:
-    """The same function in as few modes as possible."""
+    """Return an equal layout function with the fewest modes."""
     shape, stride = [1], [0]
     for n, d in zip(flat(layout.shape), flat(layout.stride), strict=True):
         if n == 1:
@@ -159,7 +163,10 @@ def coalesce(layout: Layout) -> Layout:
 
 
 def composition(a: Layout, b: Layout) -> Layout:
-    """R(c) = A(B(c)), with the shape of B. Raises ValueError where a stride of B does not divide a shape of A."""
+    """Return R(c) = A(B(c)), with the shape of B.
+
+    Raises ValueError where a stride of B does not divide a shape of A.
+    """
     if not isinstance(b.shape, int):
         parts = [composition(a, mode) for mode in b.modes]
         return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))
@@ -168,7 +175,7 @@ def composition(a: Layout, b: Layout) -> Layout:
 
 
 def _pick(a: Layout, size: int, step: int) -> Layout:
-    """Every `step`-th of A's indices, `size` of them."""
+    """Return A at every `step`-th index, `size` of them."""
     shape, stride, sizes, strides = [], [], flat(a.shape), flat(a.stride)
     for place, (n, d) in enumerate(zip(sizes, strides, strict=True)):
         if place == len(sizes) - 1:
@@ -189,12 +196,12 @@ def _pick(a: Layout, size: int, step: int) -> Layout:
         step = -(-step // n)
         if size == 1:
             break
-    found = coalesce(Layout(tuple(shape), tuple(stride))) if shape else Layout(1, 0)
-    return found
+    picked = coalesce(Layout(tuple(shape), tuple(stride))) if shape else Layout(1, 0)
+    return picked
 
 
 def complement(layout: Layout, size: int) -> Layout:
-    """The layout of the offsets below `size` that the layout leaves out: with it, every offset is met once."""
+    """Return the layout of the offsets below `size` that `layout` leaves out."""
     pairs = sorted((d, n) for n, d in zip(flat(layout.shape), flat(layout.stride), strict=True) if n > 1 and d)
     shape, stride, at = [], [], 1
     for d, n in pairs:
@@ -209,13 +216,13 @@ def complement(layout: Layout, size: int) -> Layout:
 
 
 def logical_divide(layout: Layout, tiler: Layout) -> Layout:
-    """((tile), (rest)) of a one-mode layout."""
+    """Return ((tile), (rest)) of a one-mode layout."""
     rest = complement(tiler, layout.size)
     return composition(layout, Layout((tiler.shape, rest.shape), (tiler.stride, rest.stride)))
 
 
 def zipped_divide(layout: Layout, tiler: Sequence[Layout | int]) -> Layout:
-    """((tile per mode), (rest per mode)): the second mode counts tiles, the first is inside one of them."""
+    """Return ((tile per mode), (rest per mode)): offsets in a tile, then tiles."""
     tilers = [Layout(t, 1) if isinstance(t, int) else t for t in tiler]
     parts = [logical_divide(mode, t) for mode, t in zip(layout.modes, tilers, strict=True)]
     tiles, rest = [p.modes[0] for p in parts], [p.modes[1] for p in parts]
@@ -226,9 +233,10 @@ def zipped_divide(layout: Layout, tiler: Sequence[Layout | int]) -> Layout:
 
 
 def make_layout_tv(threads: Layout, values: Layout) -> tuple[tuple[int, ...], Layout]:
-    """(tiler, thread-value layout) as `cute.make_layout_tv`: thread and value -> column-major place in the tile.
+    """Return (tiler, thread-value layout) as `cute.make_layout_tv` does.
 
-    threads, values: layouts of the same number of modes; the values of a thread lie side by side in the tile.
+    The layout maps (thread, value) to the column-major offset in the tile. threads, values: layouts with equal numbers
+    of modes; a thread's values are adjacent in the tile.
     """
     tiler = tuple(t.size * v.size for t, v in zip(threads.modes, values.modes, strict=True))
     steps = [math.prod(tiler[:mode]) for mode in range(len(tiler))]
@@ -238,7 +246,7 @@ def make_layout_tv(threads: Layout, values: Layout) -> tuple[tuple[int, ...], La
 
 
 def _inverse(layout: Layout, steps: Sequence[int]) -> Layout:
-    """From what a compact layout numbers to the place of that number, `steps` apart along each mode."""
+    """Return the layout from a compact layout's numbers to offsets, `steps` apart per mode."""
     sizes, strides = flat(layout.shape), flat(layout.stride)
     inner: list[int] = []
     for mode, step in zip(layout.modes, steps, strict=True):

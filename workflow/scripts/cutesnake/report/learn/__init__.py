@@ -1,1 +1,1 @@
-"""What to read first, what to ask of it, and the answers that the anatomy of each kernel gives."""
+"""Reading guide: goals, questions, and answers from the anatomy of each kernel."""

@@ -1,4 +1,4 @@
-"""Questions to write down before reading a kernel, and how their answers follow from its anatomy record."""
+"""Questions about a kernel, and how its anatomy record answers them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from cutesnake.report.formatting import plural
 from cutesnake.stages.anatomy.numbers import of_warps
 from cutesnake.stages.anatomy.product_text import MOVED
 
-Function = Mapping[str, Any]  # of an anatomy record
+Function = Mapping[str, Any]  # a device function of an anatomy record
 UNKNOWN = "Unknown: "
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question and the function that answers it from an anatomy record with at least one function."""
+    """A question, and the function that answers it from an anatomy record."""
 
     text: str
     answer: Callable[[Mapping[str, Any]], str]
 
 
 def main(record: Mapping[str, Any]) -> Function:
+    """Return the main device function of an anatomy record."""
     return record["functions"][0]
 
 
@@ -40,7 +41,7 @@ def _descriptors(record: Mapping[str, Any]) -> str:
     if f["descriptors"] is None:
         return _not_seen(record)
     if not f["descriptors"]:
-        return "None: it copies without TMA descriptors."
+        return "None: the kernel copies without TMA descriptors."
     parts = []
     for d in f["descriptors"]:
         box = " x ".join(map(str, d["box"]))
@@ -53,24 +54,24 @@ def _descriptors(record: Mapping[str, Any]) -> str:
 def _grid(record: Mapping[str, Any]) -> str:
     if not record["grids"]:
         return _not_seen(record)
-    told = []
+    parts = []
     for one in record["grids"]:
         sizes = ", ".join(f"{k} {v}" for k, v in one["parameters"].items() if isinstance(v, int) and v is not True)
         grid = one["grids"].get(main(record)["symbol"])
-        told.append(f"{' x '.join(map(str, grid))} CTAs for {sizes}" if grid else f"no launch of it for {sizes}")
-    return "; ".join(told) + f", on a card of {record['grids'][0]['processors']} multiprocessors."
+        parts.append(f"{' x '.join(map(str, grid))} CTAs for {sizes}" if grid else f"no launch for {sizes}")
+    return "; ".join(parts) + f", on a GPU with {record['grids'][0]['processors']} SMs."
 
 
 def _shared(record: Mapping[str, Any]) -> str:
     shared = main(record)["shared"]
     if shared["buffers"] is None:
         size = shared["dynamic_bytes"]
-        return f"{UNKNOWN}which buffers share the {size:,} B." if size else "It has no dynamic shared memory."
+        return f"{UNKNOWN}which buffers share the {size:,} B." if size else "No dynamic shared memory."
     parts = [
         f"{b['name']} {b['bytes']:,} B" + (f" in {b['stages']} stages" if b["stages"] and b["stages"] > 1 else "")
         for b in shared["buffers"]
     ]
-    return f"{', '.join(parts)}; {shared['left_bytes']:,} B of {shared['limit_bytes']:,} are left."
+    return f"{', '.join(parts)}; {shared['left_bytes']:,} of {shared['limit_bytes']:,} B are free."
 
 
 def _roles(record: Mapping[str, Any]) -> str:
@@ -89,16 +90,20 @@ def _registers(record: Mapping[str, Any]) -> str:
     f = main(record)
     shares = [f"{r['name']} {', '.join(map(str, r['registers']))}" for r in f["roles"] or [] if r["registers"]]
     launched = f"{f['registers']['per_thread']} registers per thread at launch"
-    return f"{launched}; setmaxnreg gives {'; '.join(shares)}." if shares else f"{launched}; no role changes its share."
+    return (
+        f"{launched}; setmaxnreg gives {'; '.join(shares)}."
+        if shares
+        else f"{launched}; no role changes its register count."
+    )
 
 
 def _pipelines(record: Mapping[str, Any]) -> str:
-    found = main(record)["pipelines"]
-    if found is None:
+    pipelines = main(record)["pipelines"]
+    if pipelines is None:
         return _not_seen(record)
-    if not found:
-        return "No ring of full and empty barriers was seen."
-    return "; ".join(f"{p['name']}: {plural(p['stages'], 'stage')}" for p in found) + "."
+    if not pipelines:
+        return "None: no ring of full and empty barriers was detected."
+    return "; ".join(f"{p['name']}: {plural(p['stages'], 'stage')}" for p in pipelines) + "."
 
 
 def _barriers(record: Mapping[str, Any]) -> str:
@@ -106,25 +111,25 @@ def _barriers(record: Mapping[str, Any]) -> str:
     if f["pipelines"] is None:
         return _not_seen(record)
     if not f["pipelines"]:
-        return "None: no pipeline with full and empty barriers was seen."
+        return "None: no pipeline with full and empty barriers was detected."
     deepest = max(f["pipelines"], key=lambda p: p["stages"])
-    told = []
+    parts = []
     for state in ("full", "empty"):
         b = next(b for b in f["barriers"] if b["offset"] == deepest[f"{state}_offsets"][0])
         kinds = " and ".join(dict.fromkeys(f"{a['kind']} of {a['role']}" for a in b["arrivals"]))
         who = ", ".join(w["role"] for w in b["waits"])
         lines = [line for w in b["waits"] for line in w["lines"]]
-        told.append(f"{state}: {plural(b['count'], 'arrival')} a phase ({kinds}), waited for by {who}{_at(lines)}")
-    return f"{deepest['name']}, {plural(deepest['stages'], 'stage')}; {'; '.join(told)}."
+        parts.append(f"{state}: {plural(b['count'], 'arrival')} per phase ({kinds}), {who} wait{_at(lines)}")
+    return f"{deepest['name']}, {plural(deepest['stages'], 'stage')}; {'; '.join(parts)}."
 
 
 def _products(record: Mapping[str, Any]) -> str:
-    found = main(record)["products"]
-    if found is None:
+    products = main(record)["products"]
+    if products is None:
         return _not_seen(record)
-    if not found:
-        return "None: it has no matrix product."
-    return "; ".join(p["words"].partition("; B's descriptor")[0] for p in found) + "."
+    if not products:
+        return "None: no matrix product."
+    return "; ".join(p["words"].partition("; B's descriptor")[0] for p in products) + "."
 
 
 def _copies(record: Mapping[str, Any]) -> str:
@@ -139,8 +144,8 @@ def _copies(record: Mapping[str, Any]) -> str:
         "shared_load",
         "shared_store",
     )
-    told = [f"{counts[name]} {name.replace('_', ' ').replace('tma', 'TMA')}" for name in names if counts.get(name)]
-    return f"Its code has {', '.join(told) or 'no copies'} instructions."
+    parts = [f"{counts[name]} {name.replace('_', ' ').replace('tma', 'TMA')}" for name in names if counts.get(name)]
+    return f"Instructions in the code: {', '.join(parts) or 'no copies'}."
 
 
 def _launch(record: Mapping[str, Any]) -> str:
@@ -150,47 +155,50 @@ def _launch(record: Mapping[str, Any]) -> str:
         return _not_seen(record)
     on = [name for name, value in attributes.items() if value and value != [1, 1, 1]]
     waits = f["counts"].get("grid_dependency", 0)
-    said = plural(waits, "griddepcontrol instruction")
-    return f"Attributes set at launch: {', '.join(on) or 'none'}; {said} in its code."
+    counted = plural(waits, "griddepcontrol instruction")
+    return f"Launch attributes: {', '.join(on) or 'none'}; {counted} in the code."
 
 
 def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Mapping[str, Any]], str]:
-    """What was found out about a pattern, after a word that suits the question."""
+    """Return a function that reports a pattern's state, with a prefix that suits the question."""
 
     def answer(record: Mapping[str, Any]) -> str:
-        found = main(record)["patterns"][name]
-        told = {True: there, False: not_there, None: "Unknown: "}[found["found"]] + found["evidence"]
-        return f"{told[:1].upper()}{told[1:]}{_at(found['lines'])}."
+        pattern = main(record)["patterns"][name]
+        text = {True: there, False: not_there, None: "Unknown: "}[pattern["found"]] + pattern["evidence"]
+        return f"{text[:1].upper()}{text[1:]}{_at(pattern['lines'])}."
 
     return answer
 
 
 QUESTIONS = {
     "descriptors": Question("Which tensors get TMA descriptors, and with which tiles?", _descriptors),
-    "grid": Question("How does the grid follow from the problem?", _grid),
-    "shared": Question("How is shared memory spent?", _shared),
+    "grid": Question("How does the grid size follow from the problem?", _grid),
+    "shared": Question("How is shared memory used?", _shared),
     "roles": Question("Which warps do what?", _roles),
-    "registers": Question("How are registers shared out?", _registers),
-    "pipelines": Question("Which pipelines are there, how deep, who fills them and who empties them?", _pipelines),
-    "barriers": Question("What barriers does the deepest pipeline use, and who arrives and waits?", _barriers),
-    "products": Question("Which matrix instructions does it use, and where do operands and sums live?", _products),
-    "copies": Question("By which instructions does it move data?", _copies),
+    "registers": Question("How are registers distributed over roles?", _registers),
+    "pipelines": Question(
+        "Which pipelines exist, with how many stages, and which roles fill and empty them?", _pipelines
+    ),
+    "barriers": Question("Which barriers does the deepest pipeline use, and which roles arrive and wait?", _barriers),
+    "products": Question("Which matrix instructions does it use, and where are operands and accumulators?", _products),
+    "copies": Question("Which instructions move data?", _copies),
     "launch": Question("Which launch attributes does the host set, and what does the kernel wait for?", _launch),
-    "persistent": Question("Does a CTA walk over several tiles, and when does it stop?", _pattern("persistent loop")),
-    "softmax": Question("Is the softmax computed on the way, in which loop?", _pattern("online softmax")),
+    "persistent": Question("Does a CTA process several tiles, and when does it stop?", _pattern("persistent loop")),
+    "softmax": Question("Does it use an online softmax, and in which loop?", _pattern("online softmax")),
     "cluster": Question("What do the CTAs of a cluster exchange?", _pattern("cluster communication", "", "Nothing: ")),
-    "epilogue": Question("By which way do results leave?", _pattern("epilogue", "", "None was found: ")),
+    "epilogue": Question("How does the epilogue store results?", _pattern("epilogue", "", "None was detected: ")),
     "boundary": Question(
-        "What happens at the edges of the problem?", _pattern("boundary handling", "", "Nothing is done for them: ")
+        "What happens at the edges of the problem?", _pattern("boundary handling", "", "No special handling: ")
     ),
-    "drain": Question(
-        "How are the last stages of the pipelines flushed?", _pattern("pipeline drain", "", "They are not: ")
-    ),
+    "drain": Question("How are the pipelines drained?", _pattern("pipeline drain", "", "Not drained: ")),
 }
 
 
 def answers(record: Mapping[str, Any], names: list[str]) -> list[tuple[str, str]]:
-    """(question, answer) for each name. A record without functions answers that there is no code."""
+    """Return (question, answer) for each name.
+
+    For a record without functions, the answers say why no code exists.
+    """
     if not record["functions"]:
         why = record["reason"] or record["not_watched"]
         return [(QUESTIONS[name].text, f"{UNKNOWN}{why}.") for name in names]

@@ -1,4 +1,4 @@
-"""Plot stage: one function per picture, one SVG file each, and a record that says what was drawn and what was not."""
+"""Plot stage: one function and one SVG file per plot, and a record of all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cutesnake.runtime.job import listed
 from cutesnake.stages.predict.validated import VALIDATION, Held, read_held
 
 RECORD = "pictures.json"
-MOST_DRAWN = 120  # workloads: more make a picture of metres
+MOST_DRAWN = 120  # workloads; more would make a plot unreadably long
 STATIC: dict[str, Callable[[Evidence], Drawing]] = {
     "roofline": draw_roofline,
     "resources": draw_resources,
@@ -47,52 +47,50 @@ TITLES = {
     "instructions": "Instruction mix",
     "times": "Duration",
     "share": "Share of the roofline",
-    "speedup": "CuTe against cuTile",
+    "speedup": "CuTe vs cuTile",
     "timeline": "Timeline of one call",
     "pipeline": "Predicted pipeline",
-    VALIDATION: "Predicted against measured, on cards that measured",
+    VALIDATION: "Predicted vs measured times, on GPUs with measurements",
 }
 
 
 def compare_and_plot(
     plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str],
-    held: str | Sequence[str], kept: str | Sequence[str], output: str, table: str, folder: str,
+    validation: str | Sequence[str], kept: str | Sequence[str], output: str, table: str, folder: str,
 ) -> None:  # fmt: skip
-    """Write the comparison of an operator to `output` and `table`, and its pictures into `folder`.
+    """Write an operator's comparison to `output` and `table`, and its plots into `folder`.
 
-    The other arguments are paths of what is known of the operator.
+    The other arguments are paths of the operator's records.
     """
     evidence = load_evidence(plan, records, roofline, recorded, listed(kept))
     write_comparison(evidence, output, table)
-    plot(evidence, folder, read_held(listed(held)))
+    plot(evidence, folder, read_held(listed(validation)))
 
 
-def plot(evidence: Evidence, folder: Path | str, held: Sequence[Held] = ()) -> Plot:
-    """Draw every picture of an operator into `folder` and write the record of them there, last.
+def plot(evidence: Evidence, folder: Path | str, validation: Sequence[Held] = ()) -> Plot:
+    """Draw all plots of an operator into `folder`, then write their record.
 
-    `held` are the predictions that were held against cards: a picture of them goes with predictions. Raises RecordError
-    or OSError; a picture with nothing to show is an entry with `file` null and its reason.
+    `validation` holds predictions with measured times; they add a validation plot if the operator has predictions. A
+    plot without data becomes an entry with `file` null and a reason. Raises RecordError or OSError.
     """
     drawn = thinned(evidence)
-    pictures = list(_pictures(drawn, Path(folder)))
+    entries = list(_entries(drawn, Path(folder)))
     if len(drawn.workloads) < len(evidence.workloads):
-        said = (
-            f"{len(drawn.workloads)} of {len(evidence.workloads):,} workloads are drawn, evenly picked from the sweep."
+        note = (
+            f"{len(drawn.workloads)} of {len(evidence.workloads):,} workloads are shown, picked evenly from the sweep."
         )
-        pictures = [
-            structs.replace(picture, caption=picture.caption and f"{picture.caption} {said}") for picture in pictures
-        ]
+        entries = [structs.replace(entry, caption=entry.caption and f"{entry.caption} {note}") for entry in entries]
     if evidence.predicted:
-        draw = functools.partial(draw_validation, held)
-        pictures.append(_picture(evidence, Path(folder), VALIDATION, None, draw))
-    entry = Plot("ok", None, Provenance(), evidence.operator, pictures)
-    files = [Path(folder, picture.file) for picture in pictures if picture.file]
-    record.write("plot", Path(folder) / RECORD, entry, files=provenance.digests(files, folder))
-    return entry
+        draw = functools.partial(draw_validation, validation)
+        entries.append(_entry(evidence, Path(folder), VALIDATION, None, draw))
+    plots_record = Plot("ok", None, Provenance(), evidence.operator, entries)
+    files = [Path(folder, entry.file) for entry in entries if entry.file]
+    record.write("plot", Path(folder) / RECORD, plots_record, files=provenance.digests(files, folder))
+    return plots_record
 
 
 def thinned(evidence: Evidence) -> Evidence:
-    """The same with as many workloads as pictures can show: the first, the last, and evenly picked ones between."""
+    """Return the evidence with at most MOST_DRAWN workloads, picked evenly."""
     every = list(evidence.workloads)
     if len(every) <= MOST_DRAWN:
         return evidence
@@ -105,31 +103,31 @@ def thinned(evidence: Evidence) -> Evidence:
     )
 
 
-def _pictures(evidence: Evidence, folder: Path) -> Iterator[Picture]:
+def _entries(evidence: Evidence, folder: Path) -> Iterator[Picture]:
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     places = [(source, target) for target in targets for source in evidence.sources(target)]
     measured = [(source, target) for source, target in places if source.kind != "none"]
     for name, draw_measured in MEASURED.items():
         for source, target in measured:
-            draw_here = functools.partial(draw_measured, evidence, source, target)
-            yield _picture(evidence, folder, name, (source, target), draw_here)
+            draw_one = functools.partial(draw_measured, evidence, source, target)
+            yield _entry(evidence, folder, name, (source, target), draw_one)
         if not measured:
-            yield _picture(evidence, folder, name, None, _no_measurements)
+            yield _entry(evidence, folder, name, None, _no_measurements)
     for kernel in kernels_with_pipelines(evidence):
-        yield _picture(evidence, folder, f"pipeline-{kernel}", None, functools.partial(draw_pipeline, evidence, kernel))
+        yield _entry(evidence, folder, f"pipeline-{kernel}", None, functools.partial(draw_pipeline, evidence, kernel))
     for name, draw in STATIC.items():
-        yield _picture(evidence, folder, name, None, functools.partial(draw, evidence))
+        yield _entry(evidence, folder, name, None, functools.partial(draw, evidence))
 
 
 def _no_measurements() -> Drawing:
-    raise NothingToShow("nothing was measured on this machine, and no recorded device has this operator")
+    raise NothingToShow("nothing was measured on this machine, and no recorded set has this operator")
 
 
-def _picture(
+def _entry(
     evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
 ) -> Picture:
     title = TITLES.get(name) or TITLES[name.partition("-")[0]]
-    if name != VALIDATION:  # which is of all operators
+    if name != VALIDATION:  # its plot covers all operators
         title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
     slug = [name]
     device = None

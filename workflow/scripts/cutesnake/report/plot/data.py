@@ -1,4 +1,4 @@
-"""Records as tables for the pictures."""
+"""Records as tables for the plots."""
 
 from __future__ import annotations
 
@@ -14,74 +14,74 @@ from cutesnake.model import record
 from cutesnake.report.palette import Look, looks
 from cutesnake.report.plot.style import NothingToShow
 
-NEARLY_ALL = 0.8  # of the workloads
+NEARLY_ALL = 0.8  # share of the workloads
 NUMBERS = ("registers_per_thread", "spill_bytes", "static_shared_bytes", "dynamic_shared_bytes")
 
 
 def sizes(evidence: Evidence) -> list[str]:
-    """Numeric parameters that vary over the workloads: the operator's axis, then those with most values."""
+    """Return the varying integer parameters: the operator's axis first, then by number of values."""
     values: dict[str, set[Any]] = {}
     for parameters in evidence.workloads.values():
         for key, value in parameters.items():
             if isinstance(value, int) and not isinstance(value, bool):
                 values.setdefault(key, set()).add(value)
-    varying = {key: len(found) for key, found in values.items() if len(found) > 1}
+    varying = {key: len(seen) for key, seen in values.items() if len(seen) > 1}
     return sorted(varying, key=lambda key: (key != evidence.plan.axis.field, -varying[key]))
 
 
 def differing(evidence: Evidence) -> list[str]:
-    """Parameters of all kinds that vary over the workloads."""
-    found = [list(parameters.items()) for parameters in evidence.workloads.values()]
-    return [key for key, value in found[0] if any((key, value) not in other for other in found)] if found else []
+    """Return the parameters of any type that vary over the workloads."""
+    rows = [list(parameters.items()) for parameters in evidence.workloads.values()]
+    return [key for key, value in rows[0] if any((key, value) not in other for other in rows)] if rows else []
 
 
 def name_of(evidence: Evidence, field: str) -> str:
-    """A workload's field in words, the axis of the operator with its unit: `KV length (tokens)`."""
+    """Return a field's display name, the axis with its unit: `KV length (tokens)`."""
     axis = evidence.plan.axis
     return axis.label if field == axis.field else field.replace("_", " ")
 
 
 def short_name_of(evidence: Evidence, field: str) -> str:
-    """A workload's field in words, before its value: `KV length`."""
+    """Return a field's display name without its unit: `KV length`."""
     return re.sub(r"\s*\([^)]*\)", "", name_of(evidence, field))
 
 
 def kernel_looks(evidence: Evidence) -> dict[str, Look]:
-    """Colour and marker of every kernel, in the order of the plan."""
+    """Return colour and marker of every kernel, in plan order."""
     return looks({kernel: decision.dsl for (kernel, _), decision in evidence.decisions.items()})
 
 
 def labels(evidence: Evidence, brief: bool = False) -> dict[str, str]:
-    """Each workload by what varies besides its dtype: `batch 32, kv length 4096, causal`. No two of a dtype are alike.
+    """Label each workload by what varies besides its dtype, uniquely per dtype.
 
-    Of what is no number only what is true, or differs from most workloads, is named. Where labels are to be `brief`, so
-    it is with numbers that nearly all have; `unsaid` says which.
+    Example: `batch 32, kv length 4096, causal`. Booleans appear if true, other non-numeric values if they differ from
+    most workloads. `brief` also drops numbers that nearly all workloads share; `unsaid` lists them.
     """
     varying = [key for key in differing(evidence) if key != "dtype"]
     usual, left_out = _usual(evidence, varying), _left_out(evidence) if brief else {}
 
-    def words(key: str, value: Any) -> list[str]:
+    def describe(key: str, value: Any) -> list[str]:
         name = short_name_of(evidence, key)
         if isinstance(value, bool):
             return [name] if value else []
-        told = value != usual[key] or (isinstance(value, int) and key not in left_out)
-        return [f"{name} {value}"] if told else []
+        named = value != usual[key] or (isinstance(value, int) and key not in left_out)
+        return [f"{name} {value}"] if named else []
 
     return {
-        workload: ", ".join(word for key in parameters if key in varying for word in words(key, parameters[key]))
+        workload: ", ".join(word for key in parameters if key in varying for word in describe(key, parameters[key]))
         or workload
         for workload, parameters in evidence.workloads.items()
     }
 
 
 def unsaid(evidence: Evidence) -> str:
-    """A sentence on the numbers that brief labels leave out, with a space before it; empty where there are none."""
+    """Return a sentence on the values that brief labels leave out, or an empty string."""
     left_out = [f"{short_name_of(evidence, key)} {value}" for key, value in _left_out(evidence).items()]
-    return f" Unless a name says otherwise: {', '.join(left_out)}." if left_out else ""
+    return f" Unless a label says otherwise: {', '.join(left_out)}." if left_out else ""
 
 
 def _left_out(evidence: Evidence) -> dict[str, int]:
-    """Parameter -> the number that nearly all workloads have of it; not the axis."""
+    """Return parameter -> value that nearly all workloads share, except the axis."""
     keys = [key for key in differing(evidence) if key not in ("dtype", evidence.plan.axis.field)]
     workloads = evidence.workloads.values()
     return {
@@ -93,14 +93,14 @@ def _left_out(evidence: Evidence) -> dict[str, int]:
 
 
 def _usual(evidence: Evidence, keys: Iterable[str]) -> dict[str, Any]:
-    """Parameter -> its value in most workloads."""
+    """Return parameter -> its most frequent value."""
     return {key: Counter(w[key] for w in evidence.workloads.values()).most_common(1)[0][0] for key in keys}
 
 
 def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:
-    """One line per kernel and workload: µs of its fastest variant, spread in percent, floor, FLOPs, intensity.
+    """Return a row per kernel and workload, with the fastest variant's cold time.
 
-    Raises NothingToShow without any time.
+    Columns: time (µs), spread (%), floor (µs), FLOPs and intensity. Raises NothingToShow without times.
     """
     rows = []
     for entry in evidence.records(source, "timing"):
@@ -124,7 +124,7 @@ def times(evidence: Evidence, source: Source, target: str) -> pandas.DataFrame:
 
 
 def functions(evidence: Evidence) -> pandas.DataFrame:
-    """One line per build with static figures: the main device function. Raises NothingToShow without any."""
+    """Return the main device function of each inspected build; raise NothingToShow without any."""
     rows = []
     for path in sorted(evidence.inspected):
         entry = evidence.inspected[path]
@@ -137,23 +137,23 @@ def functions(evidence: Evidence) -> pandas.DataFrame:
             }
         )
     if not rows:
-        raise NothingToShow("no build of this operator has static figures")
+        raise NothingToShow("no build of this operator has static values")
     table = pandas.DataFrame(rows)
     for column in NUMBERS:
-        table[column] = pandas.to_numeric(table[column])  # a figure that is not known becomes NaN
+        table[column] = pandas.to_numeric(table[column])  # unknown values become NaN
     return table.sort_values(["target", "dsl", "kernel", "variant"], ignore_index=True)
 
 
 def merged(table: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
-    """One line for all builds of a kernel and target that do not differ in `columns`; `build` names them."""
+    """Merge builds of a kernel and target that agree in `columns`; `build` names them."""
     rows = []
     for (kernel, target), group in table.groupby(["kernel", "target"], sort=False):
         keys = group[columns].map(str).agg("|".join, axis=1)
         for _, same in group.groupby(keys, sort=False):
             variants = same["variant"].tolist()
-            name = variants[0] if len(variants) == 1 else f"{len(variants)} builds alike"
+            name = variants[0] if len(variants) == 1 else f"{len(variants)} equal builds"
             rows.append({**same.iloc[0].to_dict(), "build": f"{kernel} · {target} · {name}"})
-    found = pandas.DataFrame(rows)
-    again = found.duplicated("build", keep=False)  # several groups of as many builds: name their first ones
-    found.loc[again, "build"] += ", " + found.loc[again, "variant"] + " …"
-    return found
+    lines = pandas.DataFrame(rows)
+    again = lines.duplicated("build", keep=False)  # groups of equal size: add their first variant
+    lines.loc[again, "build"] += ", " + lines.loc[again, "variant"] + " …"
+    return lines

@@ -1,4 +1,4 @@
-"""Heat map with the number in every field: workloads down, kernels or pairs across."""
+"""Heat map with printed values: workloads down, kernels or pairs across."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from matplotlib.figure import Figure
 
 from cutesnake.report.plot.style import INK
 
-LABEL = 30  # characters of a workload in one line: with a field or two beside them they fit a phone
+LABEL = 30  # characters of a workload in one line; with two columns this fits a phone
 
 
 def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any) -> Figure:
-    """`values` are printed, `colours` shade the fields; NaN fields stay empty and are said to be in the caption."""
+    """Draw `values` as text on cells shaded by `colours`; NaN cells stay empty."""
     rows, columns = values.shape
     names = [_lines(str(name)) for name in values.index]
     width, lines = max(len(line) for name in names for line in name) * 0.075, max(map(len, names))
     size = (width + max(1.05 * columns, 1.3), 1.3 + (0.27, 0.33, 0.45)[min(lines, 3) - 1] * rows)
     figure, axis = pyplot.subplots(figsize=size, layout="constrained")
-    options |= {"cbar": False, "xticklabels": False, "yticklabels": False}  # seaborn would draw to see if they overlap
+    options |= {"cbar": False, "xticklabels": False, "yticklabels": False}  # else seaborn draws to detect overlaps
     seaborn.heatmap(colours, annot=values, fmt=".2f", linewidths=1.2, linecolor="none", ax=axis, **options)
     axis.xaxis.tick_top()
     axis.tick_params(length=0, labelcolor=INK)
@@ -32,7 +32,7 @@ def heat_map(values: pandas.DataFrame, colours: pandas.DataFrame, **options: Any
 
 
 def _lines(name: str) -> list[str]:
-    """A workload's name in lines that break between its sizes."""
+    """Split a workload's name into lines between its sizes."""
     lines: list[str] = []
     for size in name.split(", "):
         if lines and len(lines[-1]) + len(size) < LABEL:

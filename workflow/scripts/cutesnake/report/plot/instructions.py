@@ -1,4 +1,4 @@
-"""Instruction mix: what the instructions of each build's main device function do, by class."""
+"""Instruction mix of each build's main device function, by class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.report.plot.data import functions, merged
 from cutesnake.report.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 
-# Class of the inspect record -> words. Ordinary arithmetic and control ("other") would dwarf the rest: it is a number.
+# Class of the inspect record -> label. Arithmetic and control ("other") would dominate the bars and is text instead.
 CLASSES = {
     "tensor_core": "tensor core",
     "tma_load": "TMA load",
@@ -26,11 +26,11 @@ CLASSES = {
     "shared_memory": "shared memory",
     "local_memory": "local memory",
 }
-PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class looks the same in every picture
+PLACES = {name: place for place, name in enumerate(CLASSES.values())}  # a class has the same look in every plot
 
 
 def draw_instructions(evidence: Evidence) -> Drawing:
-    """One stacked bar per build, or per builds with the same counts: share by class, ordinary arithmetic left out."""
+    """Draw a stacked bar per group of equal builds: share by class without arithmetic."""
     table = functions(evidence)
     table = table[table["instructions"].notna()]
     if table.empty:
@@ -46,27 +46,27 @@ def draw_instructions(evidence: Evidence) -> Drawing:
         figure, axis = pyplot.subplots(figsize=(WIDTH, 1.3 + 0.34 * len(counts)), layout="constrained")
         _bars(axis, 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0))
         for row, name in enumerate(names):
-            said = f"of {int(counts.loc[name].sum()):,}, beside {int(other[name]):,} other"
+            text = f"of {int(counts.loc[name].sum()):,}; {int(other[name]):,} other"
             place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
-            axis.annotate(said, (100, row), fontsize=8.5, color=SOFT, **place)
+            axis.annotate(text, (100, row), fontsize=8.5, color=SOFT, **place)
         axis.set_ylim(len(counts) - 0.5, -0.5)
-        axis.set(xlim=(0, 100), xlabel="percent of the instructions of these classes")
+        axis.set(xlim=(0, 100), xlabel="share of the instructions of these classes (%)")
         axis.tick_params(axis="y", length=0, labelcolor=INK)
         axis.spines["left"].set_visible(False)
         figure.legend(loc="outside lower left", ncols=4)
-    said_of_rows = (
+    row_texts = (
         f"{name}: " + ", ".join(f"{kind} {int(count)}" for kind, count in row.items() if count)
         for name, row in counts.iterrows()
     )
     caption = (
-        "Instructions in the code of each build's main device function, counted once each, however often a loop runs "
-        "them. Static figures."
+        "Instructions in the code of each build's main device function. Each instruction counts once, regardless of "
+        "loops. Static values."
     )
-    return Drawing(figure, "Stacked bars per build. " + ". ".join(said_of_rows) + ".", caption)
+    return Drawing(figure, "Stacked bars per build. " + ". ".join(row_texts) + ".", caption)
 
 
 def _bars(axis: Axes, share: pandas.DataFrame) -> None:
-    """A stacked bar per row of percentages; a colour that comes back has another hatch."""
+    """Draw a stacked bar per row of percentages; repeated colours get another hatch."""
     left = pandas.Series(0.0, index=share.index)
     for column in share:
         place = PLACES[column]

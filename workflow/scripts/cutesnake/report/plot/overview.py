@@ -1,4 +1,4 @@
-"""Overview: for every operator and card, how fast CuTe is against cuTile, cold and warm."""
+"""Overview plot: speedup of CuTe over cuTile per operator and GPU, cold and warm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cutesnake.runtime.job import Files, listed
 if TYPE_CHECKING:
     from cutesnake.analysis.compare.recorded import Recorded
 
-NAME, TITLE = "overview", "CuTe DSL against cuTile, best kernel of each"
+NAME, TITLE = "overview", "CuTe DSL vs cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
 TIMES = "\N{MULTIPLICATION SIGN}"
 STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
@@ -30,7 +30,7 @@ FINE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5,
 
 
 class Row(NamedTuple):
-    """An operator, target and GPU, and its speeds."""
+    """An operator, target and GPU, with its speedups."""
 
     name: str
     warm: Speed
@@ -38,22 +38,21 @@ class Row(NamedTuple):
 
 
 def overview_files(comparisons: Files, folder: str) -> None:
-    """`write_overview` as its script calls it: with the paths of the comparisons."""
+    """Read the comparisons from their paths and write the overview."""
     write_overview((record.read("compare", path) for path in listed(comparisons)), folder)
 
 
 def write_overview(comparisons: Iterable[Compare], folder: Path | str) -> Plot:
-    """Draw the overview into `folder`, broad and for a narrow screen, and write the record of it there, last: a plot
-    record of no single operator."""
+    """Draw the overview, wide and narrow, into `folder`, then write its record."""
     compared = list(comparisons)
-    pictures = [_picture(compared, Path(folder), narrow) for narrow in (False, True)]
-    entry = Plot("ok", None, Provenance(), None, pictures)
-    files = [Path(folder, picture.file) for picture in pictures if picture.file]
+    plots = [_plot(compared, Path(folder), narrow) for narrow in (False, True)]
+    entry = Plot("ok", None, Provenance(), None, plots)
+    files = [Path(folder, plot.file) for plot in plots if plot.file]
     record.write("plot", Path(folder) / "pictures.json", entry, files=provenance.digests(files, folder))
     return entry
 
 
-def _picture(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
+def _plot(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
     name = NARROW if narrow else NAME
     try:
         drawing = draw_overview(comparisons, narrow)
@@ -64,9 +63,9 @@ def _picture(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
 
 
 def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = False) -> Drawing:
-    """A row per operator, target and card: the geometric mean of the speeds as a point, their range as a line.
+    """Draw a row per operator, target and GPU: geometric mean and range.
 
-    A narrow one is as wide as a phone, with the names above their rows.
+    A narrow plot fits a phone, with names above their rows.
     """
     rows = [
         Row(_name(comparison, entry), entry.warm, entry.cold)
@@ -75,7 +74,7 @@ def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = Fals
         if entry.warm and entry.cold
     ]
     if not rows:
-        raise NothingToShow("no workload was timed in both DSLs, here or on a recorded card")
+        raise NothingToShow("no workload was timed in both DSLs, on this machine or in a recorded set")
     size = (NARROW_WIDTH, 1.5 + 0.5 * len(rows)) if narrow else (WIDTH * 0.86, 1.25 + 0.42 * len(rows))
     with styled():
         figure, axis = pyplot.subplots(figsize=size, layout="constrained")
@@ -85,23 +84,23 @@ def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = Fals
             for key, (colour, marker, _) in STYLES.items()
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
-    said_of_rows = (
+    row_texts = (
         f"{row.name}: warm {row.warm.mean:.2f} ({row.warm.least:.2f} to {row.warm.most:.2f}), "
         f"cold {row.cold.mean:.2f} ({row.cold.least:.2f} to {row.cold.most:.2f})"
         for row in rows
     )
     return Drawing(
         figure,
-        "Speed of CuTe over cuTile. " + "; ".join(said_of_rows) + ".",
-        "Points: geometric mean, over the workloads, of the time of the best cuTile kernel over that of the best CuTe "
-        "kernel. Lines: from the least to the most. ",
+        "Speed of CuTe over cuTile. " + "; ".join(row_texts) + ".",
+        "Points: geometric mean over workloads of cuTile time ÷ CuTe time, best kernel of each. Lines: minimum to "
+        "maximum. ",
     )
 
 
 def _name(comparison: Compare | Recorded, entry: Speedup) -> str:
-    card = (entry.device.device or "").removeprefix("NVIDIA ")
-    here = " (here)" if entry.device.kind == "live" else ""
-    return f"{comparison.operator}\n{card}, {entry.target}{here}"
+    gpu = (entry.device.device or "").removeprefix("NVIDIA ")
+    place = " (this machine)" if entry.device.kind == "live" else ""
+    return f"{comparison.operator}\n{gpu}, {entry.target}{place}"
 
 
 def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
@@ -109,9 +108,9 @@ def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
         _point(axis, place, row.warm, "warm")
         _point(axis, place, row.cold, "cold")
         if narrow:
-            said = row.name.replace("\n", " on ")
-            axis.text(0, place - 0.32, said, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
-    if narrow:  # not through the names
+            name = row.name.replace("\n", " on ")
+            axis.text(0, place - 0.32, name, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
+    if narrow:  # keep the line off the names
         ends = [[place + end for place in range(len(rows))] for end in (-0.3, 0.3)]
         axis.vlines([1] * len(rows), *ends, color=INK, linewidth=1)
     else:
@@ -122,7 +121,7 @@ def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
 
 
 def _point(axis: Axes, place: int, speed: Speed, key: str) -> None:
-    """The mean, from the least to the most, with its figure at the end that is away from the line at 1."""
+    """Draw mean and range, with the mean as text at the end away from 1."""
     colour, marker, offset = STYLES[key]
     y = place - offset
     left = speed.most < 1
@@ -149,7 +148,7 @@ def _scale(axis: Axes, rows: list[Row], narrow: bool) -> None:
     axis.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low < tick < high]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
     axis.xaxis.set_minor_locator(NullLocator())
-    parts = ("time of cuTile over time of CuTe;", "left of 1 cuTile is the faster, right of it CuTe DSL")
+    parts = ("cuTile time ÷ CuTe time;", "below 1 cuTile is faster, above 1 CuTe DSL is faster")
     axis.set_xlabel(("\n" if narrow else " ").join(parts))
     if not narrow:
         axis.grid(True, axis="x", color=LINE)

@@ -1,4 +1,4 @@
-"""The predicted pipeline of one kernel: who worked and who waited, and what copies and products were under way."""
+"""Predicted pipeline of one kernel: work and waits of warps, copies and products in flight."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cutesnake.report.plot.style import INK, LINE, SOFT, WIDTH, Drawing, Nothing
 from cutesnake.report.plot.timeline import short_name
 
 MOST_TRACKS = 40
-MOST_SPANS = 500  # drawn: more show no more, and the page is read on telephones as well
+MOST_SPANS = 500  # more are indistinguishable and slow on phones
 HEIGHT = 0.72
-# Told apart in print by height and hatch, on the screen by colour as well.
+# Height and hatch distinguish kinds in print, colour also on screen.
 LOOKS = {
     "work": ("work", HEIGHT, INK, ""),
     "wait": ("wait at a barrier", HEIGHT / 6, SOFT, ""),
@@ -26,20 +26,23 @@ LOOKS = {
 
 
 def kernels_with_pipelines(evidence: Evidence) -> list[str]:
-    """Kernels of which something was predicted, in the order of the plan."""
+    """Return the kernels with a prediction, in plan order."""
     predicted = {entry.case.kernel for entry in evidence.predicted.values() if entry.status == "ok"}
     return list(dict.fromkeys(kernel for kernel, _ in evidence.decisions if kernel in predicted))
 
 
 def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
-    """A row per warp and engine of the representative cluster's first CTA, for the largest predicted workload."""
+    """Draw the predicted pipeline of a kernel's largest workload.
+
+    A row per warp and engine of the representative cluster's first CTA.
+    """
     entries = [
         (entry.case, entry.metrics)
         for entry in evidence.predicted.values()
         if entry.case.kernel == kernel and entry.status == "ok" and entry.metrics and entry.metrics.timeline.tracks
     ]
     if not entries:
-        raise NothingToShow(f"nothing was predicted of {kernel}")
+        raise NothingToShow(f"no prediction for {kernel}")
     case, metrics = max(entries, key=lambda one: one[1].cold_us)
     timeline = metrics.timeline
     tracks = [track for track in timeline.tracks if track.spans and "CTA 0" in track.name][:MOST_TRACKS]
@@ -67,8 +70,8 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
     return Drawing(
         figure,
         f"Predicted pipeline of {kernel} ({short_name(timeline.launch)}) at {size}: {_shares(tracks, end - begin)}.",
-        f"Predicted, not measured: ptxsim's clock for an {metrics.device}. Drawn is {part} of "
-        f"{timeline.cycles:,.0f} cycles of the first CTA of a representative cluster. Thin lines are waits.",
+        f"Predicted, not measured: ptxsim's clock for an {metrics.device}. The plot shows {part} of the "
+        f"{timeline.cycles:,.0f} cycles of a representative cluster's first CTA. Thin lines are waits.",
     )
 
 
@@ -80,19 +83,19 @@ def _track(axis: Axes, row: int, spans: list[Span]) -> None:
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """Spans of a kind that touch or overlap, as copies in flight do, as one."""
-    found: list[Span] = []
+    """Merge spans of one kind that touch or overlap."""
+    joined: list[Span] = []
     for span in sorted(spans, key=lambda span: (span[0], span[1])):
-        kind, begin, end, what, line = found[-1] if found else span
-        if found and kind == span[0] and span[1] <= end:
-            found[-1] = (kind, begin, max(end, span[2]), what, line)
+        kind, begin, end, what, line = joined[-1] if joined else span
+        if joined and kind == span[0] and span[1] <= end:
+            joined[-1] = (kind, begin, max(end, span[2]), what, line)
         else:
-            found.append(span)
-    return found
+            joined.append(span)
+    return joined
 
 
 def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], float, float]:
-    """The middle with at most MOST_SPANS spans, cut at its ends, with its begin and end."""
+    """Cut the tracks to the middle MOST_SPANS spans; return them with begin and end."""
     begin, end = timeline.begin, timeline.end
     every = [span for track in tracks for span in track.spans]
     if len(every) > MOST_SPANS:
@@ -114,16 +117,16 @@ def _readable(tracks: list[Track], timeline: Timeline) -> tuple[list[Track], flo
 
 
 def _shares(tracks: list[Track], length: float) -> str:
-    """How busy each engine, and how idle the warps, were in what is drawn."""
-    said = []
+    """Format the busy share of each track."""
+    parts = []
     for track in tracks:
         busy = _covered([(span[1], span[2]) for span in track.spans if span[0] != "wait"])
-        said.append(f"{track.name.removeprefix('CTA 0 ')} busy {100 * busy / length:.0f} %")
-    return ", ".join(said)
+        parts.append(f"{track.name.removeprefix('CTA 0 ')} busy {100 * busy / length:.0f} %")
+    return ", ".join(parts)
 
 
 def _covered(spans: list[tuple[float, float]]) -> float:
-    """Length of the union of spans."""
+    """Return the length of the union of spans."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, until))

@@ -1,4 +1,4 @@
-"""Resources per kernel: registers, shared memory and spills of every build, beside the limits of the hardware."""
+"""Registers, shared memory and spills of every build, with hardware limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED_LIMIT_KB = {
     "sm_120a": 99,
     "sm_121a": 99,
 }  # CUDA guide, per block
-PLACES = {dsl: place for place, dsl in enumerate(DSL_NAMES)}  # of a hatch, the same in every picture
+PLACES = {dsl: place for place, dsl in enumerate(DSL_NAMES)}  # hatch index, the same in every plot
 PANELS = (  # column, name, unit
     ("registers_per_thread", "Registers/thread", ""),
     ("shared_kb", "SMEM/block", "KB"),
@@ -31,7 +31,7 @@ PANELS = (  # column, name, unit
 
 
 def draw_resources(evidence: Evidence) -> Drawing:
-    """Three bar panels with a bar per build, or per builds with the same figures, from the main device function."""
+    """Draw three bar panels of main device functions, a bar per group of equal builds."""
     table = functions(evidence)
     table["shared_kb"] = (table["static_shared_bytes"] + table["dynamic_shared_bytes"]) / 1024
     table = merged(table, [column for column, _, _ in PANELS])
@@ -42,10 +42,8 @@ def draw_resources(evidence: Evidence) -> Drawing:
         for axis, panel, marks in zip(axes, PANELS, ({REGISTER_CEILING}, limits, set()), strict=True):
             _panel(axis, table, panel, dsls, marks)
         _legend(figure, dsls)
-    alt = "Bars per build. " + " ".join(_tell(row) for row in table.to_dict("records"))
-    caption = (
-        "Static figures of each build's main device function. Dotted: the hardware's limit per thread and per block."
-    )
+    alt = "Bars per build. " + " ".join(_describe(row) for row in table.to_dict("records"))
+    caption = "Static values of each build's main device function. Dotted: hardware limit per thread or block."
     return Drawing(figure, alt, caption)
 
 
@@ -71,7 +69,7 @@ def _panel(axis: Axes, table: pandas.DataFrame, panel: tuple[str, str, str], dsl
         axis.axvline(limit, color=INK, linewidth=0.9, linestyle=":")
     for index, value in enumerate(table[column]):
         end = 0 if pandas.isna(value) else value
-        end = next((limit for limit in limits if 0.85 * limit < end < limit), end)  # keep off the dotted line
+        end = next((limit for limit in limits if 0.85 * limit < end < limit), end)  # keep the text off the dotted line
         text = "not known" if pandas.isna(value) else f"{value:.0f}"
         axis.annotate(text, (end, index), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
     top = table[column].max()
@@ -101,7 +99,7 @@ def _legend(figure: Figure, dsls: list[str]) -> None:
     figure.legend(handles=handles, loc="outside lower left", ncols=len(handles))
 
 
-def _tell(row: dict) -> str:
+def _describe(row: dict) -> str:
     parts = []
     for column, name, unit in PANELS:
         value = row[column]

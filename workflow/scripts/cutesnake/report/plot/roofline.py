@@ -1,4 +1,4 @@
-"""Roofline: where each workload stands under each device's roof, with measured points where there are any."""
+"""Roofline plot: workloads under each device roof, with measured and predicted points."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from cutesnake.report.plot.style import INK, LINE, SOFT, Drawing, NothingToShow,
 
 STYLES = ("-", "--", ":", "-.")
 APART = 5  # points
-NAMES_HIGH, NAMES_WIDE = 32, 0.25  # the name of a band of workloads: its height in points, its share of a panel's width
+NAMES_HIGH, NAMES_WIDE = 32, 0.25  # name of a band: height in points, share of panel width
 FILLS = {"measured": "full", "predicted": "none"}
 
 
 def draw_roofline(evidence: Evidence) -> Drawing:
-    """One panel per device of the targets: roofs per dtype, workloads as ticks on them, measured times as points."""
+    """Draw a panel per device: roofs per dtype, workloads as ticks, times as points."""
     targets = list(dict.fromkeys(target for _, target in evidence.decisions))
     table = pandas.DataFrame([record.plain(row) for row in evidence.roofline])
     if table.empty or (table := table[table["target"].isin(targets) & table["floor_us"].notna()]).empty:
         raise NothingToShow("the roofline has no device of this experiment's targets")
     if (table := table[table["flops"] > 0]).empty:
-        raise NothingToShow("the operator has no FLOPs: only its bytes bound it, whatever the device")
+        raise NothingToShow("the operator has no FLOPs: memory traffic alone bounds it on every device")
     devices = list(dict.fromkeys(table["device"]))
     points = _points(evidence, targets)
-    found = kernel_looks(evidence)
+    looks = kernel_looks(evidence)
     with styled():
-        figure, axes = lay_out(len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of unavoidable traffic", "TFLOP/s")
+        figure, axes = lay_out(len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of minimum traffic", "TFLOP/s")
         levels = 1
         for axis, device in zip(axes, devices, strict=True):
             mine = table[table["device"] == device]
             _panel(axis, mine, device, _span(table))
             levels = max(levels, _name_workloads(axis, mine, evidence))
             if not points.empty:
-                _measured(axis, points[points["device"] == device], found)
+                _measured(axis, points[points["device"] == device], looks)
             axis.tick_params(labelbottom=True)
         lowest = min([axes[0].get_ylim()[0], *([] if points.empty else points["y"])])
-        axes[0].set_ylim(bottom=lowest / 4**levels)  # room for the names of the bands
-        _legend(figure, points, found)
-    alt = f"Roofline of {evidence.operator}. " + " ".join(_tell(table[table["device"] == d], d) for d in devices)
+        axes[0].set_ylim(bottom=lowest / 4**levels)  # space for the names of the bands
+        _legend(figure, points, looks)
+    alt = f"Roofline of {evidence.operator}. " + " ".join(_describe(table[table["device"] == d], d) for d in devices)
     if not points.empty:
         counts = ", ".join(f"{(points['how'] == how).sum()} {how}" for how in FILLS)
         alt += f" Points: {counts}, of {', '.join(dict.fromkeys(points['kernel']))}."
     caption = (
-        "Lines: what each device's peaks allow. Ticks on them: the workloads, at the FLOPs and bytes that they cannot "
-        "avoid (computed, not measured); the shaded bands below say which."
+        "Lines: peak performance of each device. Ticks: workloads at their minimum FLOPs and bytes (computed, not "
+        "measured). Shaded bands name the workloads."
     )
     caption += (
-        " Points below: full ones are measured times, hollow ones predicted by ptxsim's clock; those of different "
-        "kernels are set a little apart sideways."
+        " Filled points: measured times. Hollow points: times predicted by ptxsim's clock. Kernels are offset "
+        "slightly along x."
         if not points.empty
-        else " No time was measured or predicted for this picture."
+        else " No time was measured or predicted for this plot."
     )
     return Drawing(figure, alt, caption)
 
 
 def _points(evidence: Evidence, targets: list[str]) -> pandas.DataFrame:
-    found = []
+    points = []
     for target in targets:
         for source in evidence.sources(target):
             try:
@@ -80,8 +80,8 @@ def _points(evidence: Evidence, targets: list[str]) -> pandas.DataFrame:
                 if floor:
                     rate = row["flops"] / row["cold_us"] / 1e6
                     point = {"device": floor.device, "kernel": row["kernel"], "x": row["intensity"], "y": rate}
-                    found.append({**point, "how": "measured"})
-    return pandas.DataFrame([*found, *_predicted_points(evidence)])
+                    points.append({**point, "how": "measured"})
+    return pandas.DataFrame([*points, *_predicted_points(evidence)])
 
 
 def _predicted_points(evidence: Evidence) -> Iterator[dict[str, Any]]:
@@ -97,15 +97,15 @@ def _predicted_points(evidence: Evidence) -> Iterator[dict[str, Any]]:
 
 
 def _roofs(rows: pandas.DataFrame) -> list[tuple[str, float, float]]:
-    """(dtypes, peak in TFLOP/s, bandwidth in TB/s), one per distinct peak."""
-    found = []
+    """Return (dtypes, peak in TFLOP/s, bandwidth in TB/s) per distinct peak."""
+    roofs = []
     for (peak, rate), group in rows.groupby(["peak_tflops", "memory_gb_per_s"]):
-        found.append(("/".join(dict.fromkeys(group["dtype"])), peak, rate / 1e3))
-    return found
+        roofs.append(("/".join(dict.fromkeys(group["dtype"])), peak, rate / 1e3))
+    return roofs
 
 
 def _span(rows: pandas.DataFrame) -> tuple[float, float]:
-    """Intensities from left of the first workload or ridge to right of the last, the same in all panels."""
+    """Return the range of intensities that all panels share."""
     low = min(rows["intensity"].min(), rows["ridge"].min())
     return low / 2, max(rows["intensity"].max(), rows["ridge"].max()) * 1.6
 
@@ -130,9 +130,9 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str, span: tuple[float, f
 
 
 def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> int:
-    """A band from the lowest to the highest intensity of the dtypes that share them, named at the panel's foot.
+    """Draw a named band per range of intensities at the foot of the panel.
 
-    Returns how many names stand above each other.
+    A band covers all dtypes with that range. Returns how many names are stacked.
     """
     bands: dict[tuple[float, float], list[str]] = {}
     for dtype, group in rows.groupby("dtype", sort=False):
@@ -142,7 +142,7 @@ def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> i
     levels = 1
     for (low, high), dtypes in bands.items():
         middles.append(float(numpy.log(low * high)) / 2)
-        above = sum(abs(middle - middles[-1]) < width for middle in middles[:-1])  # names that stand there already
+        above = sum(abs(middle - middles[-1]) < width for middle in middles[:-1])  # names already placed there
         levels = max(levels, above + 1)
         axis.axvspan(low / 1.01, high * 1.01, color=LINE, alpha=0.45, linewidth=0, zorder=0)
         ends = [rows[rows["dtype"].eq(dtypes[0]) & rows["intensity"].eq(end)]["workload"] for end in (low, high)]
@@ -160,7 +160,7 @@ def _name_workloads(axis: Axes, rows: pandas.DataFrame, evidence: Evidence) -> i
 
 
 def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str:
-    """What tells the workloads at the two ends of a band apart, 1k to 64k, say; else how many there are."""
+    """Describe what differs between the ends of a band, or count its workloads."""
     for key in sizes(evidence):
         left, right = ({evidence.workloads[name][key] for name in end} for end in (first, last))
         if len(left) == len(right) == 1 and left != right:
@@ -170,7 +170,7 @@ def _sizes(evidence: Evidence, first: pandas.Series, last: pandas.Series) -> str
 
 
 def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None:
-    """Name the slope, in the middle of its longest visible part."""
+    """Label the slope, in the middle of its longest visible part."""
     _, peak, rate = roof
     middle = numpy.sqrt(start * peak / rate)
     axis.annotate(
@@ -184,10 +184,12 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
     )
 
 
-def _measured(axis: Axes, points: pandas.DataFrame, found: dict[str, Look]) -> None:
-    """Full points for what was measured, hollow ones for what was predicted, a few points of the page apart per kernel:
-    most workloads have nearly the same intensity."""
-    kernels = [kernel for kernel in found if kernel in set(points["kernel"])]
+def _measured(axis: Axes, points: pandas.DataFrame, looks: dict[str, Look]) -> None:
+    """Draw measured points filled and predicted points hollow.
+
+    Kernels are offset by a few points, since most workloads have nearly equal intensity.
+    """
+    kernels = [kernel for kernel in looks if kernel in set(points["kernel"])]
     for number, kernel in enumerate(kernels):
         apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)
         for how, fill in FILLS.items():
@@ -197,15 +199,15 @@ def _measured(axis: Axes, points: pandas.DataFrame, found: dict[str, Look]) -> N
                 mine["y"],
                 transform=axis.transData + apart,
                 linestyle="none",
-                marker=found[kernel].marker,
+                marker=looks[kernel].marker,
                 markersize=5,
-                color=found[kernel].colour,
+                color=looks[kernel].colour,
                 fillstyle=fill,
                 markeredgewidth=1.1,
             )
 
 
-def _legend(figure: Figure, points: pandas.DataFrame, found: dict[str, Look]) -> None:
+def _legend(figure: Figure, points: pandas.DataFrame, looks: dict[str, Look]) -> None:
     handles = [
         pyplot.Line2D([], [], linestyle="none", marker="|", markersize=9, color=INK, label="workload (computed)")
     ]
@@ -213,15 +215,15 @@ def _legend(figure: Figure, points: pandas.DataFrame, found: dict[str, Look]) ->
     style = {"linestyle": "none", "markeredgewidth": 1.2}
     handles += [
         pyplot.Line2D([], [], marker=one.marker, color=one.colour, fillstyle=fill, label=f"{kernel} ({how})", **style)
-        for kernel, one in found.items()
+        for kernel, one in looks.items()
         for how, fill in FILLS.items()
         if (kernel, how) in drawn
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=3)
 
 
-def _tell(rows: pandas.DataFrame, device: str) -> str:
+def _describe(rows: pandas.DataFrame, device: str) -> str:
     bound = rows["bound"].value_counts().to_dict()
-    said = ", ".join(f"{count} {name}-bound" for name, count in sorted(bound.items()))
+    bounds = ", ".join(f"{count} {name}-bound" for name, count in sorted(bound.items()))
     low, high = rows["intensity"].min(), rows["intensity"].max()
-    return f"On {device} {said}; intensities {low:.3g} to {high:.3g} FLOP per byte."
+    return f"On {device} {bounds}; intensities {low:.3g} to {high:.3g} FLOP per byte."

@@ -1,4 +1,4 @@
-"""Share of the roofline: how near each kernel comes to the time that the device's peaks allow."""
+"""Share of the roofline: lower bound from the device's peaks ÷ measured time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cutesnake.report.plot.style import Drawing, NothingToShow, styled
 
 
 def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """A heat map: lower bound over measured time, workloads down, kernels and dtypes across."""
+    """Draw a heat map: workloads down, kernels and dtypes across."""
     table = times(evidence, source, target).dropna(subset=["floor_us"])
     if table.empty:
-        raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these element types")
+        raise NothingToShow(f"config/devices.yaml has no peak of {source.device} for these dtypes")
     table["share"] = table["floor_us"] / table["cold_us"]
     names = labels(evidence, brief=True)
     table["size"] = table["workload"].map(names)
@@ -28,6 +28,6 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
         f"the best is {best['kernel']} at {best['workload']}.",
-        "The least time that the device's peaks allow, over the measured one: 1.00 is as fast as can be. Empty fields "
-        f"were not measured.{unsaid(evidence)}",
+        "Lower bound from the device's peaks at nominal boost clock ÷ measured time; 1.00 is optimal at that clock. "
+        f"Empty cells were not measured.{unsaid(evidence)}",
     )

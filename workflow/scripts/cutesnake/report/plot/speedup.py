@@ -1,4 +1,4 @@
-"""Speedup: the time of each cuTile kernel over that of each CuTe kernel."""
+"""Speedup: cuTile time ÷ CuTe time, for each pair of kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cutesnake.report.plot.style import Drawing, NothingToShow, styled
 
 
 def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """A heat map: above 1 the CuTe kernel is faster; workloads down, pairs and dtypes across."""
+    """Draw a heat map of speedups: workloads down, pairs and dtypes across."""
     table = times(evidence, source, target)
     left, right = (table[table["dsl"] == dsl] for dsl in ("cutile", "cute"))
     pairs = left.merge(right, on=["workload", "dtype"], suffixes=("_cutile", "_cute"))
@@ -31,6 +31,6 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Speedup of CuTe over cuTile on {source.device}: geometric mean {mean:.2f}, "
         f"from {pairs['speedup'].min():.2f} to {pairs['speedup'].max():.2f}.",
-        "Time of the cuTile kernel over that of the CuTe kernel: above 1.00 (purple) CuTe is faster, below (orange) "
-        f"cuTile is. Empty fields were not measured in both.{unsaid(evidence)}",
+        "cuTile time ÷ CuTe time: above 1.00 (purple) CuTe is faster, below 1.00 (orange) cuTile is. Empty cells were "
+        f"not measured in both.{unsaid(evidence)}",
     )

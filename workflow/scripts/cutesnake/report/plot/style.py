@@ -1,4 +1,4 @@
-"""The look of every picture: colours that a page can switch between light and dark, and SVG that never varies."""
+"""Style of all plots: switchable light and dark colours, and reproducible SVG."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cutesnake.model.dsls import DSLS
 from cutesnake.report.palette import DARK, LIGHT
 
 SERIES = tuple(LIGHT[f"c{i}"] for i in range(1, 9))
-HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only: dots make large files
+HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only, since dots make large files
 INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
 DSL_NAMES = {name: dsl.label for name, dsl in DSLS.items()}
 DSL_STYLES = {
@@ -34,7 +34,7 @@ DSL_STYLES = {
     "cuda": (0, (5, 1.5, 1, 1.5)),
     "cute_jit": (0, (3, 1.5, 1, 1.5, 1, 1.5)),
 }
-WIDTH = 11.0  # inches, the widest that a picture gets: 1056 px on the page
+WIDTH = 11.0  # inches, the maximum width of a plot: 1056 px on the page
 
 _RC = {
     "svg.fonttype": "none",
@@ -67,12 +67,12 @@ _RC = {
 
 
 class NothingToShow(Exception):
-    """Raised by a picture's function when its records hold nothing to draw; says so in one sentence."""
+    """Raised by a plot function without data; the message says why."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A finished figure, what a person who cannot see it should know, and the line under it."""
+    """A figure with its alternative text and caption."""
 
     figure: Figure
     alt: str
@@ -81,26 +81,26 @@ class Drawing:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style of this project for everything drawn inside."""
+    """Apply the project's plot style within the block."""
     with pyplot.rc_context():
         seaborn.set_theme(style="ticks", rc=_RC)
         yield
 
 
 def short_sizes(values: Iterable[int]) -> dict[int, str]:
-    """Sizes in few letters: `4k` for 4096 and the like, if all are multiples of 1024."""
-    found = list(values)
-    binary = all(value >= 1024 and value % 1024 == 0 for value in found)
-    return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in found}
+    """Format sizes briefly: `4k` for 4096, if all are multiples of 1024."""
+    sizes = list(values)
+    binary = all(value >= 1024 and value % 1024 == 0 for value in sizes)
+    return {value: f"{value // 1024}k" if binary else f"{value:,}" for value in sizes}
 
 
 def lay_out(
     panels: int, panel: tuple[float, float], margin: tuple[float, float], x: str, y: str
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels that share their axes, at most three beside each other.
+    """Return a figure of `panels` axes that share their scales, at most three a row.
 
-    `panel` is one panel's width and height and `margin` what the figure needs beside them, in inches. Each column's
-    lowest panel bears the name `x`, the first of each row `y`.
+    panel: width and height of a panel in inches. margin: additional width and height in inches. The lowest panel of
+    each column gets the label `x`, the first of each row `y`.
     """
     rows = -(-panels // 3)
     columns = -(-panels // rows)
@@ -120,7 +120,7 @@ def lay_out(
 
 
 def to_svg(drawing: Drawing, name: str, title: str) -> str:
-    """The figure as SVG text: same input, same bytes; ids follow from `name` so that one page can hold many."""
+    """Return the figure as reproducible SVG; ids derive from `name`, unique on a page."""
     stream = io.StringIO()
     with pyplot.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}), _laid_out_only(drawing.figure):
         drawing.figure.savefig(
@@ -138,26 +138,23 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
     text = _own_ids(text, name)
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
     text = re.sub(r"font: ([\d. a-z]*px) '[^\"]*?'(?=[;\"])", r"font-size: \1", text)
-    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # a hundredth of a point is finer than any screen
+    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # 0.01 pt is below any screen resolution
     text = _joined_rectangles(_without_empty_groups(re.sub(r"\n\s*", "\n", text)))
     for role, colour in LIGHT.items():
         text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
     _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
-    return f'<svg class="picture" role="img"{head}>{about}{_css(body)}{body}'
+    return f'<svg class="plot" role="img"{head}>{about}{_css(body)}{body}'
 
 
 @contextmanager
 def _laid_out_only(figure: Figure) -> Iterator[None]:
-    """Within the block a figure that still has to be laid out is not drawn as well.
-
-    To save a figure matplotlib draws it twice, the first time into nothing, only so that it is laid out.
-    """
+    """Skip matplotlib's first drawing of a figure, which only serves its layout."""
     draw = figure.draw
 
     def lay_out_or_draw(renderer: Any) -> None:
         engine = figure.get_layout_engine()
-        if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # which it is given once it is laid out
+        if engine is None or isinstance(engine, PlaceHolderLayoutEngine):  # set after layout
             draw(renderer)
         else:
             engine.execute(figure)
@@ -170,7 +167,7 @@ def _laid_out_only(figure: Figure) -> Iterator[None]:
 
 
 def _own_ids(text: str, name: str) -> str:
-    """Only ids that something refers to are kept, short and no other picture's."""
+    """Keep only ids that are referenced, shortened and unique to the plot."""
     prefix = "p" + hashlib.sha256(name.encode()).hexdigest()[:6]
     used = dict.fromkeys(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
     new = {old: f"{prefix}-{number}" for number, old in enumerate(used)}
@@ -179,7 +176,7 @@ def _own_ids(text: str, name: str) -> str:
 
 
 def _without_empty_groups(text: str) -> str:
-    """Groups without attributes around one element only say where matplotlib drew it."""
+    """Remove groups without attributes around a single element."""
     while True:
         text, count = re.subn(r"<g>\n(<[^>]*/>)\n</g>", r"\1", text)
         if not count:
@@ -194,27 +191,27 @@ _RECTANGLE = re.compile(
 
 
 def _joined_rectangles(text: str) -> str:
-    """Rectangles that follow each other and look alike as one path: a picture of a pipeline has a thousand."""
+    """Join consecutive rectangles of equal style into one path."""
     out: list[str] = []
     end, last = 0, None
-    for found in _RECTANGLE.finditer(text):
-        x, y, y2, x2, look = found.groups()[:5]
+    for match in _RECTANGLE.finditer(text):
+        x, y, y2, x2, look = match.groups()[:5]
         if look is None:
-            x, y, x2, y2, look = found.groups()[5:]
+            x, y, x2, y2, look = match.groups()[5:]
         drawn = f"M{x} {y}V{y2}H{x2}V{y}z"
-        if found.start() == end and look == last and "opacity" not in look:
+        if match.start() == end and look == last and "opacity" not in look:
             out[-1] = out[-1].replace('" ', f'{drawn}" ', 1)
         else:
-            out += [text[end : found.start()], f'<path d="{drawn}" {look}/>\n']
-        end, last = found.end(), look
+            out += [text[end : match.start()], f'<path d="{drawn}" {look}/>\n']
+        end, last = match.end(), look
     return "".join([*out, text[end:]])
 
 
 def _css(text: str) -> str:
-    """The colours that a picture uses, light and dark."""
+    """Return the light and dark colours that a plot uses."""
     used = [role for role in LIGHT if f"var(--{role}," in text]
     light, dark = (";".join(f"--{role}:{colours[role]}" for role in used) for colours in (LIGHT, DARK))
     return (
-        f"<style>.picture{{{light};font-family:system-ui,sans-serif;stroke-linejoin:round}}"
-        f"@media (prefers-color-scheme:dark){{.picture{{{dark}}}}}</style>"
+        f"<style>.plot{{{light};font-family:system-ui,sans-serif;stroke-linejoin:round}}"
+        f"@media (prefers-color-scheme:dark){{.plot{{{dark}}}}}</style>"
     )

@@ -1,4 +1,4 @@
-"""Timeline: the kernels of one call of an operator in the order in which the card ran them (nsys)."""
+"""Timeline of one call: its kernels in the GPU's execution order (nsys)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from cutesnake.report.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, Noth
 from cutesnake.stages.profile.timeline_check import busy_us
 
 LONGEST_NAME = 34
-HEIGHT = 0.42  # of a block; rows are 1 apart
-LONE, BACK_TO_BACK = "lone", "back_to_back"  # the older records that do not say are back to back
-OVERLAP_US = 0.5  # from which two launches are said and drawn to overlap; CUPTI's times are good to about 0.1 us
-LONGEST_ROW = 130  # letters that a panel has room for
+HEIGHT = 0.42  # block height; row spacing is 1
+SINGLE, BACK_TO_BACK = "lone", "back_to_back"  # values of a record; BACK_TO_BACK if an older record has none
+OVERLAP_US = 0.5  # minimum overlap to show; CUPTI timestamps have about 0.1 us resolution
+LONGEST_ROW = 130  # characters that fit a panel
 
 
 class Timed(NamedTuple):
@@ -32,9 +32,9 @@ class Timed(NamedTuple):
 
 
 def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """A panel per workload, in it a row per kernel: a block per launch.
+    """Draw a panel per workload with a row per kernel and a block per launch.
 
-    PyTorch's dozen of launches is left out where there is another kernel: its gaps would set the scale for all.
+    PyTorch's baseline, a dozen launches, is left out where another kernel exists: its gaps would dominate the scale.
     """
     cases = _cases(evidence, source, target)
     if not cases:
@@ -51,22 +51,22 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
             _panel(axis, entries, kernel_looks(evidence))
             axis.set_title(_size(evidence, entries[0].case))
         axes.flat[-1].set_xlabel("µs since the start of the first kernel of the call")
-    said = (
+    row_texts = (
         f"{_size(evidence, entry.case)}, {entry.case.kernel}: {_names(_one_call(entry.metrics))}"
         for entries in cases.values()
         for entry in entries
     )
     return Drawing(
         figure,
-        "Kernels of one call. " + ". ".join(said) + ".",
-        "Blocks in the order of their launches; a gap is time in which the card ran nothing of this call, a block at "
-        "half height one that was launched early and began beside the one before it (programmatic dependent launch). "
+        "Kernels of one call. " + ". ".join(row_texts) + ".",
+        "Blocks in launch order. Gaps: the GPU ran nothing of this call. Half-height blocks: kernels that started "
+        "early and overlap their predecessor (programmatic dependent launch). "
         f"Each panel has its own scale.{_which_call(cases)}{left_out}",
     )
 
 
 def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[Timed]]:
-    """Records with launches by workload, in the order of the sweep; within one in the order of the plan's kernels."""
+    """Return records with launches by workload, in sweep and plan order."""
     cases: dict[str, list[Timed]] = {}
     for entry in evidence.records(source, "nsys"):
         if entry.case.target == target and entry.metrics and entry.metrics.kernels:
@@ -79,18 +79,18 @@ def _cases(evidence: Evidence, source: Source, target: str) -> dict[str, list[Ti
 
 
 def _which_call(cases: dict[str, list[Timed]]) -> str:
-    """Sentences on which of the profiled calls is drawn."""
+    """Say which of the profiled calls is drawn."""
     spacings = {_spacing(entry.metrics) for entries in cases.values() for entry in entries}
-    said = ""
-    if LONE in spacings:
-        said = " A lone call is drawn: the card had nothing else to do before it and after it."
+    text = ""
+    if SINGLE in spacings:
+        text = " The plot shows a single call on an otherwise idle GPU."
     if BACK_TO_BACK in spacings:
-        older = " (older records)" if LONE in spacings else ""
-        said += (
-            f" Calls were profiled back to back{older}: the first is drawn, which met an idle card; a later one's time "
-            "would count its wait for the call before."
+        older = " (older records)" if SINGLE in spacings else ""
+        text += (
+            f" Of back-to-back calls{older}, the plot shows the first, which started on an idle GPU. Later calls "
+            "include the wait for their predecessor."
         )
-    return said
+    return text
 
 
 def _spacing(metrics: NsysMetrics) -> str:
@@ -98,7 +98,7 @@ def _spacing(metrics: NsysMetrics) -> str:
 
 
 def _without_torch(cases: dict[str, list[Timed]]) -> str:
-    """Take PyTorch's cases out of workloads that have others; returns the sentence that says so."""
+    """Remove PyTorch's cases where others exist; return a sentence that says so."""
     counts = set()
     for workload, entries in cases.items():
         others = [entry for entry in entries if entry.case.dsl != "torch"]
@@ -109,14 +109,14 @@ def _without_torch(cases: dict[str, list[Timed]]) -> str:
     if not counts:
         return ""
     low, high = min(counts), max(counts)
-    return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches a call, is not drawn."
+    return f" PyTorch's baseline, {low if low == high else f'{low} to {high}'} launches per call, is not shown."
 
 
-def _panel(axis: Axes, entries: list[Timed], found: dict[str, Look]) -> None:
+def _panel(axis: Axes, entries: list[Timed], looks: dict[str, Look]) -> None:
     calls = [_one_call(entry.metrics) for entry in entries]
     end = max(launch.start_us + launch.duration_us - call[0].start_us for call in calls for launch in call)
     for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
-        colour = found[entry.case.kernel].colour
+        colour = looks[entry.case.kernel].colour
         start = launches[0].start_us
         for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
             axis.barh(
@@ -139,11 +139,11 @@ def _panel(axis: Axes, entries: list[Timed], found: dict[str, Look]) -> None:
 
 
 def _names(launches: list[Launched]) -> str:
-    """Every launch by name and duration; only their number and sum where that is too long for a row."""
-    beside = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
+    """Format the launches with durations, or only their number and sum if too long."""
+    overlaps = [f" ({overlap:.1f} overlap)" if overlap else "" for overlap in _overlaps(launches)]
     names = " → ".join(
         f"{short_name(launch.name)} {launch.duration_us:.1f} µs{more}"
-        for launch, more in zip(launches, beside, strict=True)
+        for launch, more in zip(launches, overlaps, strict=True)
     )
     return (
         names
@@ -158,30 +158,33 @@ def _size(evidence: Evidence, case: Case) -> str:
 
 
 def _one_call(metrics: NsysMetrics) -> list[Launched]:
-    """Launches of one call in the order in which they started: the last of lone calls, which is the warmest; of calls
-    back to back the first, the only one that did not wait for another."""
+    """Return the launches of one call in start order.
+
+    Of single calls the last is used, since it is the warmest. Of back-to-back calls the first is used, the only one
+    that did not wait for another call.
+    """
     numbers = {kernel.call for kernel in metrics.kernels}
-    chosen = max(numbers) if _spacing(metrics) == LONE else min(numbers)
+    chosen = max(numbers) if _spacing(metrics) == SINGLE else min(numbers)
     return sorted((k for k in metrics.kernels if k.call == chosen), key=lambda kernel: kernel.start_us)
 
 
 def _overlaps(launches: list[Launched]) -> list[float]:
-    """Per launch, the microseconds for which it ran beside one that had begun before; 0 below OVERLAP_US."""
-    found, until = [], float("-inf")
+    """Return per launch its overlap with earlier launches in µs; 0 below OVERLAP_US."""
+    overlaps, until = [], float("-inf")
     for launch in launches:
         end = launch.start_us + launch.duration_us
         overlap = min(until, end) - launch.start_us
-        found.append(overlap if overlap >= OVERLAP_US else 0.0)
+        overlaps.append(overlap if overlap >= OVERLAP_US else 0.0)
         until = max(until, end)
-    return found
+    return overlaps
 
 
 def short_name(symbol: str) -> str:
-    """A device function's name without what only its compiler needs; in the middle of a long one, an ellipsis.
+    """Return a device function's name without compiler decoration, shortened in the middle.
 
-    From C++ the return type, namespaces, template arguments and parameters go. CuTe DSL makes a symbol of a prefix, the
-    function's name, the package's path (`kernels…`, with no separators) and the types of all arguments: the path and
-    the types go.
+    C++: return type, namespaces, template arguments and parameters are removed. CuTe DSL mangles a prefix, the
+    function's name, the package's path (`kernels…`, without separators) and all argument types: path and types are
+    removed.
     """
     name = re.sub(r"<unnamed>|\(anonymous namespace\)", "", symbol)
     name = re.split(r"[<(]", name.removeprefix("void "))[0].split("::")[-1].strip() or symbol

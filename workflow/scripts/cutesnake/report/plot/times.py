@@ -1,4 +1,4 @@
-"""Duration by size: one line per kernel, with the spread of its samples."""
+"""Duration by size: a line per kernel, with the spread of its samples."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from cutesnake.report.plot.style import DSL_NAMES, DSL_STYLES, Drawing, NothingT
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """One panel per dtype and value of the second size; x is the operator's axis. A line joins workloads that differ
-    in nothing else."""
+    """Draw a panel per dtype and value of the second size.
+
+    x is the operator's axis. A line joins workloads that differ in x only.
+    """
     table = times(evidence, source, target)
     varying = sizes(evidence)
     if not varying:
-        raise NothingToShow("all workloads have one size: the comparison table says it all")
+        raise NothingToShow("all workloads have one size; see the comparison table")
     x, *rest = varying
     keys = ["dtype", *rest[:1]]
-    others = [key for key in differing(evidence) if key not in (x, *keys)]  # a line is of workloads alike in these
-    found = kernel_looks(evidence)
+    others = [key for key in differing(evidence) if key not in (x, *keys)]  # constant along a line
+    looks = kernel_looks(evidence)
     panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
     if not panels:
         raise NothingToShow(f"no kernel was timed at more than one {short_name_of(evidence, x)}")
@@ -33,29 +35,29 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
         for axis, (values, group) in zip(axes, panels, strict=True):
             for (kernel, *_), line in group.groupby(["kernel", *others], sort=False):
-                _line(axis, line.sort_values(x), x, found[kernel])
+                _line(axis, line.sort_values(x), x, looks[kernel])
             axis.set_title(
                 ", ".join([values[0], *(f"{short_name_of(evidence, rest[0])} {value}" for value in values[1:])])
             )
             axis.grid(True)
         _scale(axes[0], ticks)
-        figure.legend(handles=_handles(table, found), loc="outside lower left", ncols=3)
-    said = ", ".join(
+        figure.legend(handles=_handles(table, looks), loc="outside lower left", ncols=3)
+    ranges = ", ".join(
         f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.4g} µs"
         for kernel, group in table.groupby("kernel")
     )
     return Drawing(
         figure,
-        f"Duration against {short_name_of(evidence, x)} on {source.device}: {said}.",
-        "Median duration of the whole operator with a flushed L2 cache; bars: spread of the samples. Lower is better. "
-        "Lines: solid cuTile, dashed CuTe DSL, dotted PyTorch." + _joined(evidence, others),
+        f"Duration against {short_name_of(evidence, x)} on {source.device}: {ranges}.",
+        "Median duration of the whole operator with a flushed L2 cache. Bars: spread of the samples. Lower is better. "
+        "Lines: cuTile solid, CuTe DSL dashed, PyTorch dotted." + _joined(evidence, others),
     )
 
 
 def _joined(evidence: Evidence, others: list[str]) -> str:
-    """What a line joins, where workloads of a panel differ in more than its x axis."""
+    """Name the parameters that are constant along a line, if any."""
     names = ", ".join(short_name_of(evidence, key) for key in others)
-    return f" A line joins workloads that differ in nothing else: not in {names}." if others else ""
+    return f" Along a line, these are constant: {names}." if others else ""
 
 
 def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
@@ -75,7 +77,7 @@ def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
 
 
 def _scale(axis: Axes, ticks: dict[int, str]) -> None:
-    """Both axes logarithmic, for all panels, which share them; x has a tick per size that was timed."""
+    """Set logarithmic axes for all panels, with a tick per timed size on x."""
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.xaxis.set_major_locator(FixedLocator(list(ticks)))
@@ -88,7 +90,7 @@ def _scale(axis: Axes, ticks: dict[int, str]) -> None:
         side.set_minor_formatter(NullFormatter())
 
 
-def _handles(table: pandas.DataFrame, found: dict[str, Look]) -> list[pyplot.Line2D]:
+def _handles(table: pandas.DataFrame, looks: dict[str, Look]) -> list[pyplot.Line2D]:
     dsls = dict(zip(table["kernel"], table["dsl"], strict=True))
     return [
         pyplot.Line2D(
@@ -98,6 +100,6 @@ def _handles(table: pandas.DataFrame, found: dict[str, Look]) -> list[pyplot.Lin
             linestyle=DSL_STYLES[dsls[kernel]],
             label=f"{kernel} ({DSL_NAMES[dsls[kernel]]})",
         )
-        for kernel, look in found.items()
+        for kernel, look in looks.items()
         if kernel in dsls
     ]

@@ -1,4 +1,4 @@
-"""Predicted against measured: how good the predictions of a page are, where a card had measured."""
+"""Predicted vs measured times, on GPUs with measurements."""
 
 from __future__ import annotations
 
@@ -13,28 +13,34 @@ from cutesnake.report.palette import MARKERS
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled
 from cutesnake.stages.predict.validated import Held, Part
 
-PANELS = {"warm": "Calls back to back (warm)", "cold": "Lone calls, empty L2 (cold)"}
+PANELS = {"warm": "Warm L2", "cold": "Single calls, L2 flushed (cold)"}
 FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
-NAMES: dict[Part, str] = {"development": "development", "held_out": "held out at first", "blind": "opened last"}
-OFF = 0.3  # how far off the dashed lines are, as a part of what was measured
+NAMES: dict[Part, str] = {
+    "development": "development",
+    "held_out": "first held out",
+    "blind": "opened last",
+}
+OFF = 0.3  # error of the dashed lines, relative to the measured time
 
 
-def draw_validation(held: Sequence[Held]) -> Drawing:
-    """A point per figure on double logarithmic axes, a panel per kind of sample, a marker per operator; full for
-    families that were looked at while the model was made, half full for those held out until its first validation,
-    hollow for those opened once, at the end."""
-    if not held:
-        raise NothingToShow("no prediction was ever held against a card")
-    kinds = [kind for kind in PANELS if any(row.kind == kind for row in held)]
+def draw_validation(predictions: Sequence[Held]) -> Drawing:
+    """Draw a point per prediction, a panel per kind of sample, a marker per operator.
+
+    Filled: families used while the model was developed. Half filled: held out until the first validation. Hollow:
+    opened once, at the end.
+    """
+    if not predictions:
+        raise NothingToShow("no prediction was compared with a measurement")
+    kinds = [kind for kind in PANELS if any(row.kind == kind for row in predictions)]
     places = {part: place for place, part in enumerate(FILLS)}
     operators = list(
-        dict.fromkeys(row.operator for row in sorted(held, key=lambda row: (places[row.part], row.operator)))
+        dict.fromkeys(row.operator for row in sorted(predictions, key=lambda row: (places[row.part], row.operator)))
     )
     looks = {name: (MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]) for place, name in enumerate(operators)}
     with styled():
-        figure, axes = lay_out(len(kinds), (5.2, 4.4), (0.6, 0.9), "µs measured on a card", "µs predicted")
+        figure, axes = lay_out(len(kinds), (5.2, 4.4), (0.6, 0.9), "µs measured", "µs predicted")
         for axis, kind in zip(axes, kinds, strict=True):
-            _panel(axis, [row for row in held if row.kind == kind], looks)
+            _panel(axis, [row for row in predictions if row.kind == kind], looks)
             axis.set_title(PANELS[kind])
         handles = [
             pyplot.Line2D([], [], color=INK, linewidth=1.0, label="as measured"),
@@ -44,26 +50,26 @@ def draw_validation(held: Sequence[Held]) -> Drawing:
                 color=SOFT,
                 linewidth=0.8,
                 linestyle="--",
-                label=f"predicted {100 * OFF:.0f} % too slow, too fast",
+                label=f"predicted {100 * OFF:.0f} % too slow or too fast",
             ),
         ]
         for name, (marker, colour) in looks.items():
-            for part in sorted({row.part for row in held if row.operator == name}, key=places.__getitem__):
+            for part in sorted({row.part for row in predictions if row.operator == name}, key=places.__getitem__):
                 style = {"marker": marker, "color": colour, "fillstyle": FILLS[part], "linestyle": "none"}
                 label = f"{name} ({NAMES[part]})"
                 handles.append(
                     pyplot.Line2D([], [], label=label, markeredgewidth=1.1, markerfacecoloralt="none", **style)
                 )
         figure.legend(handles=handles, loc="outside lower left", ncols=3)
-    cards = " and ".join(dict.fromkeys(row.device.upper() for row in held))
-    parts = {part: [row for row in held if row.part == part] for part in FILLS}
-    said = "; ".join(f"{NAMES[part]}: {_errors(rows)}" for part, rows in parts.items() if rows)
+    gpus = " and ".join(dict.fromkeys(row.device.upper() for row in predictions))
+    parts = {part: [row for row in predictions if row.part == part] for part in FILLS}
+    errors = "; ".join(f"{NAMES[part]}: {_errors(rows)}" for part, rows in parts.items() if rows)
     return Drawing(
         figure,
-        f"Predicted against measured, {len(held)} calls on {cards}. {said}.",
-        f"How far the clock that made this page's predictions was off on cards that had measured ({cards}). Full "
-        "points: families that were looked at while the model was made; half full: held out until its first "
-        f"validation; hollow: opened once, at the end. {said[0].upper()}{said[1:]}.",
+        f"Predicted vs measured, {len(predictions)} calls on {gpus}. {errors}.",
+        f"Errors of this page's prediction model on GPUs with measurements ({gpus}). Filled points: families used "
+        "during development. Half filled: held out until the first validation. Hollow: opened once, at the end. "
+        f"{errors[0].upper()}{errors[1:]}.",
     )
 
 
@@ -97,4 +103,4 @@ def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) 
 def _errors(rows: Sequence[Held]) -> str:
     sizes = sorted(abs(row.error_percent) for row in rows)
     ninth = statistics.quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0]
-    return f"median error {statistics.median(sizes):.1f} %, ninetieth percentile {ninth:.1f} % of {len(sizes)}"
+    return f"median error {statistics.median(sizes):.1f} %, 90th percentile {ninth:.1f} % of {len(sizes)}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ptxsim.descriptors import matrix
-
 _WIDTHS = {1: "no swizzle", 2: "32-byte swizzle", 4: "64-byte swizzle", 8: "128-byte swizzle"}
 MOVED = {"load": "loaded", "store": "stored", "reduce": "reduced into"}  # what TMA does with boxes, by a role
 _MAJOR = {"k": "K-major", "mn": "M- or N-major"}
@@ -28,6 +26,8 @@ def product_words(product: Mapping[str, Any]) -> str:
 
 def descriptor_words(bits: int, sm100: bool) -> str:
     """A 64-bit descriptor of an operand in shared memory (PTX ISA, «Matrix descriptor»)."""
+    from ptxsim.descriptors import matrix  # not where only MOVED is read: it takes 0.2 s
+
     try:
         found = matrix(bits, sm100)
     except ValueError:

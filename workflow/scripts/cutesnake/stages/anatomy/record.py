@@ -13,6 +13,7 @@ from typing import Any
 from cutesnake.model import record
 from cutesnake.model.dsls import DSLS
 from cutesnake.runtime.errors import describe as plain
+from cutesnake.runtime.machine_faults import MachineFaultError
 from cutesnake.stages.anatomy import host, shared
 from cutesnake.stages.anatomy.function import function_of
 from cutesnake.stages.anatomy.watch import Seen, watch
@@ -88,6 +89,8 @@ def _body(
         try:
             with time_limit(LIMIT_SECONDS):
                 seen = watch(host.launches_of(asked, modules), most_clusters=most_clusters)
+        except MachineFaultError:
+            raise
         except Exception as error:  # whatever a kernel's own `bind` raises is its fault, and only its own
             why = plain(error) or type(error).__name__
             continue
@@ -144,6 +147,8 @@ def _grids(
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)
         try:
             launches = host.launches_of(asked, modules)
+        except MachineFaultError:
+            raise
         except Exception:  # as above, where it is told
             continue
         grids = {launch.kernel.name: list(launch.grid) for launch in launches}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake.report.layouts import Picture, draw, parse
+from cutesnake.report.layouts import LayoutPlot, draw, parse
 from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
 
 MOST = 2  # pictures of a kind on a page
@@ -18,7 +18,7 @@ _TILED_COPY = re.compile(
 _OPERATION = re.compile(r"^\s*(?:%[\w:, %]+ = )?\"?(\w+)\.(\w+)", re.MULTILINE)
 
 
-def pictures(function: Mapping[str, Any], folder: Path) -> list[Picture]:
+def pictures(function: Mapping[str, Any], folder: Path) -> list[LayoutPlot]:
     """Thread-value layouts of the copies that the IR names, swizzled TMA boxes, accumulators of wgmma."""
     ir = folder / "kernel.mlir"
     found = _copies(ir.read_text(), function["symbol"]) if ir.is_file() else []
@@ -30,15 +30,15 @@ def pictures(function: Mapping[str, Any], folder: Path) -> list[Picture]:
     widths = {p["shape"][1] for p in function["products"] or [] if p["instruction"].startswith("wgmma")}
     for n in sorted(widths)[:1]:
         picture = draw(wgmma_accumulator(n), tiler=(64, n))
-        found.append(Picture(picture.svg, f"Accumulator of wgmma with N = {n}. {picture.caption}"))
+        found.append(LayoutPlot(picture.svg, f"Accumulator of wgmma with N = {n}. {picture.caption}"))
     return found
 
 
-def _copies(ir: str, symbol: str) -> list[Picture]:
+def _copies(ir: str, symbol: str) -> list[LayoutPlot]:
     start = ir.find(f"cuda.kernel @{symbol}(")
     end = ir.find("cuda.kernel @", start + 1)
     text = ir[start : end if end > 0 else len(ir)]
-    found: dict[str, Picture] = {}
+    found: dict[str, LayoutPlot] = {}
     for name, layout, tiler in _TILED_COPY.findall(ir):
         if not re.search(rf"!{re.escape(name)}\b", text) or layout in found or len(found) == MOST:
             continue
@@ -47,11 +47,11 @@ def _copies(ir: str, symbol: str) -> list[Picture]:
             picture = draw(layout, tiler=sides)
         except ValueError:  # not static, or over more than two sides
             continue
-        found[layout] = Picture(picture.svg, f"A tiled copy of the kernel. {picture.caption}")
+        found[layout] = LayoutPlot(picture.svg, f"A tiled copy of the kernel. {picture.caption}")
     return list(found.values())
 
 
-def _box(descriptor: Mapping[str, Any]) -> Picture:
+def _box(descriptor: Mapping[str, Any]) -> LayoutPlot:
     rows = descriptor["box"][1] if len(descriptor["box"]) > 1 else 1
     inner = descriptor["box_bytes"]
     for extent in descriptor["box"][1:]:
@@ -59,7 +59,7 @@ def _box(descriptor: Mapping[str, Any]) -> Picture:
     swizzle = SWIZZLES[descriptor["swizzle"]]
     picture = draw(box_in_shared_memory(min(rows, 8), inner), swizzle=swizzle, element_bytes=1)
     what = f"Eight rows of a box of {descriptor['tensor']} in shared memory, {descriptor['swizzle']} swizzle"
-    return Picture(picture.svg, f"{what}: a row is {inner} bytes, a column a chunk of 16. {picture.caption}")
+    return LayoutPlot(picture.svg, f"{what}: a row is {inner} bytes, a column a chunk of 16. {picture.caption}")
 
 
 def lowering(function: Mapping[str, Any], folder: Path, sass: int) -> list[dict[str, Any]]:

@@ -155,7 +155,7 @@ class Watcher(Observer):
         if write:
             self.seen.columns.setdefault(at, set()).add(int(cols.min()))
 
-    def mbarrier_made(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+    def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         self._bar(bar).made |= self._here(f, "mbarrier", "init")
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
@@ -184,7 +184,7 @@ class Watcher(Observer):
         for warp in f.warps():
             note["warps"][f.cta.rank, warp] += 1
         note["at"][at] += 1
-        note["threads"][barrier.wanted] += 1
+        note["threads"][barrier.required] += 1
 
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import provenance, record
+from cutesnake.model import own_builds, provenance, record
 from cutesnake.model.catalog import label, load_kernel
 from cutesnake.model.contract import Kernel, Variant
 from cutesnake.model.dsls import DSLS
@@ -104,6 +104,7 @@ def compile_build(
             raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
         _install_runtime(facts.pop("runtime", []), folder)
         files = _install(build, folder)
+        own_builds.note(files[name] for name in own_builds.NATIVE if name in files)
     relative = functools.partial(_relative, partial=partial, folder=folder)
     _note_opened(operator, kernel, outcome.opened)
     entry = {
@@ -277,6 +278,7 @@ def _install_runtime(libraries: list[str], folder: Path) -> None:
             continue
         copy.parent.mkdir(exist_ok=True)
         _copy(library, copy)
+        own_builds.note([hashlib.sha256(copy.read_bytes()).hexdigest()])
 
 
 def _relative(text: str, partial: Path, folder: Path) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cutesnake.stages.compile.neutral_paths import name_installed_sources
 from cutesnake.stages.compile.torch_import import without_torch
 
 DUMP = "dump"
@@ -51,6 +52,7 @@ def build(
         host, arguments = program()
         import cutlass.cute as cute
 
+        name_installed_sources()
         # Where the sources are not found under their neutral names: ptxas would note their dates in the line table.
         with contextlib.chdir(folder):
             # and the folder is named from there: its whole path may hold spaces, at which options are cut apart

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -71,3 +72,20 @@ def use_neutral_names(kernels: Sequence[Path], fetched: Path) -> None:
     for folder in cuda.submodule_search_locations or () if cuda else ():
         places[Path(folder) / "tile"] = "cuda/tile"  # whose stubs of device functions are named in debug information
     sys.meta_path.insert(0, NeutralFinder(places))
+
+
+def name_installed_sources() -> None:
+    """Have CuTe DSL name installed modules, such as a decorator's, from their package on.
+
+    The DSL takes the file of an operation from a table, in which modules that it does not trace may be entered.
+    """
+    from cutlass._mlir_helpers import op
+
+    table = getattr(op, "_SOURCE_FILE_CACHE", None)  # a DSL without it names such files as they lie on this machine
+    if table is None:
+        return
+    folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib")}
+    for file in {getattr(module, "__file__", None) for module in list(sys.modules.values())}:
+        holding = [folder for folder in folders if file and Path(file).is_relative_to(folder)]
+        if file and holding:
+            table[file] = Path(file).relative_to(max(holding, key=lambda folder: len(folder.parts))).as_posix()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from cutesnake.model import record
 
 VARIABLE = "CUTESNAKE_STORE"  # the store's folder; without it everything is made anew
 
@@ -37,11 +38,7 @@ def reuse(output: Path, made_from: Iterable[bytes | str], make: Callable[[], obj
         kept.unlink(missing_ok=True)
     make()
     content = output.read_bytes()
-    kept = Path(folder) / f"{name}-{_short(content)}{output.suffix}"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=kept.parent, delete=False) as stream:
-        stream.write(content)
-    Path(stream.name).replace(kept)
+    record.write_bytes(Path(folder) / f"{name}-{_short(content)}{output.suffix}", content)
 
 
 def _short(content: bytes) -> str:

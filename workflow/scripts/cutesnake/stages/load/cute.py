@@ -5,7 +5,6 @@ and no DSL and no compiler.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.util
 import tempfile
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import own_builds, record
+from cutesnake.runtime.machine_faults import MachineFaultError
 from cutesnake.stages.load.loaders import Opening
 
 RUNTIME = "libcute_dsl_runtime.so"
@@ -21,6 +21,10 @@ RUNTIME = "libcute_dsl_runtime.so"
 
 class LoadError(RuntimeError):
     """A build that cannot be loaded, in one line that says what is lacking."""
+
+
+class ForeignBuildError(LoadError, MachineFaultError):
+    """A library that this user did not compile. One line; nothing is recorded of its kernel."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,18 @@ def multiprocessors(device: Any) -> int:
 def open_function(folder: Path) -> Callable[..., None]:
     """The exported function of the build in `folder`. It takes CUDA tensors (DLPack), numbers, and a stream last.
 
-    Raises LoadError if the build failed or is damaged, or this machine lacks something to load it.
+    Raises LoadError if the build failed or is damaged, or this machine lacks something to load it; ForeignBuildError
+    if this user did not compile it.
     """
     build = record.plain(record.read("compile", folder / "build.json"))
     if build["status"] != "ok":
         raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
-    for name in ("kernel.o", "kernel.so"):
-        if name in build["files"] and _sha256(folder / name) != build["files"][name]:
-            raise LoadError(f"{folder / name} is missing or damaged: delete {folder / 'build.json'} and compile again")
+    for name in own_builds.NATIVE:
+        if name in build["files"]:
+            if own_builds.digest_of(folder / name) != build["files"][name]:
+                told = f"delete {folder / 'build.json'} and compile again"
+                raise LoadError(f"{folder / name} is missing or damaged: {told}")
+            _refuse_foreign(folder / name, build["files"][name])
     return (_opening.opener or _open_for_gpu)(folder, build["function"])
 
 
@@ -81,6 +89,7 @@ def find_runtime(folder: Path) -> Path:
     """libcute_dsl_runtime.so: the copy in results/compile/runtime/, else the one of an installed DSL."""
     copy = folder.resolve().parents[3] / "runtime" / RUNTIME
     if copy.exists():
+        _refuse_foreign(copy, own_builds.digest_of(copy))
         return copy
     spec = importlib.util.find_spec("nvidia_cutlass_dsl")
     for place in (spec and spec.submodule_search_locations) or ():
@@ -92,8 +101,13 @@ def find_runtime(folder: Path) -> Path:
     )
 
 
-def _sha256(path: Path) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
+def _refuse_foreign(library: Path, digest: str | None) -> None:
+    """Raise ForeignBuildError for a library of another user or machine."""
+    if digest is None or not own_builds.is_own(digest):
+        raise ForeignBuildError(
+            f"{library} was not compiled by this user on this machine, and loading it runs its code: delete its folder "
+            f"to compile again, or set {own_builds.TRUST}=1 if you trust who made it"
+        )
 
 
 def _link(folder: Path, place: Path) -> Path:

@@ -12,7 +12,7 @@ from cutesnake.model.case_id import CaseId
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
-from cutesnake.runtime import machine_check as here
+from cutesnake.runtime import machine_check
 from cutesnake.runtime.gpu_slots import one_card
 from cutesnake.runtime.locks import COMPUTING, TIMING, machine_lock
 from cutesnake.stages.measure import gpu_process
@@ -55,12 +55,12 @@ def run_stage(
         device = None if backend == simulation.NAME else device_section(probe().device)
         done = make_record(case, None, reason, device, backend)
     elif backend == simulation.NAME:
-        here.check_tools(C_COMPILERS)
+        machine_check.check_tools(C_COMPILERS)
         with machine_lock(COMPUTING):
             done = simulation.simulate(case, log)
     elif stage in PROFILERS:
         with one_card(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
-            here.check_card(card, machine)
+            machine_check.check_card(card, machine)
             times = record.plain(record.read("timing", timed)) if timed else None
             done = _profile(case, Path(output).with_suffix(""), times)
     else:  # its process waits for a card

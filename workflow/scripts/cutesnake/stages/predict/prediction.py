@@ -87,7 +87,7 @@ def _metrics(case: Case, lone_us: float | None) -> dict[str, Any]:
     launches, cubins = captured(case)
     surveys: dict[int, Any] = {}  # what the clusters have to do does not depend on the cache: it is looked at once
     found = {
-        kind: ptxsim.predict(launches, card, cache=kind, code=cubins, surveys=surveys, lone_us=lone_us)
+        kind: ptxsim.predict(launches, card, cache=kind, code=cubins, surveys=surveys, single_launch_us=lone_us)
         for kind in KINDS
     }
     sources = Counter(parameter.source for parameter in card.parameters.values())

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model import own_builds
 from cutesnake.model.catalog import PATHS, load_operator
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime.locks import gpu_lock
@@ -32,7 +33,7 @@ CALL = "call"
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 START_SECONDS = 120.0  # of a profiler and of importing torch, until the case's own time limit runs
 # Needed to find the driver, the packages and the right card; nothing else of the user's environment is passed on.
-PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "CUDA_HOME", PATHS)
+PASSED_ON = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "CUDA_HOME", PATHS, own_builds.TRUST)
 
 
 class ProfilerError(RuntimeError):
@@ -125,7 +126,8 @@ def minimal_environment(home: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     path = os.pathsep.join(filter(None, [scripts, kept.get("PYTHONPATH")]))
     # A profiler's own temporary files go with `home`: two of them must not meet in a common lock file.
-    return {**kept, "PYTHONPATH": path, "PATH": "/usr/bin:/bin", "HOME": home, "TMPDIR": home, "LC_ALL": "C"}
+    places = {"HOME": home, "TMPDIR": home, "XDG_STATE_HOME": str(own_builds.notes().parents[1])}
+    return {**kept, **places, "PYTHONPATH": path, "PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 
 
 def last_words(output: str) -> str:

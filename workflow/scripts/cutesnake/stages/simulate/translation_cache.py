@@ -19,7 +19,8 @@ def share() -> None:
     """Have the jobs of this run share translations; called by its main process, the only one in this folder."""
     shutil.rmtree(FOLDER, ignore_errors=True)  # of a run that was killed
     try:
-        FOLDER.mkdir(parents=True)
+        FOLDER.parent.mkdir(exist_ok=True)
+        FOLDER.mkdir(mode=0o700)  # whatever the umask: it holds pickles
     except OSError:
         return
     place = str(FOLDER.resolve())

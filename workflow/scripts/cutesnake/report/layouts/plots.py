@@ -1,4 +1,4 @@
-"""Pictures of layouts as SVG: offsets, threads and values, tiles of a division, banks of shared memory."""
+"""Layout plots as SVG: offsets, threads and values, tiles of a division, shared-memory banks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from cutesnake.report.layouts.algebra import IntTuple, Layout, Swizzle, parse, zipped_divide
 
 CELL_W, CELL_H, MARGIN = 44, 22, 34
-BANKS, BANK_BYTES = 32, 4  # of shared memory (CUDA programming guide)
-MOST_ROWS, MOST_COLUMNS = 16, 32  # of a picture; what is left out is said under it
+BANKS, BANK_BYTES = 32, 4  # shared memory (CUDA programming guide)
+MOST_ROWS, MOST_COLUMNS = 16, 32  # shown at most; the caption says what is left out
 
 
 @dataclass(frozen=True)
-class Picture:
-    """An SVG with the sentence that goes under it. A notebook shows it."""
+class LayoutPlot:
+    """An SVG and its caption, which a notebook displays."""
 
     svg: str
     caption: str
@@ -27,7 +27,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a cell, and the number that its colour goes by."""
+    """Text of a cell and the number that selects its colour."""
 
     text: str
     shade: int
@@ -40,36 +40,36 @@ def draw(
     divide: Sequence[Layout | int] | None = None,
     swizzle: Swizzle | None = None,
     element_bytes: int | None = None,
-) -> Picture:
-    """A layout as a picture.
+) -> LayoutPlot:
+    """Return a plot of a layout.
 
-    Alone: a table of offsets, one row per index of the first mode. With `tiler`: the layout is one of threads and
-    values over a tile of that shape, and each element of the tile says who has it. With `divide`: colours are the
-    tiles of a zipped division. With `element_bytes`: colours are banks of shared memory, after `swizzle` if given.
-    Raises ValueError for a text that is no static layout, or a tiler that the layout does not fill.
+    Default: a table of offsets, one row per index of the first mode. `tiler`: the layout maps threads and values over a
+    tile of that shape; each element shows its thread and value. `divide`: colours are the tiles of a zipped division.
+    `element_bytes`: colours are shared-memory banks, after `swizzle` if it is set. Raises ValueError for a text that is
+    no static layout, or a tiler that the layout does not fill.
     """
-    found = parse(layout) if isinstance(layout, str) else layout
-    if not isinstance(found, Layout):
-        raise ValueError(f"{layout!r} is no static layout: give one, or its text, as in (4,8):(8,1)")
+    static = parse(layout) if isinstance(layout, str) else layout
+    if not isinstance(static, Layout):
+        raise ValueError(f"{layout!r} is no static layout; expected a layout or its text, such as (4,8):(8,1)")
     if tiler is not None:
-        return _threads_and_values(found, tiler)
+        return _threads_and_values(static, tiler)
     if divide is not None:
-        return _division(found, divide)
+        return _division(static, divide)
     if element_bytes is not None:
-        return _banks(found, swizzle, element_bytes)
-    rows, columns = _sides(found)
-    title = f"{found}: rows are its first mode, columns its second; a cell holds its offset"
-    return _grid(rows, columns, lambda i, j: Cell(str(found(i, j) if columns > 1 else found(i)), j), title)
+        return _banks(static, swizzle, element_bytes)
+    rows, columns = _sides(static)
+    title = f"{static}: rows are the first mode, columns the second; cells hold offsets"
+    return _grid(rows, columns, lambda i, j: Cell(str(static(i, j) if columns > 1 else static(i)), j), title)
 
 
 def _sides(layout: Layout) -> tuple[int, int]:
     modes = layout.modes
     if len(modes) > 2:
-        raise ValueError(f"{layout} has {len(modes)} modes: a picture has two sides; group modes in brackets")
+        raise ValueError(f"{layout} has {len(modes)} modes: a plot has two axes; group modes in brackets")
     return modes[0].size, modes[1].size if len(modes) == 2 else 1
 
 
-def _threads_and_values(layout: Layout, tiler: IntTuple) -> Picture:
+def _threads_and_values(layout: Layout, tiler: IntTuple) -> LayoutPlot:
     rows, columns = _extent(tiler)
     thread, value = layout.modes
     firsts, steps = [thread(t) for t in range(thread.size)], [value(v) for v in range(value.size)]
@@ -83,10 +83,10 @@ def _threads_and_values(layout: Layout, tiler: IntTuple) -> Picture:
                 who.setdefault(first + step, (t, v))
 
     def cell(i: int, j: int) -> Cell:
-        found = who.get(i + rows * j)
-        return Cell(f"T{found[0]} V{found[1]}", found[0]) if found else Cell("", -1)
+        owner = who.get(i + rows * j)
+        return Cell(f"T{owner[0]} V{owner[1]}", owner[0]) if owner else Cell("", -1)
 
-    title = f"{layout} over a tile of {rows} x {columns}: T is the thread, V which of its values an element is"
+    title = f"{layout} over a tile of {rows} x {columns}: T is the thread, V the index of its value"
     return _grid(rows, columns, cell, title)
 
 
@@ -101,7 +101,7 @@ def _flat(value: IntTuple) -> list[int]:
     return [value] if isinstance(value, int) else [leaf for part in value for leaf in _flat(part)]
 
 
-def _division(layout: Layout, divide: Sequence[Layout | int]) -> Picture:
+def _division(layout: Layout, divide: Sequence[Layout | int]) -> LayoutPlot:
     divided = zipped_divide(layout, divide)
     inside, tiles = divided.modes
     where = {divided(place, tile): tile for tile in range(tiles.size) for place in range(inside.size)}
@@ -111,11 +111,11 @@ def _division(layout: Layout, divide: Sequence[Layout | int]) -> Picture:
         offset = layout(i, j)
         return Cell(str(offset), where[offset])
 
-    title = f"{layout} divided into {tiles.size} tiles of {inside.size}: {divided}; a colour is a tile, its column"
+    title = f"{layout} divided into {tiles.size} tiles of {inside.size}: {divided}; each colour is a tile"
     return _grid(rows, columns, cell, title)
 
 
-def _banks(layout: Layout, swizzle: Swizzle | None, element_bytes: int) -> Picture:
+def _banks(layout: Layout, swizzle: Swizzle | None, element_bytes: int) -> LayoutPlot:
     rows, columns = _sides(layout)
 
     def cell(i: int, j: int) -> Cell:
@@ -124,11 +124,11 @@ def _banks(layout: Layout, swizzle: Swizzle | None, element_bytes: int) -> Pictu
         return Cell(str(byte // BANK_BYTES % BANKS), byte // BANK_BYTES % BANKS)
 
     after = f" after {swizzle}" if swizzle else ""
-    title = f"{layout}{after}, elements of {element_bytes} bytes: a cell holds the bank where its element begins"
+    title = f"{layout}{after}, elements of {element_bytes} bytes: cells hold the bank of their first byte"
     return _grid(rows, columns, cell, title)
 
 
-def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str) -> Picture:
+def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str) -> LayoutPlot:
     shown_rows, shown_columns = min(rows, MOST_ROWS), min(columns, MOST_COLUMNS)
     cells = [[cell(i, j) for j in range(shown_columns)] for i in range(shown_rows)]
     width, height = MARGIN + CELL_W * shown_columns + 2, MARGIN - 12 + CELL_H * shown_rows + 2
@@ -144,18 +144,18 @@ def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str)
             areas.setdefault(one.shade, []).append(f"M{x} {y}h{CELL_W - 1}v{CELL_H - 1}h{1 - CELL_W}z")
             out.append(f'<text x="{x + CELL_W // 2}" y="{y + 15}">{html.escape(one.text)}</text>')
     fills = "".join(f'<path d="{"".join(paths)}" fill="{_colour(shade)}"/>' for shade, paths in areas.items())
-    cut = "" if (rows, columns) == (shown_rows, shown_columns) else f" (of {rows} x {columns}, the first part)"
+    cut = "" if (rows, columns) == (shown_rows, shown_columns) else f" (first part of {rows} x {columns})"
     style = ".layout text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#14171b}.layout .h{fill:#808890}"
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="layout" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" role="img" aria-label="{html.escape(title)}"><style>{style}</style>'
         f"{fills}{''.join(out)}</svg>"
     )
-    return Picture(svg, f"{title}{cut}.")
+    return LayoutPlot(svg, f"{title}{cut}.")
 
 
 def _colour(number: int) -> str:
-    """Neighbouring numbers get hues far apart, at a lightness on which dark text can be read."""
+    """Return a colour; neighbouring numbers differ in hue, all are light enough for dark text."""
     if number < 0:
         return "#ffffff"
     return f"hsl({number * 137 % 360} 62% {78 - number // 8 % 3 * 7}%)"

@@ -1,15 +1,13 @@
-"""How results are told: findings with short paths, launches, progress, JSON."""
+"""Output: findings with short paths, launches, progress, records."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from ..core.coverage import Coverage
@@ -17,15 +15,14 @@ from ..core.finding import Finding
 from ..core.launch import Dim3, Launch
 from ..core.result import Result
 from .compared import Difference
-from .elements import Misuse
 
-MISSED = 8  # source lines that did not run and are named
+MISSED = 8  # listed source lines that did not run
 _PATH = re.compile(r"(?P<path>(?:/|\.{1,2}/)?[\w.+-]+(?:/[\w.+-]+)*\.\w+):(?P<line>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: what it found, and how the tensors that were to be compared differ."""
+    """One run: its result, and how compared tensors differ."""
 
     result: Result
     differences: list[Difference]
@@ -33,13 +30,13 @@ class Outcome:
     nans: list[str]
 
     @property
-    def found(self) -> bool:
-        """Whether anything is wrong."""
+    def failed(self) -> bool:
+        """Whether the run has findings or wrong elements."""
         return bool(self.result.findings) or any(x.wrong for x in self.differences)
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """A finding in a few lines, its source file named once and from here."""
+    """Return a finding as lines; its source file is named once, as a relative path."""
     times = f" ({finding.count} times)" if finding.count > 1 else ""
     where = [finding.source or "", "" if finding.ptx_line is None else f"PTX line {finding.ptx_line}"]
     where += ["" if finding.cta is None else f"CTA {finding.cta}"]
@@ -52,7 +49,7 @@ def finding_lines(finding: Finding) -> list[str]:
 
 
 def _short_paths(text: str) -> str:
-    """Paths relative to here; a file that was named already is only given by its line."""
+    """Shorten paths to relative ones; a path that was already named becomes its line number."""
     seen: set[str] = set()
 
     def short(m: re.Match[str]) -> str:
@@ -71,20 +68,20 @@ def launch_line(n: int, launch: Launch) -> str:
     return f"launch {n}: {shape}, {launch.dynamic_shared} B shared, {launch.name[:72]}"
 
 
-def outcome_lines(outcome: Outcome, told: set[tuple[str, str, int | None]]) -> Iterator[str]:
-    """What a run found, but for findings that were told before, and the first time what it counted.
+def outcome_lines(outcome: Outcome, reported: set[tuple[str, str, int | None]]) -> Iterator[str]:
+    """Yield the new findings of a run, and on the first run its counts.
 
-    `told` holds kind, kernel and PTX line of findings that were told; those of this run are added.
+    `reported` holds (kind, kernel, PTX line) of findings already printed; those of this run are added.
     """
-    result, first = outcome.result, not told
-    before = {("", "", None)} | told
+    result, first = outcome.result, not reported
+    before = {("", "", None)} | reported
     for finding in result.findings:
         key = (finding.kind, finding.kernel, finding.ptx_line)
         if key not in before:
             yield from finding_lines(finding)
-        told.add(key)
-    told.add(("", "", None))
-    again = sum((f.kind, f.kernel, f.ptx_line) in before for f in result.findings)
+        reported.add(key)
+    reported.add(("", "", None))
+    repeats = sum((f.kind, f.kernel, f.ptx_line) in before for f in result.findings)
     if first:
         for n, c in enumerate(result.counts):
             yield (
@@ -95,25 +92,31 @@ def outcome_lines(outcome: Outcome, told: set[tuple[str, str, int | None]]) -> I
     yield from map(str, outcome.differences)
     yield from outcome.nans
     count = f"{len(result.findings)} findings" if len(result.findings) != 1 else "1 finding"
-    known = "" if not again else ", told above" if again == len(result.findings) else f", {again} of them told above"
-    yield f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {count}{known}"
+    suffix = (
+        ""
+        if not repeats
+        else ", reported above"
+        if repeats == len(result.findings)
+        else f", {repeats} of them reported above"
+    )
+    yield f"schedule {result.schedule}, seed {result.seed}, {result.seconds:.1f} s: {count}{suffix}"
 
 
 def coverage_lines(n: int, coverage: Coverage) -> Iterator[str]:
-    """What all runs of a launch exercised: blocks, source lines, and what was never put to the test."""
-    found = coverage.as_dict()
-    blocks, lines = found["blocks"], found["lines"]
+    """Yield what all runs of a launch exercised: blocks, source lines, untested behaviour."""
+    exercised = coverage.as_dict()
+    blocks, lines = exercised["blocks"], exercised["lines"]
     of_lines = f" and {lines['run']} of {lines['all']} source lines" if lines["all"] else ""
     yield f"launch {n}: {blocks['run']} of {blocks['all']} basic blocks{of_lines} ran"
     if lines["missed"]:
         more = f" and {lines['all'] - lines['run'] - MISSED} more" if lines["all"] - lines["run"] > MISSED else ""
         yield f"    not run: {', '.join(map(_short_paths, lines['missed'][:MISSED]))}{more}"
-    for note in found["notes"]:
+    for note in exercised["notes"]:
         yield f"    {note}"
 
 
 def record(outcome: Outcome) -> dict[str, Any]:
-    """A run as JSON."""
+    """Return a run as a JSON object."""
     result = outcome.result
     return {
         "schedule": result.schedule,
@@ -127,20 +130,10 @@ def record(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Written beside its place and moved there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(content, indent=1, default=str) + "\n")
-        partial.replace(path)
-    except OSError as error:
-        raise Misuse(f"--json {path}: {error.strerror}") from None
+class _ObservedLaunch(Launch):
+    """A launch that calls back when one of its clusters begins."""
 
-
-class _Watched(Launch):
-    """A launch that tells whenever a cluster of it begins."""
-
-    def tell(self, begun: Callable[[int, int], None]) -> _Watched:
+    def on_start(self, begun: Callable[[int, int], None]) -> _ObservedLaunch:
         self._begun = begun
         return self
 
@@ -153,26 +146,28 @@ class _Watched(Launch):
 
 
 class Progress:
-    """A line on stderr that says how far a run is: rewritten on a terminal, else a new one every few seconds."""
+    """Progress on stderr: one rewritten line on a terminal, else a line every two seconds."""
 
-    def __init__(self, wanted: bool) -> None:
+    def __init__(self, enabled: bool) -> None:
         self.terminal = sys.stderr.isatty()
-        self.on = wanted or self.terminal
+        self.on = enabled or self.terminal
         self.last = time.monotonic()
 
-    def watch(self, launches: list[Launch], what: str) -> list[Launch]:
-        """The same launches, watched."""
+    def observe(self, launches: list[Launch], what: str) -> list[Launch]:
+        """Return the launches, wrapped to show progress."""
         if not self.on:
             return launches
         return [
-            self._watched(n, launch, f"{what}, launch {n + 1} of {len(launches)}") for n, launch in enumerate(launches)
+            self._observed(n, launch, f"{what}, launch {n + 1} of {len(launches)}") for n, launch in enumerate(launches)
         ]
 
-    def _watched(self, n: int, launch: Launch, what: str) -> Launch:
+    def _observed(self, n: int, launch: Launch, what: str) -> Launch:
         fields = {name: getattr(launch, name) for name in launch.__dataclass_fields__}
-        return _Watched(**fields).tell(lambda done, total: self._tell(f"{what}: cluster {done + 1} of {total}"))
+        return _ObservedLaunch(**fields).on_start(
+            lambda done, total: self._show(f"{what}: cluster {done + 1} of {total}")
+        )
 
-    def _tell(self, line: str) -> None:
+    def _show(self, line: str) -> None:
         now = time.monotonic()
         if now - self.last < (0.2 if self.terminal else 2.0):
             return

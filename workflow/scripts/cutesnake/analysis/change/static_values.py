@@ -1,4 +1,4 @@
-"""What changed in the code of builds: registers, spills, shared memory, size, instructions, compilers."""
+"""Changes in compiled code: registers, spills, shared memory, size, instructions, compilers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cutesnake.model.records.inspect import Function, Inspect
 Key = tuple[str, str, str]  # kernel, target, variant
 
 
-def figures(function: Function) -> dict[str, int | None]:
-    """The static figures of a device function that are compared: figure -> value, None where it is not known."""
+def static_values(function: Function) -> dict[str, int | None]:
+    """Return the compared static values of a device function; None if unknown."""
     dynamic = function.dynamic_shared_bytes
     counts: dict[str, int] = asdict(function.instructions) if function.instructions else {}
     return {
@@ -33,10 +33,10 @@ def figures(function: Function) -> dict[str, int | None]:
 
 
 def builds(evidence: Evidence, before: Before, reason: str | None = None) -> ChangedBuilds:
-    """Builds of which both sides have static figures, and what differs in each.
+    """Compare the builds that both sides inspected.
 
-    `reason` says why the baseline has none. Device functions are paired in order, the main one first: their names hold
-    what compilers put in them.
+    `reason` says why the baseline has none. Device functions are paired in order, the main one first, since compilers
+    decorate their names.
     """
     old, new = _by_build(before), _by_build(evidence.inspected)
     shared = [key for key in new if key in old]
@@ -59,21 +59,21 @@ def _by_build(records: Mapping[str, Record]) -> dict[Key, Inspect]:
 
 
 def _functions(key: Key, before: list[Function], now: list[Function]) -> list[ChangedFunction]:
-    """An entry per device function with a figure that differs; one that only one side has is an entry of its own."""
-    found = []
+    """Return an entry per changed device function, or one that a single side has."""
+    changed = []
     for place, (old, new) in enumerate(itertools.zip_longest(before, now), 1):
-        left, right = (figures(side) if side else {} for side in (old, new))
+        left, right = (static_values(side) if side else {} for side in (old, new))
         names = dict.fromkeys((*left, *right))
         changes = [
             ChangedFigure(name, left.get(name), right.get(name)) for name in names if left.get(name) != right.get(name)
         ]
         if changes:
-            found.append(ChangedFunction(*key, place, (new or old).symbol, changes))
-    return found
+            changed.append(ChangedFunction(*key, place, (new or old).symbol, changes))
+    return changed
 
 
 def _compilers(before: Mapping[str, Record], now: Mapping[str, Record]) -> list[Versions]:
-    """Compilers whose versions differ, or that only one side has."""
+    """Return the compilers whose versions differ."""
     old, new = (_versions(records) for records in (before, now))
     return [
         Versions(name, old.get(name, []), new.get(name, []))
@@ -83,12 +83,12 @@ def _compilers(before: Mapping[str, Record], now: Mapping[str, Record]) -> list[
 
 
 def _versions(records: Mapping[str, Record]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
+    compilers: dict[str, set[str]] = {}
     for entry in records.values():
         if isinstance(entry, Compile):
             for name, version in entry.compilers.items():
-                found.setdefault(name, set()).add(version)
-    return {name: sorted(versions) for name, versions in found.items()}
+                compilers.setdefault(name, set()).add(version)
+    return {name: sorted(versions) for name, versions in compilers.items()}
 
 
 def _why_none(old: dict, new: dict) -> str:
@@ -96,4 +96,4 @@ def _why_none(old: dict, new: dict) -> str:
         return "this run inspected no build of this operator"
     if not old:
         return "the baseline has no inspect records of this operator"
-    return "no build is in both: kernels, targets or variants have other names"
+    return "both sides have no common build: kernels, targets or variants differ"

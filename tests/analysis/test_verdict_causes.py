@@ -1,0 +1,243 @@
+"""Each rule about causes fires where its facts hold, and not where they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from verdict_samples import anatomy, contrast, function, kernel, prediction
+
+from cutesnake.analysis.verdict import causes
+from cutesnake.analysis.verdict.facts import Contrast, Kernel
+
+MLA, B32, B1, B4 = "mla_decode", "b32_q1_s4096_bf16", "b1_q1_s8192_bf16", "b4_q1_s4096_bf16"
+ROLE = {"tasks": ["multiply", "softmax"]}
+CUTE = anatomy(
+    roles=[{"name": "1", "warps": 4, **ROLE}, {"name": "2", "warps": 4, "first": 4, **ROLE}],
+    widths=(64, 256),
+    rings=(9, 9),
+    communicates=True,
+)
+CUTILE = anatomy(roles=[{"name": "all", "warps": 8, **ROLE}], widths=(32, 64), rings=(8, 5))
+
+
+def mla(workload: str, figure="cold", near: str | None = None) -> tuple[Kernel, Kernel]:
+    """Return `cute_sm90` and `cutile` on a workload, with the figures of their builds."""
+    cute = kernel(MLA, "cute_sm90", workload, figure, near, function=function(118, cluster=2), anatomy=CUTE)
+    return cute, kernel(MLA, "cutile", workload, figure, near, function=function(49), anatomy=CUTILE)
+
+
+def fired(found: Contrast) -> dict[str, causes.Cause]:
+    return {cause.rule: cause for cause in causes.causes(found)}
+
+
+def changed(one: Kernel, **counters) -> Kernel:
+    """Return a kernel with other counters in its profile."""
+    return replace(one, near=msgspec.structs.replace(one.near, **counters))
+
+
+def of(operator: str, workload: str, figure, fast: str, slow: str, **more) -> Contrast:
+    sides = (kernel(operator, name, workload, figure, **more.get(name, {})) for name in (fast, slow))
+    return contrast(operator, workload, figure, *sides)
+
+
+def test_mla_at_batch_32_cutile_loses_by_a_second_launch_and_by_its_products():
+    cute, cutile = mla(B32)
+    found = fired(contrast(MLA, B32, "cold", cute, cutile))
+    assert {"second_launch", "consumer_groups", "product_width"} <= set(found)
+    assert found["second_launch"].share_percent == pytest.approx(42, abs=1)
+    assert found["second_launch"].numbers["cluster"] == 2
+    assert any("ncu-mla_decode-cutile" in path for path in found["second_launch"].evidence)
+    assert "cold_start" not in found
+
+
+def test_mla_at_batch_4_cute_loses_by_the_size_of_its_code_when_cold():
+    cute, cutile = mla(B4, near=B1)
+    found = fired(contrast(MLA, B4, "cold", cutile, cute))
+    assert set(found) == {"cold_start"}
+    assert found["cold_start"].share_percent == 100
+    small = replace(cute, function=function(60))
+    assert "cold_start" not in fired(contrast(MLA, B4, "cold", cutile, small))
+    calm = replace(cute, near=msgspec.structs.replace(cute.near, stalls={"no_instruction": 0.1}))
+    assert "cold_start" not in fired(contrast(MLA, B4, "cold", cutile, calm))
+    warm = mla(B4, "warm", B1)
+    assert "cold_start" not in fired(contrast(MLA, B4, "warm", *warm))
+
+
+def test_a_second_launch_counts_only_where_one_kernel_has_more_of_them():
+    cute, cutile = mla(B1)  # both have two
+    assert "second_launch" not in fired(contrast(MLA, B1, "cold", cute, cutile))
+    assert "second_launch" not in fired(contrast(MLA, B32, "cold", *reversed(mla(B32))))
+
+
+def test_products_and_groups_of_the_slower_kernel_must_be_the_worse_ones():
+    cute, cutile = mla(B32)
+    found = fired(contrast(MLA, B32, "cold", cutile, cute))
+    assert not {"consumer_groups", "product_width"} & set(found)
+    busy = changed(cutile, issue_active_percent=18.0, stalls={"barrier": 0.05})
+    assert not {"consumer_groups", "product_width"} & set(fired(contrast(MLA, B32, "cold", cute, busy)))
+
+
+def test_bound_needs_a_kernel_that_reaches_a_peak():
+    workload = "b128_q1_s4096_bf16"
+    assert fired(contrast(MLA, workload, "cold", *mla(workload)))["bound"].numbers["stall"] == "long_scoreboard"
+    assert "bound" not in fired(contrast(MLA, B32, "cold", *mla(B32)))  # both are bound by latency
+
+
+FMHA = "b4_s4096_bf16"
+
+
+@pytest.mark.parametrize(("spilled", "fires"), [(320, True), (8, False)])
+def test_spills_of_the_slower_kernel_count_from_a_size_on(spilled, fires):
+    more = {"cutlass_sm90": {"function": function()}, "tilegym": {"function": function(spills=spilled, registers=128)}}
+    found = fired(of("fmha", FMHA, "cold", "cutlass_sm90", "tilegym", **more))
+    assert ("spills" in found) is fires
+
+
+def test_spills_of_the_faster_kernel_explain_nothing():
+    more = {"cutlass_sm90": {"function": function(spills=320)}, "tilegym": {"function": function()}}
+    assert "spills" not in fired(of("fmha", FMHA, "cold", "cutlass_sm90", "tilegym", **more))
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "fires"),
+    [
+        ((5,), (1, 1), True),
+        ((2, 2), (2, 2), False),
+        ((1,), (4,), False),
+        ((5,), (1, 1, 1), False),
+        ((9, 9), (2, 2), True),
+    ],
+)
+def test_loads_in_flight_are_counted_by_stages_and_bytes(fast, slow, fires):
+    more = {
+        "cutlass_sm90": {"function": function(), "anatomy": anatomy(rings=fast)},
+        "tilegym": {"function": function(), "anatomy": anatomy(rings=slow)},
+    }
+    assert ("loads_in_flight" in fired(of("fmha", FMHA, "cold", "cutlass_sm90", "tilegym", **more))) is fires
+
+
+def test_gemm_at_m_128_cute_has_tiles_for_a_quarter_of_the_processors():
+    found = fired(of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent"))
+    assert found["idle_processors"].numbers["slow_ctas"] == 32
+    assert "tile_traffic" not in found
+
+
+def test_large_gemms_differ_by_tile_registers_and_clock():
+    consumer = {"name": "c", "tasks": ["multiply"]}
+    more = {
+        "cutlass_sm90_persistent": {"anatomy": anatomy(roles=[{**consumer, "warps": 8}], widths=(256,))},
+        "tilegym_persistent": {"anatomy": anatomy(roles=[{**consumer, "warps": 4, "registers": 255}], widths=(128,))},
+    }
+    workload, names = "m1024_n8192_k8192_bf16", ("cutlass_sm90_persistent", "tilegym_persistent")
+    found = fired(of("gemm", workload, "warm", *names, **more))
+    assert {"tile_traffic", "register_share", "clock"} <= set(found)
+    assert found["tile_traffic"].numbers["ratio"] == pytest.approx(4 / 3)
+    assert "idle_processors" not in found
+    assert "clock" not in fired(of("gemm", workload, "cold", *names, **more))
+    turned = fired(of("gemm", workload, "warm", *reversed(names), **more))
+    assert not {"tile_traffic", "register_share", "clock"} & set(turned)
+
+
+def test_a_kernel_without_a_persistent_loop_starts_its_ctas_in_waves():
+    workload, names = "m8192_n8192_k8192_bf16", ("cutlass_sm90_persistent", "tilegym")
+    more = {names[0]: {"anatomy": anatomy(persistent=True)}, names[1]: {"anatomy": anatomy(persistent=False)}}
+    assert fired(of("gemm", workload, "cold", *names, **more))["not_persistent"].numbers["ctas"] == 4096
+    more[names[0]] = {"anatomy": anatomy(persistent=None)}
+    assert "not_persistent" not in fired(of("gemm", workload, "cold", *names, **more))
+
+
+def test_a_tail_is_what_the_last_wave_leaves_empty():
+    found = of("gemm", "m8192_n8192_k8192_bf16", "cold", "cutlass_sm90_persistent", "tilegym")
+    assert "tail" not in fired(found)  # 31.03 waves
+    half = replace(found, slow=changed(found.slow, waves=1.5))
+    assert fired(half)["tail"].numbers["lost"] == pytest.approx(25)
+    assert "tail" not in fired(replace(half, fast=changed(half.fast, waves=1.5)))
+
+
+def test_dram_traffic_counts_only_where_dram_is_the_bottleneck():
+    found = of("reduce", "sum_m4096_n4096_fp32", "cold", "cutlass_reduce", "cutile")
+    assert "dram_traffic" not in fired(found)
+    moved = 2 * found.fast.near.dram_bytes
+    assert "dram_traffic" in fired(replace(found, slow=changed(found.slow, dram_bytes=moved, dram_percent=80.0)))
+    assert "dram_traffic" not in fired(replace(found, slow=changed(found.slow, dram_bytes=moved)))
+
+
+def test_few_warps_need_a_large_difference_in_occupancy():
+    assert "few_warps" in fired(of("reduce", "sum_m4096_n4096_fp32", "cold", "cutlass_reduce", "cutile"))
+    assert "few_warps" not in fired(of("elementwise_add", "m4096_n4096_fp32", "cold", "cute", "cutile"))
+
+
+def test_clusters_help_where_there_are_few_rows():
+    names = ("cutlass_rmsnorm", "tilegym")
+    more = {names[0]: {"function": function(cluster=4, products=0)}, names[1]: {"function": function(products=0)}}
+    assert fired(of("rmsnorm", "m256_n65536_bf16", "warm", *names, **more))["row_clusters"].numbers["rows"] == 256
+    assert "row_clusters" not in fired(of("rmsnorm", "m4096_n4096_bf16", "warm", *names, **more))
+    more[names[1]] = {"function": function(products=8)}
+    assert "row_clusters" not in fired(of("rmsnorm", "m256_n65536_bf16", "warm", *names, **more))
+
+
+def predicted(slow_launches, slow_tracks, dram=20.0, moves=216) -> Contrast:
+    roles = [
+        {"name": "softmax", "warps": 1, "tasks": ["softmax"]},
+        {"name": "load", "warps": 1, "first": 1, "tasks": ["load"]},
+        {"name": "multiply", "warps": 1, "first": 2, "tasks": ["multiply"]},
+    ]
+    busy = {
+        "warp 0": {"work": 0.3, "wait": 0.7},
+        "warp 2": {"work": 0.7, "wait": 0.3},
+        "tensor cores": {"product": 0.7},
+    }
+    fast = prediction([(0.0, 31.0)], "DRAM", 87.0, busy)
+    slow = prediction(slow_launches, "waiting", dram, slow_tracks)
+    sides = (
+        Kernel("fast", "v", 34.0, prediction=fast, predict_path="f", anatomy=anatomy(counts={"tmem_load": 12})),
+        Kernel(
+            "slow", "v", 44.0, prediction=slow, predict_path="s", anatomy=anatomy(roles, counts={"tmem_load": moves})
+        ),
+    )
+    return Contrast("cold", "w", {}, 148, *sides)
+
+
+WAITING = {
+    "warp 0": {"work": 0.3, "wait": 0.7},
+    "warp 1": {"work": 0.1, "wait": 0.9},
+    "warp 2": {"work": 0.2, "wait": 0.8},
+    "tensor cores": {"product": 0.28},
+}
+
+
+def test_predicted_second_launch_has_its_share_of_the_difference():
+    found = fired(predicted([(0.0, 33.0), (34.8, 41.4)], WAITING))["second_launch"]
+    assert found.share_percent == pytest.approx(84)
+    assert "second_launch" not in fired(predicted([(0.0, 41.0)], WAITING))
+
+
+def test_a_serial_chain_needs_waiting_roles_and_no_bottleneck():
+    assert "serial_chain" in fired(predicted([(0.0, 41.0)], WAITING))
+    assert "serial_chain" not in fired(predicted([(0.0, 41.0)], WAITING, dram=80.0))
+    busy = {**WAITING, "tensor cores": {"product": 0.6}}
+    assert "serial_chain" not in fired(predicted([(0.0, 41.0)], busy))
+    loading = {**WAITING, "warp 1": {"work": 0.9, "wait": 0.1}}
+    assert "serial_chain" not in fired(predicted([(0.0, 41.0)], loading))
+
+
+def test_tensor_memory_traffic_is_compared_with_the_faster_kernel():
+    assert "tensor_memory_traffic" in fired(predicted([(0.0, 41.0)], WAITING))
+    assert "tensor_memory_traffic" not in fired(predicted([(0.0, 41.0)], WAITING, moves=24))
+
+
+def test_a_profile_of_another_workload_or_gpu_is_said_to_be_one():
+    cute, cutile = mla(B32)
+    assert "Profiled" not in fired(contrast(MLA, B32, "cold", cute, cutile))["consumer_groups"].sentence
+    far = [replace(one, near_gpu="H200") for one in (cute, cutile)]
+    assert fired(contrast(MLA, B32, "cold", *far))["consumer_groups"].sentence.endswith("Profiled on H200.")
+    workload = "b32_q1_s16384_bf16"
+    near = fired(contrast(MLA, workload, "cold", *mla(workload, near="b128_q1_s4096_bf16")))
+    assert near["consumer_groups"].sentence.endswith("Profiled at b128_q1_s4096_bf16.")
+
+
+def test_nothing_is_said_without_facts():
+    sides = Kernel("a", "v", 1.0), Kernel("b", "v", 2.0)
+    assert causes.causes(Contrast("cold", "w", {}, None, *sides)) == []

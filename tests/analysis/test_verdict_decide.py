@@ -1,0 +1,111 @@
+"""Winners are named only if mean and majority agree, beyond the noise of that kind of time."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from verdict_samples import pairs, time, timings
+
+from cutesnake.analysis.verdict.decide import Time, best_rival, decide, interval, noise, pairing
+from cutesnake.analysis.verdict.held import held
+
+
+def synthetic(*ratios: float, noise_percent: float = 0.5):
+    return [
+        pairing(f"w{place}", Time("a", "v", 100.0, noise_percent), Time("b", "v", 100.0 * ratio, noise_percent))
+        for place, ratio in enumerate(ratios)
+    ]
+
+
+def test_gemm_depends_since_one_workload_decides_the_mean_against_the_majority():
+    found = decide("warm", "recorded", pairs("gemm", "warm"))
+    assert (found.winner, found.reason) == ("depends", "majority")
+    assert found.mean < 1
+    assert found.cutile_wins == ["m128_n8192_k8192_bf16"] == [found.decided_by]
+    assert len(found.cute_wins) == 3
+
+
+@pytest.mark.parametrize(("operator", "workloads"), [("fmha", 7), ("mla_decode", 35)])
+def test_a_clear_winner_is_named_with_an_interval_around_the_mean(operator, workloads):
+    found = decide("warm", "recorded", pairs(operator, "warm"))
+    assert (found.winner, found.reason, found.workloads) == ("cute", "agree", workloads)
+    assert 1 < found.low < found.mean < found.high
+    assert found.least <= found.low
+    assert found.high <= found.most
+    assert found == decide("warm", "recorded", pairs(operator, "warm"))  # the draw is seeded
+
+
+def test_times_within_the_noise_have_no_winner():
+    found = decide("cold", "recorded", synthetic(1.02, 1.01, 0.99))
+    assert (found.winner, found.reason) == ("depends", "noise")
+    assert len(found.equal) == 3
+    assert decide("cold", "recorded", synthetic(1.2, 1.2, 1.2, noise_percent=12)).winner == "depends"
+
+
+def test_a_majority_whose_interval_includes_one_has_no_winner():
+    found = decide("cold", "recorded", synthetic(1.5, 1.5, 1.4, 1.4, 0.8, 0.8, 0.75))
+    assert (found.winner, found.reason) == ("depends", "interval")
+    assert found.low < 1 < found.mean
+
+
+def test_a_winner_must_not_hang_on_one_workload():
+    found = decide("warm", "recorded", pairs("rmsnorm", "warm"))
+    assert (found.winner, found.reason, found.decided_by) == ("depends", "one_workload", "m256_n65536_bf16")
+    assert len(found.cute_wins) == 2
+    assert decide("cold", "recorded", synthetic(1.5, 1.5, 0.9)).winner == "cute"
+
+
+def test_a_side_may_win_either_way_and_nothing_is_said_without_workloads():
+    assert decide("cold", "recorded", synthetic(0.7, 0.8, 0.75)).winner == "cutile"
+    assert decide("cold", "recorded", synthetic(1.4, 1.3, 1.35)).winner == "cute"
+    assert decide("cold", "recorded", []) is None
+    assert interval([1.3, 1.4, 1.5]) == (None, None)
+
+
+def test_warm_noise_comes_from_warm_samples_only():
+    _, entry = timings("mla_decode")["cutile", "b32_q1_s4096_bf16"]
+    metrics = msgspec.structs.replace(
+        entry.metrics, spread_percent=20.0, difference_percent=-4.0, burst_range_percent=1.0
+    )
+    assert noise("cold", metrics) == 20.0
+    assert noise("warm", metrics) == 4.0
+    assert noise("warm", msgspec.structs.replace(metrics, burst_range_percent=6.0)) == 6.0
+
+
+def rival(operator: str, kernels: tuple[str, ...], other: str):
+    times = {key: time(operator, *key, "warm") for key in timings(operator)}
+    workloads = {workload for _, workload in times}
+    both = {w: {"cute": min((times[k, w] for k in kernels), key=lambda one: one.us)} for w in workloads}
+    return best_rival("warm", {other: "torch"}, both, {other: {w: times[other, w] for w in workloads}})
+
+
+def test_a_kernel_that_beats_both_dsls_is_said_to():
+    found = rival("fmha", ("cutlass_sm90", "tilegym"), "torch_sdpa")
+    assert found.beats_both
+    assert len(found.faster) == found.workloads == 7
+
+
+def test_a_kernel_that_is_ahead_on_one_workload_beats_nobody():
+    found = rival("gemm", ("cutlass_sm90", "cutlass_sm90_persistent", "tilegym_persistent"), "torch_matmul")
+    assert not found.beats_both
+    assert found.mean < 1
+    assert found.faster == ["m128_n8192_k8192_bf16"]
+
+
+def test_predictions_are_counted_by_error_and_by_order(tmp_path):
+    rows = [
+        *(("a", 10.0, 11.0), ("b", 20.0, 19.0), ("c", 30.0, 9.0)),  # kernel, predicted, measured
+    ]
+    common = {"device": "h200", "operator": "gemm", "workload": "w", "kind": "warm"}
+    lines = [
+        json.dumps({**common, "kernel": name, "predicted_us": predicted, "measured_us": measured})
+        for name, predicted, measured in rows
+    ]
+    (tmp_path / "held_out.jsonl").write_text("\n".join(lines))
+    (tmp_path / "development.jsonl").write_text(lines[2])  # not counted: the model was made with it
+    found = held("warm", sorted(tmp_path.glob("*.jsonl")))
+    assert (found.cases, found.pairs, found.right, found.clear, found.clear_right) == (3, 3, 1, 3, 1)
+    assert found.median_error_percent == pytest.approx(100 / 11)
+    assert held("cold", sorted(tmp_path.glob("*.jsonl"))).cases == 0

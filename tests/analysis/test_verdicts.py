@@ -1,0 +1,236 @@
+"""Verdicts from evidence: every GPU and prediction, with flags, authors, costs, clocks and sentences."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from verdict_samples import prediction, timings
+
+import sample
+from cutesnake.analysis.compare.comparison import compare
+from cutesnake.analysis.verdict import sentences
+from cutesnake.analysis.verdict.authors import author, read_authors
+from cutesnake.analysis.verdict.causes import rules
+from cutesnake.analysis.verdict.clocks import warm_slower
+from cutesnake.analysis.verdict.python_lines import count_lines, split
+from cutesnake.analysis.verdict.verdicts import verdicts
+from cutesnake.model.catalog import kernel_files, load_kernel, operators
+from cutesnake.model.paths import ROOT
+from cutesnake.model.records.predict import Predict
+from cutesnake.planning import strict_yaml
+from loose import typed
+
+
+def evidence(**options):
+    return typed(sample.evidence(**options))
+
+
+@pytest.fixture(scope="module")
+def found():
+    everything = evidence(gpu=True, recorded=True)
+    return verdicts(everything, compare(everything))
+
+
+def test_every_gpu_that_timed_both_dsls_has_a_verdict(found):
+    bases = {(one.target, one.warm.basis): one for one in found.targets if one.warm}
+    assert set(bases) == {("sm_90a", "measured"), ("sm_90a", "recorded")}
+    for one in bases.values():
+        assert one.gpu == "H200"
+        assert (one.warm.winner, one.cold.winner) == ("cute", "cute")  # made-up times: see sample.timing
+        assert one.warm.workloads == len(one.warm.pairs)
+        assert not one.rival("warm").beats_both
+
+
+def test_flags_name_authors_and_power(found):
+    flags = {flag.id: flag for flag in found.targets[0].flags}
+    assert "different_authors" not in flags  # both kernels are `ours`
+    assert "few_workloads" not in flags
+
+
+def test_power_limit_and_hosts_are_flagged():
+    everything = evidence(gpu=True)
+    measured = dict(everything.measured)
+    for path, entry in measured.items():
+        if entry.stage == "timing":
+            slow = 3.2 if entry.case.kernel == "cutile" else 4.8
+            metrics = msgspec.structs.replace(
+                entry.metrics, throttle_reasons=["software power cap"], lone_us=slow, hot_sm_clock_mhz=1500.0
+            )
+            measured[path] = msgspec.structs.replace(entry, metrics=metrics)
+    changed = sample.replace(everything, measured=measured)
+    flags = {flag.id: flag for flag in verdicts(changed, compare(changed)).targets[0].flags}
+    assert flags["power_limit"].values["records"] == flags["power_limit"].values["timed"]
+    assert flags["different_hosts"].values["workloads"] > 0
+
+
+@pytest.mark.parametrize(
+    ("hot", "clock", "reasons", "cause"),
+    [
+        (1.1, 1500.0, ["software power cap"], "power limit"),
+        (1.1, 1500.0, [], "clock"),
+        (1.1, 1975.0, ["software power cap"], "unknown"),
+        (1.1, None, ["software power cap"], "power limit"),
+        (1.01, 1500.0, ["software power cap"], None),
+    ],
+)
+def test_warm_times_longer_than_cold_ones_are_explained_by_the_clock(hot, clock, reasons, cause):
+    everything = evidence(gpu=True)
+    path, entry = next((p, e) for p, e in everything.measured.items() if e.stage == "timing")
+    metrics = msgspec.structs.replace(
+        entry.metrics, hot_us=hot * entry.metrics.cold_us, hot_sm_clock_mhz=clock, throttle_reasons=reasons
+    )
+    changed = sample.replace(everything, measured={path: msgspec.structs.replace(entry, metrics=metrics)})
+    (source,) = (one for one in changed.sources("sm_90a") if one.kind == "live")
+    explained = warm_slower(changed, source, "sm_90a")
+    assert [one.cause for one in explained] == ([cause] if cause else [])
+
+
+def test_recorded_warm_times_of_mla_are_longer_by_the_power_limit():
+    _, entry = timings("mla_decode")["cute_sm90", "b128_q1_s8192_bf16"]
+    assert entry.metrics.hot_us > 1.1 * entry.metrics.cold_us
+    assert entry.metrics.hot_sm_clock_mhz < 0.9 * entry.metrics.sm_clock_mhz
+
+
+def test_every_kernel_has_a_known_author():
+    sources = strict_yaml.read(ROOT / "kernels/upstream.yaml")
+    assert {"ours", *sources} == set(read_authors().sources)
+    for operator in operators():
+        for name in kernel_files(operator):
+            kernel = load_kernel(operator, name)
+            found = author(operator, name, kernel.DSL, kernel.SOURCE)
+            assert found.name not in (kernel.SOURCE, "")
+            assert found.name in {one.name for one in _known()}
+
+
+def _known():
+    file = read_authors()
+    return [*file.sources.values(), *file.packages.values(), *file.dsls.values()]
+
+
+def test_documented_versions_name_kernels_and_files_that_exist():
+    for key, design in read_authors().kernels.items():
+        operator, _, kernel = key.partition("/")
+        assert kernel in kernel_files(operator)
+        assert (ROOT / design.evidence).is_file()
+
+
+MODULE = '''"""Docstring."""
+
+import cutlass
+from cutlass import cute
+
+
+@cute.kernel
+def device(x):
+    """Say nothing."""
+    # A comment.
+    return x
+
+
+@cute.jit
+def launcher(x):
+    device(x).launch(grid=1)
+
+
+def unused():
+    return 1
+'''
+
+
+def test_lines_are_split_by_what_launches_and_what_imports_the_dsl():
+    host, device = split(MODULE)
+    assert (host, device) == (2 + 3, 3 + 2)  # imports and the launcher; two functions
+    assert split(MODULE, frozenset({"launcher"})) == (3, 3)
+    assert split("def f():\n    return 1\n") == (2, 0)
+
+
+def test_lines_of_a_kernel_are_those_of_its_modules():
+    found = count_lines("elementwise_add", "cute")
+    assert found.files == ["kernels/elementwise_add/cute/__init__.py", "kernels/elementwise_add/cute/kernel.py"]
+    assert found.host > 0
+    assert found.device > 0
+    assert count_lines("elementwise_add", "no_such_kernel") is None
+
+
+def test_lines_of_a_third_party_kernel_are_what_its_adapter_names(tmp_path):
+    (tmp_path / "hopper").mkdir()
+    (tmp_path / "hopper/fmha.py").write_text(MODULE.replace("launcher", "HopperFusedMultiHeadAttentionForward"))
+    (tmp_path / "blackwell").mkdir()
+    (tmp_path / "blackwell/fmha.py").write_text(MODULE)
+    found = count_lines("fmha", "cutlass_sm90", tmp_path)
+    assert found.files[-1] == "hopper/fmha.py"
+    assert not any(name.startswith("blackwell") for name in found.files)
+    (tmp_path / "empty").mkdir()
+    assert count_lines("fmha", "cutlass_sm90", tmp_path / "empty") is None
+
+
+def test_costs_have_figures_or_reasons(found):
+    costs = {(one.kernel, one.target): one for one in found.costs}
+    assert ("torch_sdpa", "sm_90a") not in costs
+    one = costs["cutile", "sm_90a"]
+    assert (one.registers_per_thread, one.spill_bytes, one.compile_seconds) == (255, [48, 48], 2.5)
+    assert one.theoretical_occupancy_percent == 12.5
+    assert one.achieved_occupancy_percent == 12.3
+    assert "lines" in one.missing  # the made-up operator has no files
+    assert costs["cutlass_fp16", "sm_100a"].achieved_occupancy_percent is None
+    assert "achieved_occupancy_percent" in costs["cutlass_fp16", "sm_100a"].missing
+
+
+def test_every_part_has_a_sentence(found):
+    for one in found.targets:
+        said = [sentences.headline(one)]
+        said += [sentences.flag(flag) for flag in one.flags]
+        said += [sentences.warm_slower(slow) for slow in one.warm_slower]
+        said += [sentences.rival(rival) for rival in one.rivals]
+        said += [text for decision in (one.warm, one.cold) if decision for text in sentences.sides(decision)]
+        assert all(text and "{" not in text for text in said)
+    assert all(sentences.cost(one) for one in found.costs)
+
+
+def test_every_rule_has_a_condition_and_a_sentence():
+    names = {rule.id for rule in rules()}
+    assert len(names) == len(rules())
+    assert all(any(name.startswith(rule) or name == "single_stage" for rule in names) for name in sentences.CAUSES)
+    assert names <= set(sentences.CAUSES)
+
+
+def test_a_kernel_that_beats_both_comes_first_in_the_headline(found):
+    one = next(target for target in found.targets if target.warm)
+    rival = msgspec.structs.replace(one.rival("warm"), mean=0.8, beats_both=True, faster=["w"])
+    text = sentences.headline(msgspec.structs.replace(one, rivals=[rival]))
+    assert text.startswith(rival.kernel)
+
+
+def with_predictions(ratio: float, percent: float = 30.0):
+    """Evidence with predicted times of both DSLs on SM100, the cuTile kernel's `ratio` times the other's."""
+    everything = evidence()
+    predicted = {}
+    for kernel, dsl, us in (("cutlass_fp16", "cute", 20.0), ("cutile", "cutile", 20.0 * ratio)):
+        for workload, parameters in everything.workloads.items():
+            if parameters["dtype"] != "fp16":
+                continue
+            metrics = prediction([(0.0, us)], "DRAM", 80.0, {})
+            bands = msgspec.structs.replace(metrics.bands.cold, percent=percent)
+            metrics = msgspec.structs.replace(
+                metrics, bands=msgspec.structs.replace(metrics.bands, warm=bands, cold=bands)
+            )
+            case = {"operator": "blend", "kernel": kernel, "dsl": dsl, "target": "sm_100a", "workload": workload}
+            case |= {"variant": {"id": "fp16", "params": {}}, "parameters": parameters}
+            provenance = {"created": "2026-11-20T12:00:00+00:00", "commit": None, "python": "3.11", "packages": {}}
+            entry = {"stage": "predict", "status": "ok", "reason": None, "provenance": provenance, "case": case}
+            entry |= {"device": None, "backend": "ptxsim", "seconds": 1.0, "metrics": msgspec.to_builtins(metrics)}
+            path = f"results/predict/blend/{kernel}/{workload}.json"
+            predicted[path] = msgspec.convert(entry, Predict)
+    return sample.replace(everything, predicted=predicted)
+
+
+@pytest.mark.parametrize(("ratio", "winner"), [(3.0, "cute"), (1.4, "depends"), (0.25, "cutile")])
+def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winner):
+    everything = with_predictions(ratio)
+    (found,) = (one for one in verdicts(everything, compare(everything)).targets if one.predicted)
+    assert (found.target, found.cold.basis, found.cold.winner) == ("sm_100a", "predicted", winner)
+    assert found.cold.noise_percent == 60
+    assert found.cold.held.cases > 0  # from workflow/validation
+    assert "not_on_this_gpu" in {flag.id for flag in found.flags}
+    assert sentences.headline(found)
+    assert sentences.held(found.cold.held)

@@ -1,0 +1,585 @@
+"""Rules that name the cause of a difference between two kernels, each from typed facts and each able to be false."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cutesnake.analysis.verdict import sentences
+from cutesnake.analysis.verdict.facts import Contrast, Kernel
+from cutesnake.model.records.anatomy import AnatomyFunction, Role
+from cutesnake.model.records.ncu import NcuMetrics
+from cutesnake.model.records.predict import PredictMetrics
+from cutesnake.model.records.verdict import Cause, CauseRule
+
+Numbers = dict[str, int | float | str]
+LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
+SPILLS = 64  # bytes per thread
+BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
+
+
+@dataclass(frozen=True)
+class Fired:
+    """Numbers of a rule that fired, the records that hold them, and its share of the difference if known."""
+
+    numbers: Numbers
+    evidence: list[str]
+    share: float | None = None
+    kind: str = "timed"  # which difference the share is of: timed, profiled or predicted
+    sentence: str | None = None  # name of another sentence than the rule's
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule: its condition in words, and the function that tests it."""
+
+    id: str
+    condition: str
+    test: Callable[[Contrast], Fired | None]
+
+
+def causes(contrast: Contrast) -> list[Cause]:
+    """Return every rule that fires, those with the largest known share of the difference first."""
+    result = []
+    for rule in RULES:
+        fired = rule.test(contrast)
+        if fired is None:
+            continue
+        names = {"fast": contrast.fast.name, "slow": contrast.slow.name}
+        share = None if fired.share is None else 100 * min(fired.share, 1.0)
+        text = [sentences.cause(fired.sentence or rule.id, names | fired.numbers)]
+        text += [] if share is None else [sentences.share(share, fired.kind)]
+        used = [k for k in (contrast.fast, contrast.slow) if k.near_path and _used(k.near_path, fired)]
+        other = {k.near_workload for k in used} - {contrast.workload, fired.numbers.get("profiled")}
+        gpus = {k.near_gpu for k in used} - {""}
+        text += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
+        evidence = [path for path in fired.evidence if path]
+        result.append(Cause(rule.id, " ".join(text), evidence, fired.numbers, share))
+    return sorted(result, key=lambda cause: -(cause.share_percent or 0.0))
+
+
+def rules() -> list[CauseRule]:
+    """Return the rules and their conditions."""
+    return [CauseRule(rule.id, rule.condition) for rule in RULES]
+
+
+def _used(path: str, fired: Fired) -> bool:
+    return any(one.startswith(path) for one in fired.evidence)
+
+
+def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
+    """Return the profiles of this workload, on this GPU or another one of the target, the faster kernel's first."""
+    return _near(c) if c.fast.near_workload == c.workload else None
+
+
+def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
+    """Return profiles of this workload, or of the profiled one that is nearest, if both have the same."""
+    if c.fast.near and c.slow.near and c.fast.near_workload == c.slow.near_workload:
+        return c.fast.near, c.slow.near
+    return None
+
+
+def _profiles(c: Contrast) -> list[str]:
+    return [c.fast.near_path, c.slow.near_path]
+
+
+def _anatomies(c: Contrast) -> tuple[AnatomyFunction, AnatomyFunction] | None:
+    return (c.fast.anatomy, c.slow.anatomy) if c.fast.anatomy and c.slow.anatomy else None
+
+
+def _anatomy_paths(c: Contrast, what: str) -> list[str]:
+    return [f"{k.anatomy_path}#{k.anatomy.symbol}/{what}" for k in (c.fast, c.slow) if k.anatomy]
+
+
+def _second_launch(c: Contrast) -> Fired | None:
+    if c.fast.prediction and c.slow.prediction:
+        return _predicted_launches(c)
+    fast, slow = c.fast.launches, c.slow.launches
+    profiles = _near(c)
+    if fast is None or slow is None or profiles is None or slow <= fast or len(profiles[1].kernels) < 2:
+        return None
+    rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
+    own = _own(c)
+    gap = own[1].total_duration_us - own[0].total_duration_us if own else c.gap_us
+    extra = rest[1] - (rest[0] if fast > 1 else 0.0)
+    if gap <= 0 or extra < LEAST_SHARE * gap:
+        return None
+    second = max(
+        (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
+    )
+    numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
+    evidence = [c.fast.timing_path, c.slow.timing_path, *(f"{path}#metrics/kernels" for path in _profiles(c) if path)]
+    share, sentence = extra / gap if own else None, None
+    if fast == 1 and (cluster := _communicating(c.fast)):
+        numbers["cluster"] = cluster
+        evidence.append(
+            f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol}/patterns/cluster communication"
+        )
+        sentence = "second_launch_cluster"
+    return Fired(numbers, evidence, share, "profiled", sentence)
+
+
+def _communicating(kernel: Kernel) -> int | None:
+    """Return the size of a kernel's clusters if their CTAs exchange data."""
+    pattern = kernel.anatomy.patterns.get("cluster communication") if kernel.anatomy else None
+    return kernel.function.cluster_size if pattern and pattern.found and kernel.function else None
+
+
+def _predicted_launches(c: Contrast) -> Fired | None:
+    fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
+    if len(slow) <= len(fast) or not fast:
+        return None
+
+    def rest(launches: list[Any]) -> float:
+        longest = max(one.end_us - one.start_us for one in launches)
+        return float(max(one.end_us for one in launches) - longest)
+
+    extra = rest(slow) - rest(fast)
+    if extra < LEAST_SHARE * c.gap_us:
+        return None
+    main = [max(one.end_us - one.start_us for one in launches) for launches in (fast, slow)]
+    numbers: Numbers = {"launches": len(slow), "fewer": len(fast), "us": extra, "fast_us": main[0], "slow_us": main[1]}
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, evidence, extra / c.gap_us, "predicted", "second_launch_predicted")
+
+
+def _cold_start(c: Contrast) -> Fired | None:
+    start, other = c.slow.cold_start_us, c.fast.cold_start_us
+    profiles = _near(c)
+    if c.figure != "cold" or start is None or other is None or profiles is None:
+        return None
+    if not (c.fast.function and c.slow.function):
+        return None
+    small, large = c.fast.function.code_bytes, c.slow.function.code_bytes
+    waits = [ncu.stalls.get("no_instruction", 0.0) for ncu in profiles]
+    extra = start - other
+    if extra < 0.5 * c.gap_us or large < 1.5 * small or waits[1] < 0.15 or waits[1] < 1.5 * waits[0]:
+        return None
+    numbers: Numbers = {"slow_start": start, "fast_start": other, "slow_kb": large / 1024, "fast_kb": small / 1024}
+    numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0], "profiled": c.slow.near_workload}
+    evidence = [c.fast.timing_path, c.slow.timing_path, c.fast.inspect_path, c.slow.inspect_path]
+    return Fired(
+        numbers, [*evidence, *(f"{path}#metrics/stalls/no_instruction" for path in _profiles(c))], extra / c.gap_us
+    )
+
+
+def _spills(c: Contrast) -> Fired | None:
+    if not (c.fast.function and c.slow.function) or c.slow.function.spill_bytes is None:
+        return None
+    fewer = c.fast.function.spill_bytes or 0
+    if c.slow.function.spill_bytes < max(SPILLS, 2 * fewer):
+        return None
+    numbers: Numbers = {"bytes": c.slow.function.spill_bytes, "fewer": fewer}
+    numbers["registers"] = c.slow.function.registers_per_thread
+    return Fired(numbers, [c.fast.inspect_path, c.slow.inspect_path, c.slow.near_path])
+
+
+def _product_width(c: Contrast) -> Fired | None:
+    result, profiles = _anatomies(c), _near(c)
+    if result is None or profiles is None:
+        return None
+    widest = [max((p.shape[1] for p in one.products or []), default=0) for one in result]
+    kinds = [{p.instruction for p in one.products or []} for one in result]
+    per_tensor = [_ratio(ncu.issue_active_percent, ncu.tensor_core_percent) for ncu in profiles]
+    if not widest[1] or kinds[0].isdisjoint(kinds[1]) or widest[0] < 2 * widest[1]:
+        return None
+    if per_tensor[0] is None or per_tensor[1] is None or per_tensor[1] < 1.3 * per_tensor[0]:
+        return None
+    numbers: Numbers = {"narrow": widest[1], "wide": widest[0], "issued": per_tensor[1], "fewer": per_tensor[0]}
+    return Fired(numbers, [*_anatomy_paths(c, "products"), *_profiles(c)])
+
+
+def _ratio(over: float | None, under: float | None) -> float | None:
+    return over / under if over is not None and under and under >= 5 else None
+
+
+def _multiplying(one: AnatomyFunction) -> list[Role]:
+    return [role for role in one.roles or [] if "multiply" in role.tasks]
+
+
+def _consumer_groups(c: Contrast) -> Fired | None:
+    result, profiles = _anatomies(c), _near(c)
+    if result is None or profiles is None:
+        return None
+    fast, slow = (_multiplying(one) for one in result)
+    if len(fast) < 2 or len(slow) != 1 or len(slow[0].warps) < 8:
+        return None
+    waits = [ncu.stalls.get("barrier", 0.0) for ncu in profiles]
+    if waits[1] < 0.1 or waits[1] < 1.3 * waits[0]:
+        return None
+    numbers: Numbers = {"warps": len(slow[0].warps), "groups": len(fast)}
+    numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
+    return Fired(numbers, [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))])
+
+
+def _rings(one: AnatomyFunction) -> list[int]:
+    """Return the numbers of stages of barriers that loads arrive at, once per barrier."""
+    return [
+        barrier.stages
+        for barrier in one.barriers or []
+        if any(arrival.kind == "copy" and "load" in arrival.role for arrival in barrier.arrivals)
+    ]
+
+
+def _in_flight(kernel: Kernel) -> float | None:
+    """Return the bytes of loads that the pipelines of two or more stages hold per SM."""
+    one, function = kernel.anatomy, kernel.function
+    if one is None or function is None or function.occupancy is None or one.barriers is None:
+        return None
+    boxes = [d.box_bytes for d in one.descriptors or [] if any(use.way == "load" for use in d.uses)]
+    if not boxes or max(boxes) != min(boxes):
+        return None
+    copies = sum(
+        barrier.stages * arrival.per_phase
+        for barrier in one.barriers
+        for arrival in barrier.arrivals
+        if arrival.kind == "copy" and "load" in arrival.role and barrier.stages > 1
+    )
+    return copies * boxes[0] * function.occupancy.blocks_per_sm if copies else None
+
+
+def _loads_in_flight(c: Contrast) -> Fired | None:
+    result = _anatomies(c)
+    if result is None or not all(_rings(one) for one in result):
+        return None
+    stages = [max(_rings(one)) for one in result]
+    evidence = _anatomy_paths(c, "barriers")
+    loaded = sum(any(use.way == "load" for use in d.uses) for d in result[1].descriptors or [])
+    if stages[1] == 1 and stages[0] > 1 and len(_rings(result[1])) <= loaded:  # with more, a tensor may have several
+        return Fired({"stages": stages[0]}, evidence, sentence="single_stage")
+    held = _in_flight(c.fast), _in_flight(c.slow)
+    profiles = _near(c)
+    if held[0] is None or held[1] is None or held[1] > 0.67 * held[0]:
+        return None
+    if profiles is None or (profiles[1].tensor_core_percent or 0.0) >= BUSY:
+        return None
+    return Fired({"slow_kb": held[1] / 1024, "fast_kb": held[0] / 1024}, [*evidence, *_profiles(c)])
+
+
+def _tile(kernel: Kernel) -> tuple[int, int] | None:
+    """Return rows and columns of an output tile, as the variant's parameters name them."""
+    for rows, columns in (("tile_m", "tile_n"), ("tile_size_m", "tile_size_n")):
+        result = kernel.params.get(rows), kernel.params.get(columns)
+        if all(isinstance(one, int) and one > 0 for one in result):
+            return result  # type: ignore[return-value]
+    return None
+
+
+def _tile_names(fast: tuple[int, int], slow: tuple[int, int]) -> Numbers:
+    return {"slow_tile": f"{slow[0]}x{slow[1]}", "fast_tile": f"{fast[0]}x{fast[1]}"}
+
+
+def _tiles(c: Contrast, kernel: Kernel) -> int | None:
+    """Return the number of output tiles of a matrix product."""
+    tile, (m, n) = _tile(kernel), (c.parameters.get(name) for name in "mn")
+    if tile is None or not (isinstance(m, int) and isinstance(n, int)):
+        return None
+    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * int(c.parameters.get("batch") or 1)
+
+
+def _idle_processors(c: Contrast) -> Fired | None:
+    counts = _tiles(c, c.fast), _tiles(c, c.slow)
+    tiles = _tile(c.fast), _tile(c.slow)
+    if counts[0] is None or counts[1] is None or c.processors is None or not (tiles[0] and tiles[1]):
+        return None
+    used = [min(count / c.processors, 1.0) for count in counts if count]
+    if used[1] > 0.75 or used[0] < 1.25 * used[1]:
+        return None
+    numbers: Numbers = {"slow_ctas": counts[1], "fast_ctas": counts[0], "processors": c.processors}
+    numbers |= _tile_names(tiles[0], tiles[1])
+    return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
+
+
+def _tile_traffic(c: Contrast) -> Fired | None:
+    tiles, counts = (_tile(c.fast), _tile(c.slow)), (_tiles(c, c.fast), _tiles(c, c.slow))
+    if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
+        return None
+    bytes_per_flop = [1 / tile[0] + 1 / tile[1] for tile in tiles if tile]
+    if bytes_per_flop[1] < 1.2 * bytes_per_flop[0] or min(count for count in counts if count) < c.processors:
+        return None
+    numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}
+    numbers |= _tile_names(tiles[0], tiles[1])
+    return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
+
+
+def _register_share(c: Contrast) -> Fired | None:
+    result = _anatomies(c)
+    if result is None:
+        return None
+    held = [_accumulator_registers(one) for one in result]
+    tiles = _tile(c.fast), _tile(c.slow)
+    if held[0] is None or held[1] is None or held[0][0] < 1.5 * held[1][0] or not (tiles[0] and tiles[1]):
+        return None
+    if tiles[0][0] * tiles[0][1] <= tiles[1][0] * tiles[1][1]:
+        return None
+    numbers: Numbers = {"slow_warps": held[1][1], "fast_warps": held[0][1]}
+    numbers |= {"slow_registers": held[1][2], "fast_registers": held[0][2]}
+    numbers |= _tile_names(tiles[0], tiles[1])
+    return Fired(numbers, _anatomy_paths(c, "roles"))
+
+
+def _accumulator_registers(one: AnatomyFunction) -> tuple[int, int, int] | None:
+    """Return all registers of the multiplying threads, their warps, and registers per thread."""
+    roles = _multiplying(one)
+    if not roles or any(p.d_in != "registers" for p in one.products or []):
+        return None
+    warps = sum(len(role.warps) for role in roles)
+    each = max([*(max(role.registers, default=0) for role in roles)], default=0) or one.registers.per_thread
+    return (32 * warps * each, warps, each) if each else None
+
+
+def _tail(c: Contrast) -> Fired | None:
+    own = _own(c)
+    if own is None or not own[0].waves or not own[1].waves or own[1].waves < 1:
+        return None
+    lost = [1 - waves / math.ceil(waves) for waves in (own[0].waves, own[1].waves)]
+    if lost[1] - lost[0] < 0.1:
+        return None
+    numbers: Numbers = {"waves": own[1].waves, "lost": 100 * lost[1], "fewer": 100 * lost[0]}
+    return Fired(numbers, [f"{k.near_path}#metrics/waves" for k in (c.fast, c.slow)])
+
+
+def _not_persistent(c: Contrast) -> Fired | None:
+    result, own = _anatomies(c), _own(c)
+    if result is None or own is None or not own[1].waves or own[1].waves < 3:
+        return None
+    loops = [one.patterns["persistent loop"].found if "persistent loop" in one.patterns else None for one in result]
+    if loops != [True, False]:
+        return None
+    numbers: Numbers = {"waves": own[1].waves, "ctas": math.prod(own[1].grid), "fewer": math.prod(own[0].grid)}
+    return Fired(numbers, [*_anatomy_paths(c, "patterns/persistent loop"), c.slow.near_path])
+
+
+def _dram_traffic(c: Contrast) -> Fired | None:
+    own = _own(c)
+    if own is None or not own[0].dram_bytes or not own[1].dram_bytes:
+        return None
+    if own[1].dram_bytes < 1.2 * own[0].dram_bytes or (own[1].dram_percent or 0.0) < BUSY:
+        return None
+    numbers: Numbers = {"slow_mb": own[1].dram_bytes / 1e6, "fast_mb": own[0].dram_bytes / 1e6}
+    numbers["percent"] = own[1].dram_percent or 0.0
+    return Fired(numbers, [f"{k.near_path}#metrics/dram_bytes" for k in (c.fast, c.slow)])
+
+
+def _few_warps(c: Contrast) -> Fired | None:
+    own = _own(c)
+    if own is None or any((ncu.tensor_core_percent or 0.0) >= 5 for ncu in own):
+        return None
+    shares = [ncu.occupancy_achieved_percent for ncu in own]
+    waits = own[1].stalls.get("long_scoreboard", 0.0)
+    if shares[0] is None or shares[1] is None or shares[0] < 2 * shares[1] or waits < 0.4:
+        return None
+    numbers: Numbers = {"slow_occupancy": shares[1], "fast_occupancy": shares[0], "wait": 100 * waits}
+    numbers["registers"] = own[1].registers_per_thread or 0
+    return Fired(numbers, [f"{k.near_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
+
+
+def _row_clusters(c: Contrast) -> Fired | None:
+    fast, slow, rows = c.fast.function, c.slow.function, c.parameters.get("rows")
+    if fast is None or slow is None or c.processors is None or not isinstance(rows, int):
+        return None
+    if any(one.instructions is None or one.instructions.tensor_core for one in (fast, slow)):
+        return None
+    size, other = fast.cluster_size or 1, slow.cluster_size or 1
+    if size < 2 * other or rows > 2 * c.processors:
+        return None
+    numbers: Numbers = {"rows": rows, "cluster": size, "other": other, "processors": c.processors}
+    return Fired(numbers, [f"{k.inspect_path}#functions/0/cluster_size" for k in (c.fast, c.slow)])
+
+
+def _bound(c: Contrast) -> Fired | None:
+    own = _own(c)
+    if own is None or own[0].bottleneck.kind not in ("compute", "memory") or own[1].bottleneck.kind != "latency":
+        return None
+    reasons = {name: share for name, share in own[1].stalls.items() if name not in ("selected", "not_selected")}
+    if not reasons:
+        return None
+    worst = max(reasons, key=lambda name: reasons[name])
+    compute = own[0].bottleneck.kind == "compute"
+    numbers: Numbers = {
+        "resource": "the tensor cores" if compute else "DRAM",
+        "percent": (own[0].tensor_core_percent if compute else own[0].dram_percent) or 0.0,
+        "tensor": own[1].tensor_core_percent or 0.0,
+        "dram": own[1].dram_percent or 0.0,
+        "stall": worst,
+        "wait": 100 * reasons[worst],
+    }
+    return Fired(numbers, [f"{k.near_path}#metrics/bottleneck" for k in (c.fast, c.slow)])
+
+
+def _clock(c: Contrast) -> Fired | None:
+    fast, slow = c.fast.timing, c.slow.timing
+    if c.figure != "warm" or fast is None or slow is None:
+        return None
+    if not (fast.hot_sm_clock_mhz and slow.hot_sm_clock_mhz) or not slow.throttle_reasons:
+        return None
+    ratio = fast.hot_sm_clock_mhz / slow.hot_sm_clock_mhz
+    share = math.log(ratio) / math.log(c.slow.us / c.fast.us) if ratio > 1 else 0.0
+    if ratio < 1.03 or share < LEAST_SHARE:
+        return None
+    numbers: Numbers = {"slow_mhz": slow.hot_sm_clock_mhz, "fast_mhz": fast.hot_sm_clock_mhz}
+    return Fired(
+        numbers,
+        [f"{k.timing_path}#metrics/hot_sm_clock_mhz" for k in (c.fast, c.slow)],
+        share,
+    )
+
+
+def _tracks(metrics: PredictMetrics) -> Mapping[str, Mapping[str, float]]:
+    """Return, per row of the timeline of the first CTA, the share of its time by kind of span."""
+    line = metrics.timeline
+    length = line.end - line.begin
+    result: dict[str, dict[str, float]] = {}
+    for track in line.tracks:
+        if not track.name.startswith("CTA 0 ") or not length:
+            continue
+        shares = result.setdefault(track.name.removeprefix("CTA 0 "), {})
+        for kind, begin, end, *_ in track.spans:
+            shares[kind] = shares.get(kind, 0.0) + (end - begin) / length
+    return result
+
+
+def _busy(shares: Mapping[str, Mapping[str, float]]) -> float | None:
+    """Return the largest share of time for which the tensor cores or a warp are at work."""
+    tensor = [one.get("product", 0.0) for name, one in shares.items() if name == "tensor cores"]
+    warps = [one.get("work", 0.0) for name, one in shares.items() if name.startswith("warp")]
+    return max([*tensor, *warps]) if tensor and warps else None
+
+
+def _serial_chain(c: Contrast) -> Fired | None:
+    if not (c.fast.prediction and c.slow.prediction):
+        return None
+    slow, fast = _tracks(c.slow.prediction), _tracks(c.fast.prediction)
+    busy = _busy(fast), _busy(slow)
+    if busy[0] is None or busy[1] is None:
+        return None
+    tensor = [one["tensor cores"].get("product", 0.0) for one in (fast, slow)]
+    if tensor[1] > 0.4 or tensor[0] < 1.5 * tensor[1] or c.slow.prediction.dram_percent >= BUSY:
+        return None
+    if any(one.get("work", 0.0) + one.get("wait", 0.0) > 1.05 for one in slow.values()):
+        return None  # spans overlap: shares of time are unknown
+    waits = _named_waits(c.slow, slow)
+    if not waits or min(waits.values()) < 0.3:
+        return None
+    numbers: Numbers = {"tensor": 100 * tensor[1], "fast_tensor": 100 * tensor[0], "busy": 100 * busy[1]}
+    numbers |= {f"{task}_wait": 100 * share for task, share in waits.items()}
+    evidence = [f"{k.predict_path}#metrics/timeline" for k in (c.fast, c.slow)]
+    return Fired(numbers, [*evidence, *_anatomy_paths(c, "roles")[1:]])
+
+
+def _named_waits(kernel: Kernel, shares: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Return the shares of time for which loading, multiplying and softmax warps wait, if all three roles are known."""
+    result: dict[str, float] = {}
+    for role in (kernel.anatomy.roles if kernel.anatomy else None) or []:
+        rows = [shares.get(f"warp {warp}", {}).get("wait", 0.0) for warp in role.warps]
+        for task in ("load", "multiply", "softmax"):
+            if task in role.tasks and rows:
+                result[task] = sum(rows) / len(rows)
+    return result if len(result) == 3 else {}
+
+
+def _tensor_memory_traffic(c: Contrast) -> Fired | None:
+    result = _anatomies(c)
+    if result is None or c.slow.prediction is None:
+        return None
+    moves = [one.counts.get("tmem_load", 0) + one.counts.get("tmem_store", 0) for one in result]
+    bound = c.slow.prediction.bounds.cold if c.figure == "cold" else c.slow.prediction.bounds.warm
+    if not moves[0] or moves[1] < 4 * moves[0] or bound != "waiting":
+        return None
+    numbers: Numbers = {"slow_moves": moves[1], "fast_moves": moves[0]}
+    return Fired(numbers, [*_anatomy_paths(c, "counts"), f"{c.slow.predict_path}#metrics/bounds"])
+
+
+RULES = (
+    Rule(
+        "second_launch",
+        "The slower kernel launches more kernels per call, and they take a tenth of the difference or more.",
+        _second_launch,
+    ),
+    Rule(
+        "cold_start",
+        "The slower kernel loses half of the difference or more by a cold cache, has 1.5 times the code, and its warps "
+        "wait 1.5 times as long for instructions (15 % or more).",
+        _cold_start,
+    ),
+    Rule("spills", f"The slower kernel spills {SPILLS} B per thread or more, and twice as much.", _spills),
+    Rule(
+        "loads_in_flight",
+        "The slower kernel's loads have one stage each where the other's have several, or it holds at most 0.67 of "
+        "the bytes in flight while its tensor cores are below 60 %.",
+        _loads_in_flight,
+    ),
+    Rule(
+        "consumer_groups",
+        "All multiplying warps of the slower kernel, 8 or more, are one role, the other has two, and stalls at "
+        "barriers are 1.3 times as large (10 % or more).",
+        _consumer_groups,
+    ),
+    Rule(
+        "product_width",
+        "The slower kernel's widest product has half the columns or less, and it issues 1.3 times as many instructions "
+        "per percent of tensor-core use.",
+        _product_width,
+    ),
+    Rule(
+        "idle_processors",
+        "The slower kernel has output tiles for at most 75 % of the SMs, the other for 1.25 times as many.",
+        _idle_processors,
+    ),
+    Rule(
+        "tile_traffic",
+        "The slower kernel loads 1.2 times as many bytes per FLOP because of its smaller tile; both fill all SMs.",
+        _tile_traffic,
+    ),
+    Rule(
+        "register_share",
+        "The multiplying threads of the faster kernel have 1.5 times the registers, and its output tile is larger.",
+        _register_share,
+    ),
+    Rule(
+        "tail",
+        "The slower kernel leaves 10 percentage points more of its waves empty.",
+        _tail,
+    ),
+    Rule(
+        "not_persistent",
+        "The slower kernel has no persistent loop and runs 3 waves or more; the other has one.",
+        _not_persistent,
+    ),
+    Rule(
+        "dram_traffic",
+        f"The slower kernel moves 1.2 times the DRAM bytes, at {BUSY:g} % of the peak or more.",
+        _dram_traffic,
+    ),
+    Rule(
+        "few_warps",
+        "Neither kernel uses tensor cores, the slower one has half the achieved occupancy or less, and 40 % of its "
+        "stalls are waits for memory.",
+        _few_warps,
+    ),
+    Rule(
+        "row_clusters",
+        "Neither kernel uses tensor cores, there are at most two rows per SM, and the faster kernel's clusters are "
+        "twice as large.",
+        _row_clusters,
+    ),
+    Rule("bound", "The faster kernel reaches 60 % of a peak, the slower one of none.", _bound),
+    Rule(
+        "clock",
+        "Warm, the slower kernel ran at a clock 3 % lower or more under a reported limit, a tenth of the difference.",
+        _clock,
+    ),
+    Rule(
+        "serial_chain",
+        "Predicted: the slower kernel's tensor cores work 40 % of the time or less, its load, multiply and softmax "
+        "warps each wait 30 % or more, and DRAM is below 60 %.",
+        _serial_chain,
+    ),
+    Rule(
+        "tensor_memory_traffic",
+        "Predicted: the slower kernel waits, and its code has 4 times the loads and stores of tensor memory.",
+        _tensor_memory_traffic,
+    ),
+)

@@ -1,0 +1,148 @@
+"""What each kernel costs: lines of Python, compile time, resources, variants and author."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.analysis.verdict.authors import author
+from cutesnake.analysis.verdict.python_lines import count_lines
+from cutesnake.model.catalog import ContractError, load_kernel, make_workload
+from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.dsls import COMPARED
+from cutesnake.model.records.inspect import Function, Inspect
+from cutesnake.model.records.measurement import Measurement, variant_id
+from cutesnake.model.records.ncu import Ncu
+from cutesnake.model.records.timing import Timing
+from cutesnake.model.records.verdict import KernelCost, Lines
+
+FETCHED = Path("results/fetch")
+MOST_WORKLOADS = 16  # whose variants are counted, evenly spread
+
+
+def costs(evidence: Evidence, fetched: Path = FETCHED) -> list[KernelCost]:
+    """Return the cost of every kernel of both DSLs, per target that it is written for."""
+    return [
+        _cost(evidence, kernel, target, fetched)
+        for (kernel, target), decision in evidence.decisions.items()
+        if decision.dsl in COMPARED and decision.build.ok
+    ]
+
+
+def spills(evidence: Evidence, kernel: str, target: str) -> tuple[list[int], list[str]]:
+    """Return least and most spilled bytes per thread over the builds, and the files of those that spill."""
+    result = {
+        path: max(f.spill_bytes for f in entry.functions if f.spill_bytes is not None)
+        for path, entry in _inspected(evidence, kernel, target)
+        if any(f.spill_bytes is not None for f in entry.functions)
+    }
+    if not result:
+        return [], []
+    return [min(result.values()), max(result.values())], [path for path, spilled in result.items() if spilled]
+
+
+def variants_timed(evidence: Evidence, kernel: str, target: str) -> int:
+    """Return the number of variants of a kernel with a time from some GPU."""
+    return len({variant_id(entry.case) for entry in _measured(evidence, kernel, target) if isinstance(entry, Timing)})
+
+
+def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None:
+    """Return the number of candidates that a kernel's contract offers, the most of some workloads; None if unknown."""
+    counts = [0]
+    try:
+        module = load_kernel(evidence.operator, kernel)
+        every = list(evidence.workloads.values())
+        for parameters in every[:: -(-len(every) // MOST_WORKLOADS) or 1]:
+            workload = make_workload(evidence.operator, parameters)
+            if module.supports(workload) is None:
+                counts.append(len(module.variants(workload, target)))
+    except (ContractError, ValueError, KeyError):
+        return None
+    return max(counts)
+
+
+def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> KernelCost:
+    decision = evidence.decisions[kernel, target]
+    variant, built, inspected = _default(evidence, kernel, target)
+    function = inspected[1].functions[0] if inspected else None
+    missing: dict[str, str] = {}
+    lines = _lines(evidence.operator, kernel, decision.source, fetched, missing)
+    profiled = [
+        entry.metrics.occupancy_achieved_percent
+        for entry in _measured(evidence, kernel, target)
+        if isinstance(entry, Ncu) and entry.metrics and entry.metrics.occupancy_achieved_percent is not None
+    ]
+    if not profiled:
+        missing["achieved_occupancy_percent"] = "not profiled with ncu"
+    if function is None:
+        missing["registers_per_thread"] = evidence.why_no_build(kernel, target, variant) or "no static figures"
+    spilled, _ = spills(evidence, kernel, target)
+    return KernelCost(
+        kernel=kernel,
+        dsl=decision.dsl,
+        target=target,
+        author=author(evidence.operator, kernel, decision.dsl, decision.source),
+        variant=variant,
+        lines=lines,
+        compile_seconds=built[1].seconds if built and built[1].status == "ok" else None,
+        registers_per_thread=function.registers_per_thread if function else None,
+        shared_bytes_per_block=_shared(function),
+        theoretical_occupancy_percent=function.occupancy.percent if function and function.occupancy else None,
+        achieved_occupancy_percent=median(profiled) if profiled else None,
+        spill_bytes=spilled,
+        tensor_memory_columns=function.tensor_memory_columns if function else None,
+        variants_offered=variants_offered(evidence, kernel, target),
+        variants_timed=variants_timed(evidence, kernel, target),
+        missing=missing,
+        evidence=[result[0] for result in (built, inspected) if result],
+    )
+
+
+def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-untyped-def]  # variant, build, static figures
+    """Return the first variant asked for with static figures, of its own or of the build that stands for it."""
+    asked = [v for (k, t, _), result in evidence.variants.items() if (k, t) == (kernel, target) for v in result]
+    first = asked[0] if asked else None
+    for variant in dict.fromkeys(asked):
+        built = evidence.build(kernel, target, variant)
+        inspected = evidence.inspect(kernel, target, evidence.standing_for(kernel, target, variant))
+        if inspected:
+            return variant, built or evidence.build(kernel, target, inspected[1].variant.id), inspected
+    return first, None, None
+
+
+def _shared(function: Function | None) -> int | None:
+    if function is None or function.dynamic_shared_bytes is None:
+        return None
+    return function.static_shared_bytes + function.dynamic_shared_bytes
+
+
+def _lines(operator: str, kernel: str, source: str, fetched: Path, missing: dict[str, str]) -> Lines | None:
+    if source == INSTALLED:
+        missing["lines"] = "the kernel is in an installed package"
+        return None
+    folder = None if source == OURS else fetched / source
+    if folder is not None and not folder.is_dir():
+        missing["lines"] = f"the package {source} is not fetched"
+        return None
+    try:
+        result = count_lines(operator, kernel, folder)
+    except (SyntaxError, OSError) as error:
+        missing["lines"] = str(error)
+        return None
+    if result is None:
+        missing["lines"] = "the source file is not known"
+    return result
+
+
+def _inspected(evidence: Evidence, kernel: str, target: str) -> Iterator[tuple[str, Inspect]]:
+    for path, entry in evidence.inspected.items():
+        if (entry.kernel, entry.target, entry.status) == (kernel, target, "ok") and entry.functions:
+            yield path, entry
+
+
+def _measured(evidence: Evidence, kernel: str, target: str) -> Iterator[Measurement]:
+    for entry in (*evidence.measured.values(), *evidence.recorded.values()):
+        if entry.status == "ok" and (entry.case.kernel, entry.case.target) == (kernel, target):
+            yield entry

@@ -1,0 +1,188 @@
+"""Name a winner from times per workload, with an interval and the noise of that kind of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean, median
+
+import numpy as np
+
+from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.model.records.common import Dsl
+from cutesnake.model.records.timing import TimingMetrics
+from cutesnake.model.records.verdict import Basis, Decision, Figure, Held, Pairing, Rival, Side
+
+RESAMPLES = 4000
+SEED = 35
+INTERVAL = (2.5, 97.5)  # percentiles
+LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload alone is too likely
+
+
+@dataclass(frozen=True)
+class Time:
+    """The time of a kernel's fastest variant on a workload, in µs, and its noise in percent."""
+
+    kernel: str
+    variant: str
+    us: float
+    noise: float
+
+
+def noise(figure: Figure, metrics: TimingMetrics) -> float:
+    """Return the noise of a measured time in percent.
+
+    Cold: interquartile range of the cold samples. Warm: the difference between the two warm methods, or the range of
+    three bursts if that is larger. The spread of cold samples says nothing about warm times.
+    """
+    if figure == "cold":
+        return metrics.spread_percent
+    return max(abs(metrics.difference_percent), metrics.burst_range_percent or 0.0)
+
+
+def apart(ratio: float) -> float:
+    """Return by how many percent the larger of two times exceeds the smaller."""
+    return 100 * (max(ratio, 1 / ratio) - 1)
+
+
+def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
+    """Compare the fastest kernel of each DSL on a workload."""
+    ratio = cutile.us / cute.us
+    limit = max(NOISE_PERCENT, cute.noise + cutile.noise)
+    winner: Side | None = None if apart(ratio) <= limit else "cute" if ratio > 1 else "cutile"
+    return Pairing(
+        *(workload, cute.kernel, cute.variant, cute.us, cutile.kernel, cutile.variant, cutile.us),
+        ratio=ratio,
+        noise_percent=limit,
+        winner=winner,
+    )
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+    """Return the 95 % bootstrap interval of the geometric mean over workloads; None for too few."""
+    if len(ratios) < LEAST_WORKLOADS:
+        return None, None
+    draw = np.random.default_rng(SEED)
+    chosen = draw.integers(len(ratios), size=(RESAMPLES, len(ratios)))
+    means = np.log(np.asarray(ratios))[chosen].mean(axis=1)
+    low, high = np.exp(np.percentile(means, INTERVAL))
+    return float(low), float(high)
+
+
+def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tuple[int, str]:
+    """Return who wins (1 for ratios above 1, -1 below, 0 nobody) and the reason.
+
+    A side wins if the geometric mean favours it by more than the noise, also without its best workload, if it wins most
+    workloads beyond their noise, and if the bootstrap interval of the mean excludes 1.
+    """
+    mean = geometric_mean(ratios)
+    if apart(mean) <= limit:
+        return 0, "noise"
+    side, mine = (1, wins) if mean > 1 else (-1, losses)
+    if 2 * mine <= len(ratios):
+        return 0, "majority"
+    if decided_by(ratios, limit) is not None:
+        return 0, "one_workload"
+    low, high = interval(ratios)
+    if low is not None and high is not None and low <= 1 <= high:
+        return 0, "interval"
+    return side, "agree"
+
+
+def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], held: Held | None = None) -> Decision | None:
+    """Name the winner over all workloads that both DSLs have a time of; None without any."""
+    if not pairs:
+        return None
+    ratios = [pair.ratio for pair in pairs]
+    won: dict[Side | None, list[str]] = {"cute": [], "cutile": [], None: []}
+    for pair in pairs:
+        won[pair.winner].append(pair.workload)
+    limit = max(NOISE_PERCENT, median(pair.noise_percent for pair in pairs))
+    side, reason = judge(ratios, len(won["cute"]), len(won["cutile"]), limit)
+    low, high = interval(ratios)
+    alone = decided_by(ratios, limit)
+    least, most = (choose(pairs, key=lambda pair: pair.ratio) for choose in (min, max))
+    return Decision(
+        figure=figure,
+        basis=basis,
+        winner={1: "cute", -1: "cutile", 0: "depends"}[side],  # type: ignore[arg-type]
+        reason=reason,  # type: ignore[arg-type]
+        mean=geometric_mean(ratios),
+        low=low,
+        high=high,
+        least=least.ratio,
+        least_at=least.workload,
+        most=most.ratio,
+        most_at=most.workload,
+        noise_percent=limit,
+        cute_wins=won["cute"],
+        cutile_wins=won["cutile"],
+        equal=won[None],
+        decided_by=None if alone is None else pairs[alone].workload,
+        pairs=list(pairs),
+        held=held,
+    )
+
+
+def decided_by(ratios: Sequence[float], limit: float) -> int | None:
+    """Return the place of the ratio without which the mean no longer favours that side beyond the noise."""
+    if len(ratios) < 3:
+        return None
+    mean = geometric_mean(ratios)
+    if apart(mean) <= limit:
+        return None
+    best = (max if mean > 1 else min)(range(len(ratios)), key=lambda place: ratios[place])
+    rest = geometric_mean([ratio for place, ratio in enumerate(ratios) if place != best])
+    return None if apart(rest) > limit and (rest > 1) == (mean > 1) else best
+
+
+def best_rival(
+    figure: Figure,
+    dsls: Mapping[str, Dsl],
+    both: Mapping[str, Mapping[Side, Time]],
+    others: Mapping[str, Mapping[str, Time]],
+) -> Rival | None:
+    """Return the best kernel in neither DSL.
+
+    `both` has the best time of each DSL per workload; `others` the times of other kernels, by kernel and workload.
+    Kernels that share less than half as many workloads as the fullest one do not count.
+    """
+    result = []
+    for kernel, times in others.items():
+        shared = [
+            (workload, times[workload], min(best.values(), key=lambda time: time.us))
+            for workload, best in both.items()
+            if workload in times
+        ]
+        if not shared:
+            continue
+        ratios = [theirs.us / mine.us for _, theirs, mine in shared]
+        limits = [max(NOISE_PERCENT, theirs.noise + mine.noise) for _, theirs, mine in shared]
+        clear = [
+            (workload, ratio)
+            for (workload, *_), ratio, limit in zip(shared, ratios, limits, strict=True)
+            if apart(ratio) > limit
+        ]
+        faster = [workload for workload, ratio in clear if ratio < 1]
+        slower = [workload for workload, ratio in clear if ratio > 1]
+        limit = max(NOISE_PERCENT, median(limits))
+        side, _ = judge(ratios, len(slower), len(faster), limit)
+        low, high = interval(ratios)
+        result.append(
+            Rival(
+                against=sorted({dsl for workload, *_ in shared for dsl in both[workload]}),
+                figure=figure,
+                kernel=kernel,
+                dsl=dsls[kernel],
+                mean=geometric_mean(ratios),
+                low=low,
+                high=high,
+                workloads=len(ratios),
+                faster=faster,
+                slower=slower,
+                noise_percent=limit,
+                beats_both=side == -1,
+            )
+        )
+    most = max((rival.workloads for rival in result), default=0)
+    return min((rival for rival in result if 2 * rival.workloads >= most), key=lambda rival: rival.mean, default=None)

@@ -1,0 +1,191 @@
+"""Count the lines of Python of a kernel, host and device apart, by its syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from cutesnake.model.catalog import kernel_file, label, roots
+from cutesnake.model.records.verdict import Lines
+
+DSL_MODULES = ("cutlass", "cuda.tile")
+LAUNCH = "launch"
+SHARED = ("kernels.upstream", "kernels.cards", "kernels.matrices")  # adapters that many kernels share
+_SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@cache
+def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Lines | None:
+    """Count a kernel's own modules, and the definitions that it uses of the third-party package in `fetched`.
+
+    Device lines belong to functions that do not launch, in modules that import the DSL; all others are host lines.
+    None if the kernel has no file, or if the adapter does not name its file of the package.
+    """
+    first = kernel_file(operator, kernel)
+    if first is None:
+        return None
+    own = list(_modules(first, operator))
+    host, device = 0, 0
+    for path in own:
+        here, there = split(path.read_text(encoding="utf-8"))
+        host, device = host + here, device + there
+    used = [] if fetched is None else _upstream(own, fetched)
+    if fetched is not None and not used:
+        return None
+    for path, names in used:
+        here, there = split(path.read_text(encoding="utf-8", errors="replace"), names)
+        host, device = host + here, device + there
+    shown = [*map(label, own), *(path.relative_to(fetched).as_posix() for path, _ in used if fetched)]
+    return Lines(host, device, shown)
+
+
+def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
+    """Return host and device lines of a module; of `names` and what they use in it only, if given."""
+    tree = ast.parse(text)
+    wanted = code_lines(text, tree)
+    if names is not None:
+        wanted &= {line for node in _reachable(tree, names) for line in _span(node)}
+    device: set[int] = set()
+    if _imports_dsl(tree):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and not _launches(node):
+                device.update(_span(node))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and _launches(node):
+                device.difference_update(_span(node))
+    return len(wanted - device), len(wanted & device)
+
+
+def code_lines(text: str, tree: ast.Module) -> set[int]:
+    """Return the numbers of lines that are neither blank, comment nor docstring."""
+    result: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _SILENT:
+            result.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | Definition) and ast.get_docstring(node, clean=False) is not None:
+            docstring = node.body[0]
+            result.difference_update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+    return result
+
+
+def _span(node: Definition) -> range:
+    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    return range(first, (node.end_lineno or node.lineno) + 1)
+
+
+def _imports_dsl(tree: ast.Module) -> bool:
+    return any(
+        name == dsl or name.startswith(f"{dsl}.")
+        for node in tree.body
+        for name in _imported(node)
+        for dsl in DSL_MODULES
+    )
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """Names of modules, and of what may be modules, that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def _launches(node: ast.FunctionDef) -> bool:
+    return any(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == LAUNCH
+        for call in ast.walk(node)
+    )
+
+
+def _modules(first: Path, operator: str) -> Iterator[Path]:
+    """Yield the contract module and what it imports below `kernels`, without the operator's and shared modules."""
+    waiting, seen = [first], set()
+    if first.name == "__init__.py":
+        waiting += sorted(path for path in first.parent.glob("*.py") if path != first)
+    while waiting:
+        path = waiting.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        yield path
+        for name in _runtime_imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if not name.startswith("kernels.") or name.startswith(SHARED) or name == f"kernels.{operator}.operator":
+                continue
+            waiting += [file for file in _files(name) if file not in seen and file.name != "operator.py"]
+
+
+def _runtime_imports(tree: ast.Module) -> Iterator[str]:
+    typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) not in typing:
+            yield from _imported(node)
+
+
+def _files(name: str) -> Iterator[Path]:
+    relative = Path(*name.split(".")[1:])
+    places = [relative.with_suffix(".py"), *([relative / "__init__.py"] if len(relative.parts) > 1 else [])]
+    for root in roots():
+        yield from (root / place for place in places if (root / place).is_file())
+
+
+def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[str] | None]]:
+    """Return files of a package that a text constant of the adapter names, with the definitions that it names.
+
+    The contract module's constants count before constants of modules that it imports, dotted names before bare ones. Of
+    several files, those count whose name ends like the kernel's.
+    """
+    own = list(own)
+    files = {path: PurePosixPath(path.relative_to(fetched)).with_suffix("").parts for path in fetched.rglob("*.py")}
+    every = frozenset(text for path in own for text in _constants(path))
+    for constants in (_constants(own[0]), every):
+        for least in (2, 1):
+            result = [
+                path
+                for path, parts in sorted(files.items())
+                if any(".".join(parts[-depth:]) in constants for depth in range(least, len(parts) + 1))
+            ]
+            if result:
+                alike = [path for path in result if path.stem.endswith(own[0].stem.rpartition("_")[2])]
+                result = alike if own[0].name != "__init__.py" and alike else result
+                return [(path, _named(path, every)) for path in result]
+    return []
+
+
+def _named(path: Path, constants: frozenset[str]) -> frozenset[str] | None:
+    tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    return frozenset(node.name for node in tree.body if isinstance(node, Definition)) & constants or None
+
+
+@cache
+def _constants(path: Path) -> frozenset[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    attributes = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return frozenset([*texts, *attributes])
+
+
+def _reachable(tree: ast.Module, names: frozenset[str]) -> list[Definition]:
+    """Return the definitions of a module that `names` are, or use."""
+    known = {node.name: node for node in tree.body if isinstance(node, Definition)}
+    waiting, result = [name for name in names if name in known], {}
+    while waiting:
+        name = waiting.pop()
+        if name in result:
+            continue
+        result[name] = known[name]
+        for node in ast.walk(known[name]):
+            if isinstance(node, ast.Name) and node.id in known:
+                waiting.append(node.id)
+    return list(result.values())

@@ -1,0 +1,325 @@
+"""Verdicts of an operator from its evidence and its comparison: the entry point of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.evidence.gather import Evidence, Source
+from cutesnake.analysis.verdict import causes
+from cutesnake.analysis.verdict.authors import author
+from cutesnake.analysis.verdict.clocks import power_limited, warm_slower
+from cutesnake.analysis.verdict.cost import FETCHED, costs, spills, variants_offered, variants_timed
+from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, pairing
+from cutesnake.analysis.verdict.facts import Contrast, Facts
+from cutesnake.analysis.verdict.held import held
+from cutesnake.model import record
+from cutesnake.model.contract import OURS
+from cutesnake.model.dsls import COMPARED
+from cutesnake.model.paths import ROOT
+from cutesnake.model.records.anatomy import Anatomy
+from cutesnake.model.records.compare import Compare, KernelTime, Origin
+from cutesnake.model.records.verdict import (
+    Basis,
+    Decision,
+    Explained,
+    Figure,
+    Flag,
+    Rival,
+    Side,
+    TargetVerdict,
+    Verdicts,
+    WarmSlower,
+)
+from cutesnake.model.targets import TARGETS
+from cutesnake.planning.devices import read_devices
+
+FIGURES: tuple[Figure, ...] = ("warm", "cold")
+SIDES: tuple[Side, ...] = ("cute", "cutile")
+FEW = 3  # workloads: fewer get a flag
+SAME_HOST = 1.2  # ratio of empty-launch times above which two records are of different hosts
+Times = dict[str, dict[str, Time]]  # workload -> kernel -> its fastest variant
+
+
+def verdicts(
+    evidence: Evidence, comparison: Compare, anatomy: Mapping[str, Anatomy] | None = None, fetched: Path = FETCHED
+) -> Verdicts:
+    """Return who wins on each GPU and why, and what each kernel costs.
+
+    `anatomy` has the operator's anatomy records by path, `fetched` the folder of third-party packages; without them,
+    causes and lines of code that need them are missing.
+    """
+    facts = Facts(evidence, anatomy or {})
+    targets = dict.fromkeys(target for _, target in evidence.decisions)
+    measured = [_Measured(evidence, facts, table) for table in _tables(comparison)]
+    timed = {one.target for one in measured}
+    predicted = [_Predicted(evidence, facts, target) for target in targets if target not in timed]
+    result = [one.verdict() for one in (*measured, *predicted)]
+    return Verdicts(
+        evidence.operator,
+        [one for one in result if one.warm or one.cold or one.warm_slower or one.rivals],
+        costs(evidence, fetched),
+        causes.rules(),
+    )
+
+
+def read_anatomy(folder: str | Path) -> dict[str, Anatomy]:
+    """Read the anatomy records of an operator from their folder, by path; none if it has no index."""
+    index = Path(folder) / "anatomy.json"
+    if not index.is_file():
+        return {}
+    paths = [Path(folder) / build.file for build in record.read("anatomy_index", index).builds]
+    return {path.as_posix(): record.read("anatomy", path) for path in paths if path.is_file()}
+
+
+def _tables(comparison: Compare) -> list[tuple[str, Origin, dict[str, dict[str, KernelTime]]]]:
+    return [(one.target, one.device, {row.workload: dict(row.kernels) for row in one.rows}) for one in comparison.times]
+
+
+class _Contest:
+    """Times of one target, and what follows from them."""
+
+    basis: Basis
+    processors: int | None
+    gpu: str
+    device: Origin
+
+    def __init__(self, evidence: Evidence, facts: Facts, target: str) -> None:
+        self.evidence, self.facts, self.target = evidence, facts, target
+        self.decisions = {k: d for (k, where), d in evidence.decisions.items() if where == target}
+        self.times: dict[Figure, Times] = {}
+
+    def verdict(self) -> TargetVerdict:
+        """Return everything about the target."""
+        decided = {figure: self._decide(figure) for figure in FIGURES}
+        return TargetVerdict(
+            target=self.target,
+            device=self.device,
+            gpu=self.gpu,
+            predicted=self.basis == "predicted",
+            warm=decided["warm"],
+            cold=decided["cold"],
+            rivals=[rival for figure in FIGURES if (rival := self._rival(figure))],
+            flags=list(self._flags([one for one in decided.values() if one])),
+            warm_slower=self.warm_slower(),
+            highest_clock_mhz=self.highest_clock(),
+            explained=self._explained(),
+        )
+
+    def warm_slower(self) -> list[WarmSlower]:
+        """Return nothing: a prediction has one clock."""
+        return []
+
+    def highest_clock(self) -> float | None:
+        """Return nothing: no GPU ran."""
+        return None
+
+    def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
+        """Return the facts of two kernels on a workload."""
+        raise NotImplementedError
+
+    def _of(self, times: Mapping[str, Time], *dsls: str) -> list[Time]:
+        return [time for kernel, time in times.items() if self.decisions[kernel].dsl in dsls]
+
+    def _decide(self, figure: Figure) -> Decision | None:
+        pairs = []
+        for workload, times in self.times[figure].items():
+            cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
+            if cute and cutile:
+                pairs.append(pairing(workload, cute, cutile))
+        return decide(figure, self.basis, pairs, held(figure) if self.basis == "predicted" else None)
+
+    def _rival(self, figure: Figure) -> Rival | None:
+        both: dict[str, dict[Side, Time]] = {}
+        for workload, times in self.times[figure].items():
+            best = {dsl: result for dsl in SIDES if (result := _fastest(self._of(times, dsl)))}
+            if best:
+                both[workload] = best
+        others: dict[str, dict[str, Time]] = {}
+        for workload, times in self.times[figure].items():
+            for kernel, time in times.items():
+                if self.decisions[kernel].dsl not in COMPARED:
+                    others.setdefault(kernel, {})[workload] = time
+        return best_rival(figure, {k: d.dsl for k, d in self.decisions.items()}, both, others)
+
+    def _explained(self) -> list[Explained]:
+        result = []
+        for figure in FIGURES:
+            for workload, times in self.times[figure].items():
+                for contest, one, other in self._contests(times):
+                    fast, slow = sorted((one, other), key=lambda time: time.us)
+                    known = 0.0 if self.basis == "predicted" else fast.noise + slow.noise
+                    if apart(slow.us / fast.us) <= max(NOISE_PERCENT, known):
+                        continue
+                    contrast = self.contrast(figure, workload, fast, slow)
+                    profiled = contrast.fast.profiled and contrast.slow.profiled
+                    result.append(
+                        Explained(
+                            *(figure, self.basis, contest, workload, fast.kernel, slow.kernel, slow.us / fast.us),  # type: ignore[arg-type]
+                            profiled=profiled,
+                            causes=causes.causes(contrast),
+                        )
+                    )
+        return sorted(result, key=lambda one: (one.contest != "dsls", not one.profiled, -one.ratio))
+
+    def _contests(self, times: Mapping[str, Time]) -> Iterator[tuple[str, Time, Time]]:
+        """Yield the best kernel of each DSL, and within a DSL the best of this project and the best third-party one."""
+        cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
+        if cute and cutile:
+            yield "dsls", cute, cutile
+        for dsl in COMPARED:
+            every = self._of(times, dsl)
+            own = _fastest([time for time in every if self.decisions[time.kernel].source == OURS])
+            theirs = _fastest([time for time in every if self.decisions[time.kernel].source != OURS])
+            if own and theirs:
+                yield "authors", own, theirs
+
+    def _flags(self, decided: list[Decision]) -> Iterator[Flag]:
+        if not decided:
+            return
+        fewest = min(one.workloads for one in decided)
+        if fewest < FEW:
+            yield Flag("few_workloads", None, {"workloads": fewest}, [])
+        for one in decided:
+            if one.decided_by:
+                yield Flag("one_workload_decides", None, {"workload": one.decided_by, "figure": one.figure}, [])
+        used = {
+            dsl: list(dict.fromkeys(getattr(pair, dsl) for one in decided for pair in one.pairs)) for dsl in COMPARED
+        }
+        for kernel in (*used["cute"], *used["cutile"]):
+            least_most, files = spills(self.evidence, kernel, self.target)
+            if least_most and least_most[1] >= causes.SPILLS:
+                yield Flag("spills", kernel, {"least": least_most[0], "most": least_most[1]}, files)
+            offered, timed = variants_offered(self.evidence, kernel, self.target), self.variants(kernel)
+            if offered and offered > 1 and timed == 1:
+                yield Flag("untuned", kernel, {"timed": timed, "offered": offered}, [])
+        names = {dsl: sorted({self._author(kernel) for kernel in kernels}) for dsl, kernels in used.items()}
+        if names["cute"] != names["cutile"]:
+            values = {dsl: ", ".join(result) for dsl, result in names.items()}
+            yield Flag("different_authors", None, dict(values), ["kernels/authors.yaml"])
+        yield from self.own_flags(decided)
+
+    def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
+        """Yield flags of measured or predicted times."""
+        raise NotImplementedError
+
+    def variants(self, kernel: str) -> int:
+        """Return the number of variants with a time."""
+        return variants_timed(self.evidence, kernel, self.target)
+
+    def _author(self, kernel: str) -> str:
+        decision = self.decisions[kernel]
+        result = author(self.evidence.operator, kernel, decision.dsl, decision.source)
+        return f"{result.name}, {result.work}" + (f" ({result.versions} design versions)" if result.versions else "")
+
+
+class _Measured(_Contest):
+    """A GPU that timed kernels, this machine's or a recorded one."""
+
+    def __init__(
+        self, evidence: Evidence, facts: Facts, table: tuple[str, Origin, dict[str, dict[str, KernelTime]]]
+    ) -> None:
+        target, self.device, rows = table
+        super().__init__(evidence, facts, target)
+        self.source = Source(self.device.kind, self.device.device)
+        self.basis = "measured" if self.device.kind == "live" else "recorded"
+        self.gpu = (self.device.device or "GPU").removeprefix("NVIDIA ")
+        listed = read_devices(ROOT / "config/devices.yaml").find(self.device.device or "")
+        self.processors = listed.sms if listed else None
+        for figure in FIGURES:
+            result = {w: {k: self._time(figure, w, k, one) for k, one in row.items()} for w, row in rows.items()}
+            self.times[figure] = {w: {k: t for k, t in row.items() if t} for w, row in result.items()}
+
+    def _time(self, figure: Figure, workload: str, kernel: str, time: KernelTime) -> Time | None:
+        variant, us = (time.cold_variant, time.cold_us) if figure == "cold" else (time.hot_variant, time.hot_us)
+        result = self.evidence.case(self.source, "timing", kernel, self.target, variant, workload)
+        if result is None or result[1].metrics is None:
+            return None
+        return Time(kernel, variant, us, noise(figure, result[1].metrics))
+
+    def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
+        """Return the facts of two timed kernels."""
+        kernels = (
+            self.facts.measured(self.source, self.target, workload, one.kernel, one.variant, figure)
+            for one in (fast, slow)
+        )
+        return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, *kernels)
+
+    def warm_slower(self) -> list[WarmSlower]:
+        """Return the workloads with a longer warm time."""
+        return warm_slower(self.evidence, self.source, self.target)
+
+    def highest_clock(self) -> float | None:
+        """Return the highest SM clock of all cold times."""
+        entries = self.evidence.records(self.source, "timing")
+        result = (one.metrics.sm_clock_mhz for one in entries if one.metrics and one.case.target == self.target)
+        return max(result, default=None)
+
+    def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
+        """Yield what the records say of hosts and power."""
+        apart_hosts, limited, timed = 0, 0, 0
+        for pair in (pair for one in decided if one.figure == "warm" for pair in one.pairs):
+            result = [
+                self.evidence.case(self.source, "timing", kernel, self.target, variant, pair.workload)
+                for kernel, variant in ((pair.cute, pair.cute_variant), (pair.cutile, pair.cutile_variant))
+            ]
+            metrics = [one[1].metrics for one in result if one and one[1].metrics]
+            timed += len(metrics)
+            limited += sum(power_limited(one) for one in metrics)
+            single = [one.lone_us for one in metrics if one.lone_us]
+            apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
+        if apart_hosts:
+            yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])
+        if limited:
+            yield Flag("power_limit", None, {"records": limited, "timed": timed}, [])
+
+
+class _Predicted(_Contest):
+    """A target that no GPU timed, by predictions."""
+
+    basis = "predicted"
+
+    def __init__(self, evidence: Evidence, facts: Facts, target: str) -> None:
+        super().__init__(evidence, facts, target)
+        self.device = Origin("none", None, [], [])
+        known = TARGETS.get(target)
+        self.processors = known.simulated_processors if known else None
+        self.gpu = (evidence.plan.predicted.devices or {}).get(target, target).upper()
+        for figure in FIGURES:
+            self.times[figure] = {}
+            for workload in evidence.asked(target):
+                result = {k: t for k in self.decisions if (t := self._time(figure, workload, k))}
+                if result:
+                    self.times[figure][workload] = result
+
+    def _time(self, figure: Figure, workload: str, kernel: str) -> Time | None:
+        best: Time | None = None
+        for variant in self.evidence.foreseen(kernel, self.target, workload):
+            result = self.evidence.prediction(kernel, self.target, variant, workload)
+            metrics = result[1].metrics if result else None
+            if metrics is None:
+                continue
+            us = metrics.cold_us if figure == "cold" else metrics.warm_us
+            band = metrics.bands.cold if figure == "cold" else metrics.bands.warm
+            if band.percent is not None and (best is None or us < best.us):
+                best = Time(kernel, variant, us, band.percent)
+        return best
+
+    def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
+        """Return the facts of two predicted kernels."""
+        kernels = (self.facts.predicted(self.target, workload, one.kernel, one.variant, figure) for one in (fast, slow))
+        return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, *kernels)
+
+    def variants(self, kernel: str) -> int:
+        """Return the number of variants with a prediction."""
+        result = (key for key in self.evidence.variants if key[:2] == (kernel, self.target))
+        return len({variant for key in result for variant in self.evidence.foreseen(*key)})
+
+    def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
+        """Yield that no such prediction was compared with a GPU."""
+        yield Flag("not_on_this_gpu", None, {"target": self.target}, ["workflow/validation"])
+
+
+def _fastest(times: list[Time]) -> Time | None:
+    return min(times, key=lambda time: time.us, default=None)

@@ -1,0 +1,27 @@
+"""GPUs that ptxsim's clock can predict for."""
+
+from __future__ import annotations
+
+from cutesnake.planning.staleness import digest_data, recalled
+
+
+class ClockError(ValueError):
+    """ptxsim does not know a GPU, or cannot read its file. One line."""
+
+
+def clock(name: str) -> dict[str, str]:
+    """Return the target of a GPU and the digest of its parameters; import ptxsim only if its code changed."""
+    if name.endswith((".yaml", ".yml")):  # a file of the user's own
+        return _read(name)
+    return recalled("clocks", name, lambda: _read(name))
+
+
+def _read(name: str) -> dict[str, str]:
+    import ptxsim
+    from cutesnake.stages.predict import device
+
+    try:
+        target = ptxsim.DeviceModel.load(name).architecture
+        return {"target": target, "digest": digest_data(device.table(name))}
+    except ptxsim.DeviceError as error:
+        raise ClockError(str(error)) from error
