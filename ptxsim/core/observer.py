@@ -163,5 +163,10 @@ class Observer:
         """Handle griddepcontrol.wait: the previous launch has ended and its writes are visible."""
 
     # the end
+    def cluster_suspended(self) -> None:
+        """Handle a cluster that only polls: other clusters run before it resumes."""
+
+    def cluster_resumed(self) -> None: ...
+
     def cta_exited(self, cta: CTA) -> None:
         """Handle the exit of a CTA's last thread."""
