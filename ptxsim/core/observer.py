@@ -74,6 +74,9 @@ class Observer:
     def memory_fenced(self, f: Fragment) -> None:
         """Handle a device- or system-scope fence: later writes release what the warps did before."""
 
+    def warp_synchronised(self, f: Fragment) -> None:
+        """Handle bar.warp.sync."""
+
     def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
 
     def mbarrier_first_used(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
