@@ -43,6 +43,19 @@ class Lanes:
             self.rows = rows if self.size <= 16 else (rows[:, None] + np.arange(self.size // 16)).ravel()
         return self.rows
 
+    @classmethod
+    def moved(cls, where: Selection, shift: int, into: Allocation) -> Lanes:
+        """Return the bytes of a selection that another allocation holds, `shift` bytes further on there."""
+        if isinstance(where, Part):
+            offsets = np.array(where.start)
+            for n, stride in zip(where.shape, where.strides, strict=True):
+                offsets = offsets[..., None] + np.arange(n) * stride
+            offsets = offsets.ravel()
+        else:
+            offsets = (where.offsets.astype(np.int64)[:, None] + np.arange(where.size)).ravel()
+        offsets = offsets + shift
+        return cls(offsets[(offsets >= into.slack) & (offsets < into.limit)].astype(np.uint64), 1)
+
     def of(self, bytes_: np.ndarray) -> np.ndarray:
         return bytes_.reshape(-1, self.width)[self._rows()]
 
@@ -137,6 +150,7 @@ class AccessHistory:
     def __init__(self, machine: Machine, before: AccessHistory | None) -> None:
         self.machine, self.before = machine, before
         self.touched: dict[Allocation, Bytes] = {}
+        self.aliases: dict[Allocation, list[tuple[Allocation, int]]] = {}  # of the next launch
         self.last = 0  # last number assigned
         self.cluster = self.number = 0  # numbers of the current cluster and of its current writes
         self.own: set[int] = set()  # all numbers of the current cluster
@@ -274,7 +288,33 @@ class AccessHistory:
         """Report an access of the next launch that races with this launch."""
         own_bytes = self.touched.get(allocation)
         if own_bytes is None:
-            return
+            for other, shift in self._overlapping(allocation):
+                self._check_bytes(f, allocation, self.touched[other], Lanes.moved(where, shift, other), access, machine)
+        else:
+            self._check_bytes(f, allocation, own_bytes, where, access, machine)
+
+    def shares_memory(self, before: AccessHistory) -> bool:
+        """Return whether this launch accessed an allocation that the launch before accessed, too."""
+        return any(x in before.touched or before._overlapping(x) for x in self.touched)
+
+    def _overlapping(self, allocation: Allocation) -> list[tuple[Allocation, int]]:
+        """Return accessed allocations of another capture at these addresses, and by how much offsets differ."""
+        found = self.aliases.get(allocation)
+        if found is None:
+            first, end = allocation.address, allocation.address + allocation.size
+            others = (x for x in self.touched if x.address < end and first < x.address + x.size)
+            found = self.aliases[allocation] = [(other, allocation.start - other.start) for other in others]
+        return found
+
+    def _check_bytes(
+        self,
+        f: Fragment | None,
+        allocation: Allocation,
+        own_bytes: Bytes,
+        where: Selection,
+        access: Access | Copy,
+        machine: Machine,
+    ) -> None:
         written = own_bytes.writer is not None and bool(where.of(own_bytes.writer).any())
         read = access.write and not written and bool(where.of(own_bytes.readers()).any())
         if access.write and not written and own_bytes.polled is not None:

@@ -42,7 +42,9 @@ class GlobalClocks(Clocks):
         self.unreleased: set[Warp] = set()  # warps with stores since their last device-scope fence
         # ordered word → clock its writers published; with a rank after the word: to the CTA of that rank
         self.published: dict[tuple[int, ...], Clock] = {}
-        self.unfenced_reads: dict[Warp, set[int]] = {}  # clusters that relaxed loads heard of since the warp's last fence
+        self.unfenced_reads: dict[
+            Warp, set[int]
+        ] = {}  # clusters that relaxed loads heard of since the warp's last fence
         self.left: Standing | None = None  # where a suspended cluster stands in the history
 
     def dependency_waited(self, f: Fragment) -> None:

@@ -103,6 +103,15 @@ class Machine:
             while polling:
                 self._resume(polling)
         self.counts.finish(self.program.blocks, self.visits, self.memory)
+        if self.history is not None and self.launch.early:
+            self.coverage.unordered = self._untested_order(self.history)
+
+    def _untested_order(self, history: AccessHistory) -> str:
+        """Return why nothing tested that accesses wait for the launch before; empty if something did."""
+        if history.before is not None and history.shares_memory(history.before):
+            return ""
+        why = "no launch came before it" if history.before is None else "the launch before uses none of its memory"
+        return f"it may begin before the launch before ends: {why}, so that griddepcontrol.wait was not tested"
 
     def _registers(self) -> list[RegisterFile]:
         """Return the registers of a cluster's CTAs."""
