@@ -103,6 +103,9 @@ class Machine:
             while polling:
                 self._resume(polling)
         self.counts.finish(self.program.blocks, self.visits, self.memory)
+        if self.launch.preferred_cluster != self.launch.cluster:
+            wanted, had = self.launch.preferred_cluster, self.launch.cluster
+            self.coverage.preferred = f"it prefers clusters of {wanted}; only clusters of {had} were simulated"
         if self.history is not None and self.launch.early:
             self.coverage.unordered = self._untested_order(self.history)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
-from snippets import run_kernel
+from snippets import kernel_text, run_kernel
+
+import ptxsim
 
 OWN = "ld.param.u64 %d1, [p0]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;"
 
@@ -91,3 +95,11 @@ def test_the_scope_of_a_cta_does_not_reach_its_cluster(scope, races) -> None:
     set_, get = (text.replace(".gpu", f".{scope}") for text in (SET, POLL))
     found, _ = handover(set_, get, "eager", cluster=(2,))
     assert bool(found) is races and {f.kind for f in found} <= {"race"}
+
+
+@pytest.mark.parametrize("preferred", [(1, 1, 1), (2, 1, 1)])
+def test_preferred_clusters_are_noted(preferred) -> None:
+    launch = ptxsim.launch(ptxsim.Module.from_text(kernel_text("", 1)), "k", (4,), (32,), [np.zeros(4, np.uint32)])
+    launch = dataclasses.replace(launch, attributes={"attribute_11": preferred})
+    notes = ptxsim.run(launch).coverage[0].notes()
+    assert any("prefers clusters of (2, 1, 1)" in note for note in notes) is (preferred != (1, 1, 1))
