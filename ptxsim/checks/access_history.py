@@ -299,12 +299,12 @@ class AccessHistory:
 
     def _overlapping(self, allocation: Allocation) -> list[tuple[Allocation, int]]:
         """Return accessed allocations of another capture at these addresses, and by how much offsets differ."""
-        found = self.aliases.get(allocation)
-        if found is None:
+        aliases = self.aliases.get(allocation)
+        if aliases is None:
             first, end = allocation.address, allocation.address + allocation.size
             others = (x for x in self.touched if x.address < end and first < x.address + x.size)
-            found = self.aliases[allocation] = [(other, allocation.start - other.start) for other in others]
-        return found
+            aliases = self.aliases[allocation] = [(other, allocation.start - other.start) for other in others]
+        return aliases
 
     def _check_bytes(
         self,

@@ -1,4 +1,7 @@
-"""Lanes of one warp: shared memory that a lane's bulk store reads, and other lanes wrote without bar.warp.sync."""
+"""Bulk stores by one lane of shared memory that other lanes wrote.
+
+Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ Writes = deque["LaneWrite"]
 
 
 class LaneWrite(NamedTuple):
-    """A warp's write of shared memory: byte offset per lane, lanes of the CTA, bytes of a lane, instruction."""
+    """A warp's write of shared memory.
+
+    Byte offset and thread number per lane, bytes per lane, instruction.
+    """
 
     offsets: np.ndarray
     threads: np.ndarray

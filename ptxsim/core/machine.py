@@ -197,7 +197,7 @@ class Machine:
 
 
 def _backwards(clusters: Iterator[list[Dim3]], room: int) -> Iterator[list[Dim3]]:
-    """Yield clusters in reverse order, as far as all of them have room at one time."""
+    """Yield clusters in reverse order, in groups of `room`."""
     while some := list(itertools.islice(clusters, room)):
         yield from reversed(some)
 

@@ -44,7 +44,7 @@ class Program(Code):
 
     @cached_property
     def polls(self) -> bool:
-        """Whether it may poll global memory: it has a relaxed, acquiring, volatile or atomic read there."""
+        """Whether it has relaxed, acquiring, volatile or atomic reads of global memory."""
         ordered = {"volatile", "relaxed", "acquire", "mmio"}
         reads = (set(ins.parts) for ins in self.instructions if ins.base in ("ld", "atom"))
         elsewhere = {"shared", "shared::cta", "shared::cluster", "local", "param", "const"}

@@ -23,23 +23,23 @@ POLL = "W: ld.acquire.gpu.global.u32 %r4, [%d1]; setp.eq.u32 %p3, %r4, 0; @%p3 b
 def handover(set_: str, get: str, schedule: str, sender: int = 0, **options) -> tuple[list, int]:
     body = HANDOVER.replace("SET", set_).replace("GET", get).replace("FROM", str(sender))
     out = np.zeros(16, np.uint32)
-    found = run_kernel(body, out, grid=(2,), schedule=schedule, checks=("global",), **options).findings
-    return found, int(out[8])
+    findings = run_kernel(body, out, grid=(2,), schedule=schedule, checks=("global",), **options).findings
+    return findings, int(out[8])
 
 
 @pytest.mark.parametrize("schedule", ["eager", "late", "tma_late", "random", "warps"])
 @pytest.mark.parametrize("sender", [0, 1])
 def test_a_cluster_that_polls_lets_the_others_run(schedule, sender) -> None:
     for seed in (0, 1):
-        found, value = handover(SET, POLL, schedule, sender, seed=seed)
-        assert not found and value == 7
+        findings, value = handover(SET, POLL, schedule, sender, seed=seed)
+        assert not findings and value == 7
 
 
 @pytest.mark.parametrize("schedule", ["eager", "late"])
 def test_a_flag_that_no_cluster_sets_is_a_deadlock(schedule) -> None:
-    (found,), _ = handover("", POLL, schedule)
-    assert found.kind == "deadlock" and "no thread will write it" in found.message
-    assert "clusters" not in found.message
+    (finding,), _ = handover("", POLL, schedule)
+    assert finding.kind == "deadlock" and "no thread will write it" in finding.message
+    assert "clusters" not in finding.message
 
 
 @pytest.mark.parametrize("grid", [3, 70])
@@ -51,15 +51,15 @@ def test_clusters_that_pass_a_turn_on_run_in_any_order(schedule, grid) -> None:
     ld.global.u32 %r5, [%d1+16]; add.u32 %r5, %r5, %r1; st.global.u32 [%d1+16], %r5; add.u32 %r4, %r4, 1;
     st.release.gpu.global.u32 [%d1], %r4; E:"""
     out = np.zeros(16, np.uint32)
-    found = run_kernel(body, out, grid=(grid,), schedule=schedule, checks=("global",)).findings
-    assert not found and out[4] == grid * (grid - 1) // 2
+    findings = run_kernel(body, out, grid=(grid,), schedule=schedule, checks=("global",)).findings
+    assert not findings and out[4] == grid * (grid - 1) // 2
 
 
 def test_a_flag_read_once_and_not_waited_for_is_a_race() -> None:
     once = POLL.replace("@%p3 bra W;", "")
     assert not handover(SET, once, "eager")[0]
-    found, _ = handover(SET, once, "tma_late")
-    assert [f.kind for f in found] == ["race"]
+    findings, _ = handover(SET, once, "tma_late")
+    assert [f.kind for f in findings] == ["race"]
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_flag_read_once_and_not_waited_for_is_a_race() -> None:
 def test_a_relaxed_poll_needs_a_fence_before_what_it_waited_for_is_read(read, fence, races) -> None:
     get = POLL.replace("acquire.gpu", read) + fence
     for schedule in ("eager", "late"):
-        found, _ = handover(SET, get, schedule)
-        assert [f.kind for f in found] == (["race"] if races else [])
+        findings, _ = handover(SET, get, schedule)
+        assert [f.kind for f in findings] == (["race"] if races else [])
 
 
 @pytest.mark.parametrize("narrow", ["cta", "cluster"])
@@ -80,8 +80,8 @@ def test_a_scope_that_does_not_reach_the_other_cluster_orders_nothing(where, nar
     set_ = "atom.global.acq_rel.gpu.add.u32 %r6, [%d1], 1;" if where == "atomic" else SET
     set_ = set_.replace(".gpu", f".{narrow}") if where != "acquire" else set_
     get = POLL.replace(".gpu", f".{narrow}") if where in ("acquire", "both") else POLL
-    found, _ = handover(set_, get, "eager")
-    assert found and {f.kind for f in found} == {"race"}
+    findings, _ = handover(set_, get, "eager")
+    assert findings and {f.kind for f in findings} == {"race"}
 
 
 def test_a_fence_of_the_cta_releases_nothing_to_another_cluster() -> None:
@@ -93,8 +93,8 @@ def test_a_fence_of_the_cta_releases_nothing_to_another_cluster() -> None:
 @pytest.mark.parametrize(("scope", "races"), [("cta", True), ("cluster", False), ("gpu", False)])
 def test_the_scope_of_a_cta_does_not_reach_its_cluster(scope, races) -> None:
     set_, get = (text.replace(".gpu", f".{scope}") for text in (SET, POLL))
-    found, _ = handover(set_, get, "eager", cluster=(2,))
-    assert bool(found) is races and {f.kind for f in found} <= {"race"}
+    findings, _ = handover(set_, get, "eager", cluster=(2,))
+    assert bool(findings) is races and {f.kind for f in findings} <= {"race"}
 
 
 @pytest.mark.parametrize("preferred", [(1, 1, 1), (2, 1, 1)])

@@ -200,7 +200,7 @@ def separately(first: str, second: str, *arrays: np.ndarray, checks=("global",))
 @pytest.mark.parametrize(("start", "end"), [(0, 64), (8, 64), (0, 40)])
 @pytest.mark.parametrize("reads", [True, False])
 def test_captures_that_are_joined_are_one_stream(wait, start, end, reads) -> None:
-    """Each capture has allocations of its own; the second sees the same bytes, or a part of them."""
+    """The second capture has allocations of its own, at the first one's addresses."""
     x, then = np.zeros(64, np.uint32), THEN_READS.replace("WAIT", wait)
     result = separately(
         FIRST_WRITES,

@@ -92,9 +92,9 @@ cp.async.bulk.wait_group 0; E:"""
 )
 def test_a_bulk_store_of_what_other_lanes_wrote_needs_their_synchronisation(schedule, sync, size, races) -> None:
     body = BULK.replace("SYNC", sync).replace("BYTES", str(size)).replace("MINE", "")
-    found = run_kernel(body, np.zeros(32, np.uint32), shared=256, schedule=schedule, checks=("race",)).findings
-    assert [f.kind for f in found] == (["race"] if races else [])
-    assert not races or "lane 0 of warp 0 of CTA 0 stores shared offset 4, which lane 1 wrote" in found[0].message
+    findings = run_kernel(body, np.zeros(32, np.uint32), shared=256, schedule=schedule, checks=("race",)).findings
+    assert [f.kind for f in findings] == (["race"] if races else [])
+    assert not races or "lane 0 of warp 0 of CTA 0 stores shared offset 4, which lane 1 wrote" in findings[0].message
 
 
 def test_a_bulk_store_of_what_the_lane_itself_wrote_needs_none() -> None:
