@@ -30,7 +30,7 @@ from .core.warp import Fragment
 from .core.work import Origin, Pipe, Task, Token
 from .frontend.code import Block, Code
 from .isa.bulk import BytesLoad, BytesStore
-from .isa.cp_async import ThreadCopies
+from .isa.cp_async import CopiesArrive, ThreadCopies
 from .isa.hopper_product import approximate_sums
 from .isa.tcgen05 import Commit, TensorCopy
 from .isa.tensor_product import TensorProduct
@@ -51,6 +51,7 @@ __all__ = [
     "ClusterBarrier",
     "Code",
     "Commit",
+    "CopiesArrive",
     "Fragment",
     "MBarrier",
     "NamedBarrier",

@@ -1,4 +1,4 @@
-"""The anatomy of kernels: rules on small programs, the answer sheet of eight kernels, and the pages."""
+"""The anatomy of kernels: rules on small programs, the answer sheet, and the pages."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from cutesnake.planning import problems
 from cutesnake.planning.matrix import Build
 from cutesnake.planning.sweep import make_sweep, read_sweep
 from cutesnake.stages.anatomy import graph, host, page
+from cutesnake.stages.anatomy.checks import contradictions
 from cutesnake.stages.anatomy.code import Code, what
 from cutesnake.stages.anatomy.function import group_as_data
 from cutesnake.stages.anatomy.numbers import numbers, spans
 from cutesnake.stages.anatomy.patterns import RULES, Function, find_patterns
-from cutesnake.stages.anatomy.pipelines import Group
+from cutesnake.stages.anatomy.pipelines import Group, find_pipelines, joined
 from cutesnake.stages.anatomy.record import anatomy_of
-from cutesnake.stages.anatomy.shared import budgets
+from cutesnake.stages.anatomy.shared import Buffer, budgets
 from cutesnake.stages.load.cute import ForeignBuildError
 from ptxsim import Module
 from ptxsim.memory.global_memory import Memory
@@ -112,6 +113,7 @@ def test_mbarriers_that_nobody_arrives_at_are_no_stages_of_a_pipeline() -> None:
         ("ex2.approx.ftz.f32 %f1, %f2;", "exponential"),
         ("max.f32 %f1, %f2, %f1;", "maximum"),
         ("max.s32 %r1, %r2, %r3;", None),
+        ("redux.sync.max.NaN.f32 %f1, %f2, -1;", "maximum"),
         ("bar.sync 1, 128;", "named_sync"),
         ("mbarrier.arrive.shared.b64 _, [%r1];", "arrive"),
     ],
@@ -143,6 +145,117 @@ def test_who_arrives_and_waits_is_written_in_an_order_that_no_run_changes() -> N
     other = Group("full", [0], 1, dict(reversed(arrivals.items())), dict(reversed(waits.items())))
     code = code_of(LOOP.replace("PLAIN", ""))
     assert group_as_data(code, one) == group_as_data(code, other)
+
+
+def barriers(*uses: tuple[str, str, str]) -> list[Group]:
+    """Neighbouring mbarriers of (kind of arrival, role that arrives, role that waits), as find_groups starts from."""
+    return [
+        Group("", [8 * n], 1, {(kind, came): Counter({-1: 1})}, {waits: Counter({-1: 1})})
+        for n, (kind, came, waits) in enumerate(uses)
+    ]
+
+
+FULL, EMPTY = ("copy", "load", "multiply"), ("commit", "multiply", "load")
+
+
+def stages_of(groups: list[Group], *buffers: Buffer) -> list[int]:
+    """Stages of the pipelines in groups that `buffers` hold."""
+    code = code_of(LOOP.replace("PLAIN", ""))
+    return [pipeline.stages for pipeline in find_pipelines(joined(code, groups, buffers))]
+
+
+def test_full_and_empty_barriers_of_one_array_are_a_ring_of_half_its_length() -> None:
+    assert stages_of(barriers(*[FULL] * 4, *[EMPTY] * 4), Buffer("ring", 0, 64, True)) == [4]
+    assert stages_of(barriers(*[FULL] * 4, *[EMPTY] * 4), Buffer("buffer 1", 0, 64, False)) == [4]
+
+
+def test_fields_of_full_and_of_empty_barriers_are_a_ring_of_their_whole_length() -> None:
+    fields = Buffer("a_full", 0, 32, True), Buffer("a_empty", 32, 32, True)
+    assert stages_of(barriers(*[FULL] * 4, *[EMPTY] * 4), *fields) == [4]
+
+
+def test_a_ring_that_two_tensors_fill_in_turn_is_one() -> None:
+    groups = barriers(*[FULL] * 4, *[EMPTY] * 4)
+    for place, tensor in enumerate("kkvv"):
+        groups[place].tensors = {tensor}
+    assert stages_of(groups, Buffer("ring", 0, 64, True)) == [4]
+
+
+def test_a_ring_whose_stages_have_a_barrier_for_each_tile_and_each_consumer_is_found() -> None:
+    full = [Group("", [0, 8, 16], 1, {("copy", "load"): Counter()}, {name: Counter()}) for name in ("a", "b")]
+    empty = [
+        Group("", [at], 1, {("threads", name): Counter()}, {"load": Counter()}) for at, name in ((48, "a"), (56, "b"))
+    ]
+    (one,) = find_pipelines([*full, *empty])
+    assert one.stages == 1 and len(one.full.offsets) == 6
+    (two,) = find_pipelines([*full, *empty, *(Group("", [g.offsets[0] + 16], 1, g.arrivals, g.waits) for g in empty)])
+    assert two.stages == 2
+
+
+def function(**changes: Any) -> dict[str, Any]:
+    buffer = {"name": "ring", "bytes": 96, "stages": 3, "stage_bytes": 32}
+    pipeline = {"name": "a: load → multiply", "producers": ["load"], "consumers": ["multiply"]}
+    roles = [{"name": name} for name in ("load", "multiply", "idle")]
+    plain = {
+        "roles": roles,
+        "pipelines": [pipeline],
+        "barriers": [],
+        "descriptors": [],
+        "products": [],
+        "shared": {"buffers": [buffer]},
+    }
+    return {**plain, **changes}
+
+
+def test_a_record_that_contradicts_itself_is_told() -> None:
+    assert contradictions(function()) == []
+    halved = {"name": "ring", "bytes": 96, "stages": 3, "stage_bytes": 16}
+    assert contradictions(function(shared={"buffers": [halved]})) == ["3 stages of 16 B do not fill the 96 B of ring"]
+    taking = {"name": "a: load → idle", "producers": ["load"], "consumers": ["idle"]}
+    assert contradictions(function(pipelines=[taking])) == ["role idle takes part in the pipeline a: load → idle"]
+    using = {"offset": 8, "arrivals": [{"role": "idle"}], "waits": []}
+    assert contradictions(function(barriers=[using])) == ["role idle uses the mbarrier at 8"]
+    assert contradictions(function(roles=[{"name": "idle 1"}, {"name": "idle 2"}], pipelines=[]))
+
+
+def test_tensors_are_named_by_the_operator_and_then_by_the_kernels_variables() -> None:
+    torch = pytest.importorskip("torch")
+    x, workspace = torch.zeros(64), torch.zeros(64)
+    names = host.Names([("x", x)])
+    space: dict[str, Any] = {"__name__": "kernels.mine", "workspace": workspace}
+    exec("def bind():\n    arguments = [workspace]\n    partial = workspace\n    return partial", space)
+    with names.watched():
+        space["bind"]()
+    assert (names.of(x), names.of(x[8:]), names.of(workspace)) == ("x", "x", "partial")
+    assert names.of(torch.zeros(4)) == "workspace"
+
+
+HANDED = """
+.visible .entry tiles(.param .u64 out)
+{
+  .reg .pred %p<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<3>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r4, 64;
+  st.shared.u32 [%r4], WHAT;
+LOOP:
+  ld.shared.u32 %r5, [%r4];
+  st.global.f32 [%rd1], %f1;
+  setp.lt.u32 %p2, %r5, 7;
+  @%p2 bra LOOP;
+  ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("written", "handed"), [("%r2", True), ("%r4", False)])
+def test_a_loop_that_ends_by_a_tile_from_shared_memory_is_persistent(written, handed) -> None:
+    code = code_of(HANDED.replace("WHAT", written))
+    (loop,), (store,) = code.loops, code.places("shared_store")
+    feeds = {code.places("shared_load")[0]: [store]}
+    (leaving,) = code.exits(loop)
+    assert ("%ctaid" in code.depends(leaving, loop, feeds).specials) is handed
+    assert "%ctaid" not in code.depends(leaving, loop).specials
 
 
 def test_runs_of_numbers_are_written_and_read_alike() -> None:
@@ -191,7 +304,7 @@ def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reac
 
 @pytest.fixture(scope="module")
 def records() -> dict[str, dict[str, Any]]:
-    """Build -> its anatomy, of the eight kernels of the answer sheet."""
+    """Build -> its anatomy, of the kernels of the answer sheet."""
     return {answer["build"]: record_of(answer["build"]) for answer in ANSWERS}
 
 
@@ -220,12 +333,15 @@ def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str
         yield f"registers of {name}", [registers], roles[name]["registers"] if name in roles else None
     for task, warps in answer.get("some", {}).items():
         yield f"who does {task}", warps, spans(f["roles"][0]["some"].get(task, []))
-    pipelines = {p["name"]: p["stages"] for p in f["pipelines"]}
     for name, stages in answer.get("pipelines", {}).items():
-        shown = name if name in pipelines else next((p for p in pipelines if p.startswith(f"{name}: ")), None)
-        yield f"pipeline {name}", stages, pipelines.get(shown)
+        mine = [p["stages"] for p in f["pipelines"] if p["name"] == name or p["name"].startswith(f"{name}: ")]
+        yield f"pipeline {name}", stages if isinstance(stages, list) else [stages], sorted(mine)
     for name, count in answer.get("counts", {}).items():
         yield f"count of {name}", True, count in [b["count"] for b in f["barriers"] if b["name"] == name]
+    for name, kinds in answer.get("arrivals", {}).items():
+        arrivals = [a for b in f["barriers"] if b["name"] == name for a in b["arrivals"]]
+        for kind, count in kinds.items():
+            yield f"{kind} arrivals at {name}", [count], [a["per_phase"] for a in arrivals if a["kind"] == kind]
     used = {(use["way"], d["tensor"]): use for d in f["descriptors"] for use in d["uses"]}
     yield "loads", sorted(answer["loads"]), sorted({tensor for way, tensor in used if way == "load"})
     if "stores" in answer:
@@ -260,10 +376,15 @@ def same(expected: Any, found: Any) -> bool:
 def test_the_answer_sheet_is_met_and_nothing_is_claimed_falsely(records) -> None:
     rows = [(answer["build"], *entry) for answer in ANSWERS for entry in entries(answer, records[answer["build"]])]
     wrong = [row for row in rows if not same(row[2], row[3])]
-    assert len(rows) > 150
-    assert len(wrong) <= 0.05 * len(rows), wrong
+    assert len(rows) > 450
+    assert len(wrong) <= 0.02 * len(rows), wrong
     claimed = [row for row in wrong if row[1].startswith("pattern") and row[3] is True]
     assert not claimed
+
+
+@pytest.mark.slow
+def test_no_record_of_the_sheet_contradicts_itself(records) -> None:
+    assert not [(key, f["contradictions"]) for key, r in records.items() for f in r["functions"] if f["contradictions"]]
 
 
 @pytest.mark.slow
@@ -289,12 +410,12 @@ def test_a_cutile_build_is_watched_too() -> None:
     found = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
     assert found["watched"] and found["grids"]
     assert [role["tasks"] for role in found["functions"][0]["roles"]] == [["load", "store"]]
-    assert "so few that each CTA has more than one tile" in page.render([found], Path("nowhere"))
+    assert f"{found['watched']['processors']} SMs" in page.render([found], Path("nowhere"))
     part = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024", most_clusters=2)
     record.check("anatomy", part, "part")
     assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148
     assert [role["tasks"] for role in part["functions"][0]["roles"]] == [["load", "store"]]
-    assert "only the first 2 clusters of each launch were run" in page.render([part], Path("nowhere"))
+    assert "first 2 clusters of each launch" in " ".join(page.render([part], Path("nowhere")).split())
 
 
 def test_a_build_that_was_compiled_elsewhere_gives_no_record(tmp_path, monkeypatch) -> None:

@@ -43,6 +43,19 @@ class Lanes:
             self.rows = rows if self.size <= 16 else (rows[:, None] + np.arange(self.size // 16)).ravel()
         return self.rows
 
+    @classmethod
+    def moved(cls, where: Selection, shift: int, into: Allocation) -> Lanes:
+        """Return the bytes of a selection that another allocation holds, `shift` bytes further on there."""
+        if isinstance(where, Part):
+            offsets = np.array(where.start)
+            for n, stride in zip(where.shape, where.strides, strict=True):
+                offsets = offsets[..., None] + np.arange(n) * stride
+            offsets = offsets.ravel()
+        else:
+            offsets = (where.offsets.astype(np.int64)[:, None] + np.arange(where.size)).ravel()
+        offsets = offsets + shift
+        return cls(offsets[(offsets >= into.slack) & (offsets < into.limit)].astype(np.uint64), 1)
+
     def of(self, bytes_: np.ndarray) -> np.ndarray:
         return bytes_.reshape(-1, self.width)[self._rows()]
 
@@ -74,6 +87,7 @@ class Bytes:
     boxes: dict[tuple[int, Part], None] = field(default_factory=dict)
     listed: int = 0
     last_at: dict[tuple[int, bool], int] = field(default_factory=dict)  # (number, write) → the last instruction
+    polled: Bytes | None = None  # ordered reads, which race with ordinary writes only
 
     def list_read(self, number: int, where: Selection) -> None:
         """Record a read; it enters the reader map when the map is needed."""
@@ -84,6 +98,18 @@ class Bytes:
             self.listed += 1
         if self.listed + len(self.boxes) > LONGEST:
             self.readers()
+
+    def reads(self, ordered: bool) -> Bytes:
+        """Return where ordered or other reads are recorded."""
+        if not ordered:
+            return self
+        if self.polled is None:
+            self.polled = Bytes(self.size)
+        return self.polled
+
+    @property
+    def any_reads(self) -> bool:
+        return bool(self.offsets or self.boxes) or self.reader is not None
 
     def readers(self) -> np.ndarray:
         """Return the map of readers, with pending reads merged."""
@@ -104,6 +130,17 @@ class Bytes:
         where.put(self.reader, np.where((before == 0) | (before == number), number, SEVERAL).astype(np.uint8))
 
 
+class Standing(NamedTuple):
+    """The state of AccessHistory that belongs to one cluster."""
+
+    cluster: int
+    number: int
+    own: set[int]
+    known: set[int]
+    unpublished: bool
+    renumber_next: bool
+
+
 class AccessHistory:
     """Accesses of global memory by one launch.
 
@@ -113,6 +150,7 @@ class AccessHistory:
     def __init__(self, machine: Machine, before: AccessHistory | None) -> None:
         self.machine, self.before = machine, before
         self.touched: dict[Allocation, Bytes] = {}
+        self.aliases: dict[Allocation, list[tuple[Allocation, int]]] = {}  # of the next launch
         self.last = 0  # last number assigned
         self.cluster = self.number = 0  # numbers of the current cluster and of its current writes
         self.own: set[int] = set()  # all numbers of the current cluster
@@ -125,6 +163,14 @@ class AccessHistory:
         self.cluster = self._new_number()
         self.own, self.known = {self.number}, {self.number}
         self.unpublished = self.renumber_next = False
+
+    def standing(self) -> Standing:
+        """Return where the current cluster stands, for `resume`."""
+        return Standing(self.cluster, self.number, self.own, self.known, self.unpublished, self.renumber_next)
+
+    def resume(self, left: Standing) -> None:
+        """Continue with a cluster that was suspended."""
+        self.cluster, self.number, self.own, self.known, self.unpublished, self.renumber_next = left
 
     def _new_number(self) -> int:
         self.last = self.number = self.last % NUMBERS + 1
@@ -155,7 +201,8 @@ class AccessHistory:
         """
         if self.before is not None and not waited:
             self.before.check_against(f, allocation, where, access, self.machine)
-        if self.renumber_next and access.write and not access.ordered:
+        ordered = access.ordered and (isinstance(access, Copy) or access.scope == "gpu")
+        if self.renumber_next and access.write and not ordered:
             self.renumber_next = False
             self.own.add(self._new_number())
             self.known.add(self.number)
@@ -164,39 +211,53 @@ class AccessHistory:
             own_bytes = self.touched[allocation] = Bytes(allocation.extent)
         own_bytes.last_at[self.number if access.write else self.cluster, access.write] = access.at
         if own_bytes.writer is not None:
-            self._with_writers(f, allocation, own_bytes, where, access)
+            self._with_writers(f, allocation, own_bytes, where, access, ordered)
         if access.write:
-            self._write(f, allocation, own_bytes, where, access)
+            self._write(f, allocation, own_bytes, where, access, ordered)
         else:
-            own_bytes.list_read(self.cluster, where)
+            own_bytes.reads(ordered).list_read(self.cluster, where)
 
     def _with_writers(
-        self, f: Fragment | None, allocation: Allocation, own_bytes: Bytes, where: Selection, access: Access | Copy
+        self,
+        f: Fragment | None,
+        allocation: Allocation,
+        own_bytes: Bytes,
+        where: Selection,
+        access: Access | Copy,
+        ordered: bool,
     ) -> None:
         assert own_bytes.writer is not None
         writers = where.of(own_bytes.writer)
         others = (writers != 0) & (writers != self.number)
-        if access.ordered and own_bytes.atomic is not None:
+        if ordered and own_bytes.atomic is not None:
             others &= where.of(own_bytes.atomic) == 0
         if count_nonzero(others):
             self._report(f, allocation, own_bytes, writers[others], access, True)
 
     def _write(
-        self, f: Fragment | None, allocation: Allocation, own_bytes: Bytes, where: Selection, access: Access | Copy
+        self,
+        f: Fragment | None,
+        allocation: Allocation,
+        own_bytes: Bytes,
+        where: Selection,
+        access: Access | Copy,
+        ordered: bool,
     ) -> None:
         if own_bytes.writer is None:
             own_bytes.writer = np.zeros(own_bytes.size, np.uint8)
-        if own_bytes.offsets or own_bytes.boxes or own_bytes.reader is not None:
-            readers = where.of(own_bytes.readers())
+        for reads in (own_bytes, None if ordered else own_bytes.polled):
+            if reads is None or not reads.any_reads:
+                continue
+            readers = where.of(reads.readers())
             others = (readers != 0) & (readers != self.cluster)
             if count_nonzero(others):
                 self._report(f, allocation, own_bytes, readers[others], access, False)
         where.put(own_bytes.writer, self.number)
-        self.unpublished = self.unpublished or not access.ordered
-        if access.ordered and own_bytes.atomic is None:
+        self.unpublished = self.unpublished or not ordered
+        if ordered and own_bytes.atomic is None:
             own_bytes.atomic = np.zeros(own_bytes.size, np.uint8)
         if own_bytes.atomic is not None:
-            where.put(own_bytes.atomic, int(access.ordered))
+            where.put(own_bytes.atomic, int(ordered))
 
     def _report(
         self,
@@ -217,6 +278,8 @@ class AccessHistory:
         where = f" at {self.machine.program.instructions[at].location}" if at >= 0 else ""
         verb, other = "writes" if access.write else "reads", "write" if written else "read"
         message = f"a cluster {verb} {allocation.name}, and nothing orders that after another cluster's {other}{where}"
+        if access.ordered and not isinstance(access, Copy) and access.scope != "gpu":
+            message += f": the scope .{access.scope} does not reach other clusters"
         self.machine.report("race", message, access.at, f)
 
     def check_against(
@@ -225,9 +288,37 @@ class AccessHistory:
         """Report an access of the next launch that races with this launch."""
         own_bytes = self.touched.get(allocation)
         if own_bytes is None:
-            return
+            for other, shift in self._overlapping(allocation):
+                self._check_bytes(f, allocation, self.touched[other], Lanes.moved(where, shift, other), access, machine)
+        else:
+            self._check_bytes(f, allocation, own_bytes, where, access, machine)
+
+    def shares_memory(self, before: AccessHistory) -> bool:
+        """Return whether this launch accessed an allocation that the launch before accessed, too."""
+        return any(x in before.touched or before._overlapping(x) for x in self.touched)
+
+    def _overlapping(self, allocation: Allocation) -> list[tuple[Allocation, int]]:
+        """Return accessed allocations of another capture at these addresses, and by how much offsets differ."""
+        aliases = self.aliases.get(allocation)
+        if aliases is None:
+            first, end = allocation.address, allocation.address + allocation.size
+            others = (x for x in self.touched if x.address < end and first < x.address + x.size)
+            aliases = self.aliases[allocation] = [(other, allocation.start - other.start) for other in others]
+        return aliases
+
+    def _check_bytes(
+        self,
+        f: Fragment | None,
+        allocation: Allocation,
+        own_bytes: Bytes,
+        where: Selection,
+        access: Access | Copy,
+        machine: Machine,
+    ) -> None:
         written = own_bytes.writer is not None and bool(where.of(own_bytes.writer).any())
         read = access.write and not written and bool(where.of(own_bytes.readers()).any())
+        if access.write and not written and own_bytes.polled is not None:
+            read = read or bool(where.of(own_bytes.polled.readers()).any())
         if written or read:
             verb, other = "writes" if access.write else "reads", "writes" if written else "reads"
             at = next((last for (_, write), last in own_bytes.last_at.items() if write == written), -1)

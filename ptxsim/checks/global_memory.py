@@ -13,7 +13,7 @@ import numpy as np
 from ..core.counting import count_nonzero
 from ..core.work import Origin
 from ..memory.global_memory import Access, Allocation, Part
-from .access_history import AccessHistory, Copy, Lanes
+from .access_history import AccessHistory, Copy, Lanes, Standing
 from .happens_before import Clocks
 from .stored import Doubt, Store, Stored
 from .vector_clock import Clock, Warp
@@ -40,21 +40,37 @@ class GlobalClocks(Clocks):
         self.stored: dict[Allocation, Stored] = {}  # ordinary stores of this cluster
         self.storing: tuple[Fragment, int]  # last store: fragment, instruction
         self.unreleased: set[Warp] = set()  # warps with stores since their last device-scope fence
-        self.published: dict[tuple[int, int], Clock] = {}  # ordered word → clock its writers published
+        # ordered word → clock its writers published; with a rank after the word: to the CTA of that rank
+        self.published: dict[tuple[int, ...], Clock] = {}
+        self.unfenced_reads: dict[
+            Warp, set[int]
+        ] = {}  # clusters that relaxed loads heard of since the warp's last fence
+        self.left: Standing | None = None  # where a suspended cluster stands in the history
 
     def dependency_waited(self, f: Fragment) -> None:
         for warp in self._warps(f):
             self.warps[warp].cover(self.before, 1)
 
     def memory_fenced(self, f: Fragment) -> None:
-        self.unreleased.difference_update(self._warps(f))
+        warps = self._warps(f)
+        self.unreleased.difference_update(warps)
+        if self.unfenced_reads:
+            for warp in warps:
+                self.history.known |= self.unfenced_reads.pop(warp, set())
+
+    def cluster_suspended(self) -> None:
+        self.left = self.history.standing()
+
+    def cluster_resumed(self) -> None:
+        assert self.left is not None
+        self.history.resume(self.left)
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         history = self.history
         if access.ordered:
             words = [(allocation.address, int(x)) for x in np.unique(offsets)]
-            released = access.releases or self.unreleased.isdisjoint(self._warps(f))
-            history.order(words, write=access.write, read=access.atomic or not access.write, released=released)
+            if access.scope == "gpu":
+                self._order_clusters(f, words, access)
             self._order(f, words, access)
         elif access.write or allocation in self.stored:
             self._among_warps(f, allocation, offsets, access)
@@ -63,14 +79,29 @@ class GlobalClocks(Clocks):
         waited = history.before is None or all(self.warps[warp].known[self.before] for warp in self._warps(f))
         history.touch(f, allocation, Lanes(offsets, access.size), access, waited)
 
+    def _order_clusters(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
+        """Record an ordered access whose scope reaches other clusters.
+
+        A relaxed load learns only at the next fence of its warp. Relaxed atomics are believed without one.
+        """
+        warps = self._warps(f)
+        released = access.releases or self.unreleased.isdisjoint(warps)
+        self.history.order(words, write=access.write, read=access.atomic or access.acquires, released=released)
+        if not access.write and not access.acquires:
+            of_others = set().union(*(self.history.words.get(word, set()) for word in words)) - self.history.known
+            for warp in warps if of_others else ():
+                self.unfenced_reads.setdefault(warp, set()).update(of_others)
+
     def _order(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
         """Join the clocks of warps that read an ordered word with those that wrote it."""
-        for word in words:
-            clock = self.published.get(word)
+        keys: list[tuple[int, ...]] = [] if access.scope == "cta" else list(words)
+        keys += [(*word, f.cta.rank) for word in words]
+        for key in keys:
+            clock = self.published.get(key)
             if clock is not None and (access.atomic or not access.write):
                 self._learn(f, clock)
             if access.write:
-                self._publish(f, self.published.setdefault(word, Clock()))
+                self._publish(f, self.published.setdefault(key, Clock()))
 
     def _among_warps(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         """Check an ordinary access against stores by other warps of the cluster."""

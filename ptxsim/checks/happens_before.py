@@ -19,6 +19,7 @@ import numpy as np
 from ..core.counting import flatnonzero
 from ..core.observer import Observer
 from ..core.work import Origin, Token
+from .lanes import LaneWrite, LaneWrites
 from .lifetime import Lifetimes
 from .named_barriers import NamedBarrierUses
 from .shadow import Event, Index, SharedWords, words_and_bytes
@@ -52,6 +53,8 @@ class Clocks(Actors, Observer):
         self.uses = NamedBarrierUses(self)
         self.freed: dict[TensorMemory, Clock] = {}  # clock from tcgen05.dealloc to the next tcgen05.alloc
         self.lifetimes = Lifetimes(self)
+        self.lanes = LaneWrites(self)
+        self.races = "race" in self.machine.checks
         self.ctas = cluster.ctas
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
         self.tensor: dict[TensorMemory, TensorWords] = {}
@@ -96,6 +99,7 @@ class Clocks(Actors, Observer):
         self.serial += 1
         token = Token(self.warps[me].known.copy(), self.warps[me].proxied.copy(), self.serial, {})
         self._advance(me)
+        self.lanes.issued(f, at, me, self.serial)
         return token
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
@@ -187,7 +191,11 @@ class Clocks(Actors, Observer):
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         self._publish(f, self.phases[bar].filling, lanes)
 
+    def warp_synchronised(self, f: Fragment) -> None:
+        self.lanes.synchronised(self._warps(f))
+
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        self.lanes.synchronised(self._warps(f, lanes))
         self._learn(f, self.phases[bar].completed, lanes)
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
@@ -202,12 +210,14 @@ class Clocks(Actors, Observer):
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
         clock = self.uses.released(barrier)
         for f in sleepers:
+            self.lanes.synchronised(self._warps(f))
             self._learn(f, clock)
 
     def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None:
         self._publish(f, self.cluster_clock)
 
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        self.lanes.synchronised(self._warps(f))
         self._learn(f, self.cluster_clock)
 
     # memory
@@ -218,6 +228,7 @@ class Clocks(Actors, Observer):
         index = (offsets >> np.uint64(2)).astype(np.int64)
         if size > 4:
             index = index[:, None] + np.arange(size // 4)[None, :]
+        plain_store = self.races and access.write and not access.atomic and target is f.cta
         co_writers: tuple[int, ...] | None = () if access.write and not access.atomic else None
         for number, own in by_warp(f, lanes):
             warp = Warp(f.cta.rank, number)
@@ -231,6 +242,9 @@ class Clocks(Actors, Observer):
             else:
                 touched = index[own].ravel()
             words.touch(touched, event, access.write)
+            if plain_store:
+                threads = f.lo + (f.lanes() if lanes is None else lanes)[own]
+                self.lanes.wrote(warp, LaneWrite(offsets[own], threads, size, access.at))
             co_writers = None if co_writers is None else (*co_writers, me)
 
     def shared_written(self, target: CTA, agree: bool) -> None:
@@ -256,6 +270,7 @@ class Clocks(Actors, Observer):
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         actor = self._side("store", origin.cta.rank, origin.warp)
+        self.lanes.stored(origin, start, end)
         self.shared[source].read(slice(start // 4, -(-end // 4)), self._async_read(actor, origin))
 
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:

@@ -60,13 +60,15 @@ class Cluster:
             self.ctas.append(CTA(self, index, rank, registers[rank]))
         self.observer = machine.observe(self)
 
-    def run(self) -> None:
+    def run(self, others: bool = False) -> bool:
         """Run until every thread has exited and all work is done.
 
+        Return False if threads only poll global memory, so that `others` must run first; call again to resume.
         Raises Stuck after it has reported a deadlock.
         """
         schedule, queues = self.machine.schedule, self.pipes.queues
-        policy = ProgressPolicy(schedule)
+        others = others and self.machine.program.polls
+        policy = ProgressPolicy(schedule, others)
         while True:
             ready = [f for cta in self.ctas for f in cta.fragments if f.state is RUNNING]
             pipes = list(queues)
@@ -78,6 +80,8 @@ class Cluster:
             if ready and self.steps > self.machine.step_limit:
                 self.give_up(limit=True)
             if policy.stuck(ready):
+                if others:
+                    return False
                 self.give_up()
             candidates = policy.candidates(ready)
             heads = [queues[pipe][0] for pipe in pipes] if len(pipes) <= MANY else Heads(self.pipes, pipes)
@@ -88,6 +92,7 @@ class Cluster:
                 self.complete(pipes[choice - len(candidates)])
         for cta in self.ctas:
             cta.finish()
+        return True
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""
@@ -150,11 +155,8 @@ class Cluster:
 
     @property
     def later(self) -> int:
-        """The number of clusters that run after this one; it must not wait for them."""
-        launch, (x, y, z) = self.machine.launch, self.ctas[0].index
-        (gx, gy, gz), (cx, cy, cz) = launch.grid, launch.cluster
-        across, down = -(-gx // cx), -(-gy // cy)
-        return across * down * -(-gz // cz) - 1 - (x // cx + across * (y // cy + down * (z // cz)))
+        """The number of clusters that have not begun."""
+        return self.machine.later
 
     def give_up(self, limit: bool = False) -> NoReturn:
         """Report the deadlock or, at the step `limit`, the loop, and raise Stuck."""

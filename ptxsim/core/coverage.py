@@ -58,6 +58,8 @@ class Coverage:
     repeated: set[int] = field(default_factory=set)  # instructions in loops that do more than wait
     for_room: dict[int, bool] = field(default_factory=dict)  # wait → whether a producer waits at it
     ranges: set[tuple[int, int]] = field(default_factory=set)  # (first, last) warp of ranges that ran in step
+    preferred: str = ""  # the cluster dimensions that the launch prefers and no run had
+    unordered: str = ""  # why no run tested the order after the launch before, for a launch that may begin early
 
     @classmethod
     def of(cls, kernel: str, program: Program) -> Coverage:
@@ -92,6 +94,8 @@ class Coverage:
         """Add another run of the launch."""
         self.visited |= other.visited
         self.ranges |= other.ranges
+        self.preferred = self.preferred and other.preferred
+        self.unordered = self.unordered and other.unordered
         for first, iterations in other.loops.items():
             self.loops[first] = max(self.loops.get(first, 0), iterations)
         for offset, bar in other.barriers.items():
@@ -122,7 +126,7 @@ class Coverage:
 
     def notes(self) -> list[str]:
         """Return sentences on behaviour that was never tested."""
-        out = []
+        out = [note for note in (self.preferred, self.unordered) if note]
         for ring in self.rings():
             where = f"mbarrier{'s' * (len(ring) > 1)} at shared offset {ring[0].offset}"
             where += f" to {ring[-1].offset}" if len(ring) > 1 else ""

@@ -82,7 +82,7 @@ class Deadlock:
             return Cause(5, f"threads loop forever at {self._location(at)}", at)
         why = "no other warp is left" if len(self.everyone) == 1 else "all other warps have ended, wait or loop, too"
         later = self.cluster.later
-        why += f"; the {later} clusters that follow in the grid run when this one has ended" if later else ""
+        why += f"; {later} clusters of the grid begin when one of these has ended" if later else ""
         where = f"{self._location(read.at)}, reading {read.what}"
         text = f"{_warps_text(f)} loop forever at {where}: no thread will write it ({why})"
         return Cause(4, text, read.at)

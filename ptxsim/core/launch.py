@@ -15,6 +15,7 @@ from ..memory.address import RANK_SHIFT, SHARED_BASE
 from ..memory.global_memory import Memory, WordViews, word_views
 
 Dim3 = tuple[int, int, int]
+PREFERRED = "attribute_11"  # cudaLaunchAttributePreferredClusterDimension
 EARLY = "attribute_6"  # cudaLaunchAttributeProgrammaticStreamSerialization
 
 
@@ -100,6 +101,12 @@ class Launch:
     def early(self) -> bool:
         """Whether it may begin before the previous launch ends (programmatic dependent launch)."""
         return bool(self.attributes.get(EARLY, (0,))[0])
+
+    @property
+    def preferred_cluster(self) -> Dim3:
+        """The cluster dimensions that it prefers; ptxsim runs clusters of `cluster`."""
+        x, y, z = self.attributes.get(PREFERRED, self.cluster)
+        return x, y, z
 
     @property
     def warps(self) -> int:

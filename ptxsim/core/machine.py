@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from .cluster import Cluster, Stuck
 from .counts import Counts
 from .coverage import Coverage
 from .finding import Finding
-from .launch import Launch, Layout
+from .launch import Dim3, Launch, Layout
 from .observer import Observer
 from .progress import STEP_LIMIT
 from .registers import RegisterFile
@@ -36,6 +38,7 @@ class Machine:
     """The state of one launch."""
 
     LIMIT = 400  # findings kept per launch
+    RESIDENT = 64  # CTAs that run concurrently where clusters poll
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class Machine:
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
         self.waiting = launch.clusters()  # clusters not yet launched; a running one may take over the next
+        self.later = math.prod(-(-grid // cluster) for grid, cluster in zip(launch.grid, launch.cluster, strict=True))
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
         self.visits: dict[int, int] = {}  # block → warps that have run it
         self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
@@ -83,17 +87,66 @@ class Machine:
 
     def run(self) -> None:
         """Run every cluster of the grid; findings and counts stay on the machine."""
-        launch = self.launch
-        cx, cy, cz = launch.cluster
-        pool = [RegisterFile(launch.kernel.registers, 32 * launch.warps) for _ in range(cx * cy * cz)]
+        room = max(self.RESIDENT // math.prod(self.launch.cluster), 1)
+        if self.schedule.backwards and self.program.polls:
+            self.waiting = _backwards(self.waiting, room)
+        pool, polling = self._registers(), list[Cluster]()
         with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
             for indices in self.waiting:
-                cluster, before = Cluster(self, indices, pool), dict(self.visits)
-                try:
-                    cluster.run()
-                finally:
-                    self.coverage.note(cluster, before)
+                self.later -= 1
+                cluster = Cluster(self, indices, pool)
+                if not self._run(cluster, others=self.later > 0 or bool(polling)):
+                    polling.append(cluster)
+                    pool = self._registers()
+                if len(polling) >= room:
+                    self._resume(polling)
+            while polling:
+                self._resume(polling)
         self.counts.finish(self.program.blocks, self.visits, self.memory)
+        if self.launch.preferred_cluster != self.launch.cluster:
+            wanted, had = self.launch.preferred_cluster, self.launch.cluster
+            self.coverage.preferred = f"it prefers clusters of {wanted}; only clusters of {had} were simulated"
+        if self.history is not None and self.launch.early:
+            self.coverage.unordered = self._untested_order(self.history)
+
+    def _untested_order(self, history: AccessHistory) -> str:
+        """Return why nothing tested that accesses wait for the launch before; empty if something did."""
+        if history.before is not None and history.shares_memory(history.before):
+            return ""
+        why = "no launch came before it" if history.before is None else "the launch before uses none of its memory"
+        return f"it may begin before the launch before ends: {why}, so that griddepcontrol.wait was not tested"
+
+    def _registers(self) -> list[RegisterFile]:
+        """Return the registers of a cluster's CTAs."""
+        kernel, threads = self.launch.kernel, 32 * self.launch.warps
+        return [RegisterFile(kernel.registers, threads) for _ in range(math.prod(self.launch.cluster))]
+
+    def _run(self, cluster: Cluster, others: bool) -> bool:
+        """Run or resume a cluster; return False if it polls what `others` may write."""
+        before, over = dict(self.visits), True
+        try:
+            over = cluster.run(others)
+        finally:
+            if over:
+                self.coverage.note(cluster, before)
+        if not over:
+            cluster.observer.cluster_suspended()
+        return over
+
+    def _resume(self, polling: list[Cluster]) -> None:
+        """Resume clusters that poll, the latest first, and drop those that end.
+
+        Raises Stuck, with a deadlock reported, if none of them makes progress.
+        """
+        moved = False
+        for cluster in reversed(list(polling)):
+            progress = cluster.progress
+            cluster.observer.cluster_resumed()
+            if self._run(cluster, others=True):
+                polling.remove(cluster)
+            moved = moved or cluster.progress != progress
+        if not moved:
+            polling[0].give_up()
 
     def read_global(self, address: int, size: int, origin: Origin) -> np.ndarray | None:
         """Return global bytes for a copy, counted as read; None if outside one allocation."""
@@ -141,6 +194,12 @@ class Machine:
             warp=threads[0] // 32 if threads else f.lo // 32 if f is not None else None,
             lanes=tuple(x % 32 for x in threads),
         )
+
+
+def _backwards(clusters: Iterator[list[Dim3]], room: int) -> Iterator[list[Dim3]]:
+    """Yield clusters in reverse order, in groups of `room`."""
+    while some := list(itertools.islice(clusters, room)):
+        yield from reversed(some)
 
 
 @contextlib.contextmanager

@@ -74,6 +74,9 @@ class Observer:
     def memory_fenced(self, f: Fragment) -> None:
         """Handle a device- or system-scope fence: later writes release what the warps did before."""
 
+    def warp_synchronised(self, f: Fragment) -> None:
+        """Handle bar.warp.sync."""
+
     def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None: ...
 
     def mbarrier_first_used(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
@@ -163,5 +166,10 @@ class Observer:
         """Handle griddepcontrol.wait: the previous launch has ended and its writes are visible."""
 
     # the end
+    def cluster_suspended(self) -> None:
+        """Handle a cluster that only polls: other clusters run before it resumes."""
+
+    def cluster_resumed(self) -> None: ...
+
     def cta_exited(self, cta: CTA) -> None:
         """Handle the exit of a CTA's last thread."""

@@ -34,8 +34,10 @@ class ProgressPolicy:
     A slice is `idle` if its thread waited or polled, else `busy`: computation may still change something.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, others: bool = False) -> None:
         self.schedule, self.delay = schedule, schedule.delay
+        self.calm = _CALM_SLICES if others else _CALM  # `others` can run as soon as all threads loop
+        self.short = others
         self.fixed = schedule.at_once is not None  # deterministic
         self.idle = self.busy = self.steps = 0
         self.work = False
@@ -94,8 +96,8 @@ class ProgressPolicy:
         """
         aside = self.steps // _FAIR_STEPS if self.fixed else 0
         f = first = candidates[(choice + self.unchanged + aside) % len(candidates)]
-        short = self.waits and self.busy > _CALM_SLICES
-        if short or self.unchanged > _CALM:
+        short = (self.waits or self.short) and self.busy > _CALM_SLICES
+        if short or self.unchanged > self.calm:
             first = f if f.reconverge() else f.earlier() or f
             f = self._alternative_to(first)
             self._loops.note(f)

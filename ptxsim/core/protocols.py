@@ -34,6 +34,7 @@ class Machine(Protocol):
     sm_count: int
     ticks: int  # %clock counts its reads
     waiting: Iterator[list[Dim3]]  # clusters not yet launched; a running one may take over the next
+    later: int  # how many those are
     changed_maps: dict[int, ChangedMap]  # TMA descriptors in global memory that the launch has changed
     visits: dict[int, int]  # block → warps that have run it
 
@@ -78,7 +79,7 @@ class Cluster(Protocol):
 
     @property
     def later(self) -> int:
-        """Return the number of clusters that run only after this one."""
+        """Return the number of clusters that have not begun."""
 
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""

@@ -28,6 +28,7 @@ _FIXED: dict[str, dict[Kind, bool]] = {
     "tma_late": {"copy": False, "store": False, "mma": True},
     "mma_late": {"copy": True, "store": True, "mma": False},
 }
+_BACKWARDS = ("late", "tma_late")  # and seeds that are odd
 _HABITS = (0.02, 0.1, 0.3, 0.6)  # completion probabilities per kind of work
 _QUANTA = (4, 16, 64, 256)
 _SPEEDS = (1.0, 1.0, 0.03, 0.001)  # relative speeds of warps in `warps`
@@ -39,6 +40,7 @@ class Schedule:
     """A named schedule with a seed. Raises ValueError for an unknown name.
 
     `apart` says that warps are not run in step; `delay` is what an adversarial schedule delays.
+    `backwards` runs the last clusters first in kernels that poll global memory.
     """
 
     def __init__(self, name: str = "random", seed: int = 0) -> None:
@@ -47,6 +49,7 @@ class Schedule:
             raise ValueError(f"unknown schedule {name!r}: one of {', '.join(NAMES)}")
         self.name, self.seed = name, seed
         self.apart = name == "warps"
+        self.backwards = name in _BACKWARDS or (name in ("random", "warps") and seed % 2 == 1)
         self.at_once = _FIXED.get("eager" if self.delay else name)  # None: random
         self.rng = random.Random(f"{name}-{seed}")
         self.speeds: dict[tuple[int, int], float] = {}  # of warps, by rank and first thread

@@ -9,6 +9,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -40,6 +41,14 @@ class Program(Code):
         self.unwritten = unwritten(self)
         for block in self.blocks:
             block.source = Generator(self, block, masked=False).source(f"b{block.index}")
+
+    @cached_property
+    def polls(self) -> bool:
+        """Whether it has relaxed, acquiring, volatile or atomic reads of global memory."""
+        ordered = {"volatile", "relaxed", "acquire", "mmio"}
+        reads = (set(ins.parts) for ins in self.instructions if ins.base in ("ld", "atom"))
+        elsewhere = {"shared", "shared::cta", "shared::cluster", "local", "param", "const"}
+        return any(elsewhere.isdisjoint(parts) and ("atom" in parts or parts & ordered) for parts in reads)
 
     def calls_before(self, at: int) -> Sequence[str]:
         touched, used = at in self.pending, at in self.unwritten

@@ -14,7 +14,7 @@ from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, Vec
 from ..memory.address_check import reach
 from ..memory.global_memory import Access
-from .memory import is_release, state_space, value_type
+from .memory import is_acquire, is_release, scope_of, state_space, value_type
 from .numeric import bf16_to_f32, f32_to_bf16, ftz
 
 
@@ -66,6 +66,8 @@ def _atom(g: Generator, ins: Instruction) -> None:
             write=True,
             atomic=True,
             releases=is_release(ins),
+            acquires=is_acquire(ins),
+            scope=scope_of(ins),
         )
         spec = g.bind(Atomic(access, fmt, kind.startswith("bf16"), op))
         g.write(dst, fmt, f"atomic(f, {spec}, {addr}, {g.reads(tuple(values), fmt)})")

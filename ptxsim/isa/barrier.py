@@ -24,6 +24,7 @@ def _bar(g: Generator, ins: Instruction) -> None:
     if ins.parts[1:2] == ("warp",):
         g.collective()
         g.mods(ins, {"warp", "sync"}, types=0)
+        g.line("f.cta.cluster.observer.warp_synchronised(f)")
         return None
     if parts not in (["sync"], ["arrive"]):
         raise g.unknown()

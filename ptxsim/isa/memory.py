@@ -48,6 +48,16 @@ def is_release(ins: Instruction) -> bool:
     return not {"release", "acq_rel"}.isdisjoint(ins.parts)
 
 
+def is_acquire(ins: Instruction) -> bool:
+    """Return whether this read learns what the thread that released the value did before."""
+    return not {"acquire", "acq_rel"}.isdisjoint(ins.parts)
+
+
+def scope_of(ins: Instruction) -> str:
+    """Return the scope of an ordered access: cta, cluster, or gpu for every wider one."""
+    return next((part for part in ("cta", "cluster") if part in ins.parts[1:]), "gpu")
+
+
 def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
     """Return the PTX type of a load, store or atomic; reject unknown modifiers."""
     known = _ORDER | set(_SPACES) | {"v2", "v4", "v8"} | extra
@@ -79,7 +89,8 @@ def _ld(g: Generator, ins: Instruction) -> None:
         g.line(f"{t} = parameter(f, {_parameter_offset(g, mem, mem.base)}, {g.bind(fmt.dtype)}, {count})")
     else:
         addr, offset = g.address(mem)
-        access = Access.of(g.at, space, fmt.dtype, count, offset, ordered=is_ordered(ins))
+        order = {"ordered": is_ordered(ins), "acquires": is_acquire(ins)}
+        access = Access.of(g.at, space, fmt.dtype, count, offset, **order, scope=scope_of(ins))
         g.line(f"{t} = load(f, {g.bind(access)}, {addr})")
     for j, item in enumerate(items(dst)):
         if item is None:
@@ -109,8 +120,8 @@ def _st(g: Generator, ins: Instruction) -> None:
         fmt = fmt.unsigned
         values = g.reads(items(src), fmt)
     addr, offset = g.address(mem)
-    count, ordered, releases = each * len(items(src)), is_ordered(ins), is_release(ins)
-    access = Access.of(g.at, state_space(ins), fmt.dtype, count, offset, write=True, ordered=ordered, releases=releases)
+    count, order = each * len(items(src)), {"ordered": is_ordered(ins), "releases": is_release(ins)}
+    access = Access.of(g.at, state_space(ins), fmt.dtype, count, offset, write=True, **order, scope=scope_of(ins))
     g.line(f"store(f, {g.bind(access)}, {addr}, {values})")
 
 

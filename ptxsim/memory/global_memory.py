@@ -36,6 +36,8 @@ class Access:
     atomic: bool
     ordered: bool  # acquire, release, relaxed, volatile or atomic
     releases: bool  # a relaxed write releases only after a fence
+    acquires: bool  # a relaxed load acquires only with a fence after it
+    scope: str  # "cta", "cluster", or "gpu" for every wider one
 
     @classmethod
     def of(
@@ -51,10 +53,13 @@ class Access:
         atomic: bool = False,
         ordered: bool = False,
         releases: bool = False,
+        acquires: bool = False,
+        scope: str = "gpu",
     ) -> Access:
         """Make an access in which `packed` elements form one word."""
         item = dtype.itemsize * packed
-        return cls(at, space, dtype, count, offset, item, item * count, write, atomic, ordered or atomic, releases)
+        size, ordered = item * count, ordered or atomic
+        return cls(at, space, dtype, count, offset, item, size, write, atomic, ordered, releases, acquires, scope)
 
     @property
     def verb(self) -> str:

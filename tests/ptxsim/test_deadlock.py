@@ -111,11 +111,13 @@ def test_one_thread_that_spins_is_to_blame_where_the_others_wait_for_it_at_a_bar
     assert "for barrier 0 of CTA 0" in finding.message
 
 
-def test_a_grid_whose_first_cta_waits_for_the_last_is_told_that_clusters_run_in_turn() -> None:
-    body = "mov.u32 %r2, %ctaid.x; setp.ne.u32 %p2, %r2, 0; @%p2 bra S; " + SPIN + " bra E; "
+def test_ctas_that_wait_for_more_than_can_be_resident_are_a_deadlock() -> None:
+    """Every CTA but the last waits for the last."""
+    body = "mov.u32 %r2, %ctaid.x; setp.eq.u32 %p2, %r2, 99; @%p2 bra S; " + SPIN + " bra E; "
     body += "S: ld.param.u64 %d1, [p0]; st.global.u32 [%d1+8], 1; E:"
-    (finding,) = run_kernel(body.format(read=READS["volatile"]), np.zeros(64, np.uint32), grid=(3,)).findings
-    assert "the 2 clusters that follow in the grid run when this one has ended" in finding.message
+    kernel = body.format(read=READS["volatile"])
+    (finding,) = run_kernel(kernel, np.zeros(64, np.uint32), grid=(100,), schedule="eager").findings
+    assert "36 clusters of the grid begin when one of these has ended" in finding.message
 
 
 @pytest.mark.parametrize("schedule", ["eager", "warps", "timed"])

@@ -179,3 +179,51 @@ SOME = """mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @%p1 bra A; mov.u32 %r2,
 def test_a_register_that_some_lanes_have_not_written_is_found_on_request(check, found) -> None:
     result = run_kernel(SOME, checks=(check,))
     assert [f.lanes for f in result.findings] == [tuple(range(8))] * found
+
+
+FIRST_WRITES = "ld.param.u64 %d1, [p0]; mov.u32 %r2, %tid.x; mad.wide.u32 %d2, %r2, 4, %d1; st.global.u32 [%d2], %r2;"
+THEN_READS = (
+    "ld.param.u64 %d1, [p0]; mov.u32 %r2, %tid.x; WAIT mad.wide.u32 %d2, %r2, 4, %d1; ld.global.u32 %r3, [%d2];"
+)
+
+
+def separately(first: str, second: str, *arrays: np.ndarray, checks=("global",)) -> ptxsim.Result:
+    """Two launches from captures of their own, the second with programmatic dependent launch."""
+    made = []
+    for body, array in zip((first, second), arrays, strict=True):
+        made.append(ptxsim.launch(ptxsim.Module.from_text(kernel_text(body, 1)), "k", (1,), (32,), [array]))
+    made[1] = dataclasses.replace(made[1], attributes={"attribute_6": (1, 0, 0)})
+    return ptxsim.run(made, checks=checks)
+
+
+@pytest.mark.parametrize("wait", ["griddepcontrol.wait;", ""])
+@pytest.mark.parametrize(("start", "end"), [(0, 64), (8, 64), (0, 40)])
+@pytest.mark.parametrize("reads", [True, False])
+def test_captures_that_are_joined_are_one_stream(wait, start, end, reads) -> None:
+    """The second capture has allocations of its own, at the first one's addresses."""
+    x, then = np.zeros(64, np.uint32), THEN_READS.replace("WAIT", wait)
+    result = separately(
+        FIRST_WRITES,
+        then if reads else then.replace("ld.global.u32 %r3, [%d2]", "st.global.u32 [%d2], 1"),
+        x,
+        x[start:end],
+    )
+    assert [f.kind for f in result.findings] == ([] if wait else ["race"])
+    assert not any("griddepcontrol" in note for note in result.coverage[1].notes())
+
+
+def test_parts_of_an_array_that_do_not_overlap_are_no_race() -> None:
+    x = np.zeros(64, np.uint32)
+    assert not separately(FIRST_WRITES, THEN_READS.replace("WAIT", ""), x[:32], x[32:]).findings
+
+
+def test_an_early_launch_with_nothing_before_it_says_that_its_wait_was_not_tested() -> None:
+    x, y = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    result = separately(FIRST_WRITES, THEN_READS.replace("WAIT", ""), x, y)
+    assert not result.findings
+    (note,) = (note for note in result.coverage[1].notes() if "griddepcontrol.wait was not tested" in note)
+    assert "the launch before uses none of its memory" in note
+    alone = ptxsim.launch(ptxsim.Module.from_text(kernel_text(FIRST_WRITES, 1)), "k", (1,), (32,), [x])
+    alone = dataclasses.replace(alone, attributes={"attribute_6": (1, 0, 0)})
+    (note,) = ptxsim.run(alone).coverage[0].notes()
+    assert "no launch came before it" in note

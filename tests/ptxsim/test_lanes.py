@@ -70,3 +70,42 @@ def test_a_lane_that_shuffles_without_being_in_the_member_mask_is_found_also_whe
     (found,) = run_kernel(body, checks=("inactive",)).findings
     assert "lane 16 shuffles, and the member mask 0xffff leaves it out" in found.message
     assert run_kernel(body.replace("65535", "-1"), checks=("inactive",)).ok
+
+
+# Every lane stores a word of shared memory; lane 0 copies all of them out.
+BULK = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; mad.lo.u32 %r3, %r2, 4, %r1;
+st.shared.u32 [%r3], %r2; fence.proxy.async.shared::cta; SYNC setp.ne.u32 %p1, %r2, 0; @%p1 bra E;
+MINE cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], BYTES; cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0; E:"""
+
+
+@pytest.mark.parametrize("schedule", ["eager", "late", "random", "warps"])
+@pytest.mark.parametrize(
+    ("sync", "size", "races"),
+    [
+        ("", 128, True),
+        ("bar.warp.sync -1;", 128, False),
+        ("bar.sync 0;", 128, False),
+        ("", 16, True),
+        ("elect.sync %r9|%p9, -1;", 128, True),  # waits for the other lanes, and orders no memory
+    ],
+)
+def test_a_bulk_store_of_what_other_lanes_wrote_needs_their_synchronisation(schedule, sync, size, races) -> None:
+    body = BULK.replace("SYNC", sync).replace("BYTES", str(size)).replace("MINE", "")
+    findings = run_kernel(body, np.zeros(32, np.uint32), shared=256, schedule=schedule, checks=("race",)).findings
+    assert [f.kind for f in findings] == (["race"] if races else [])
+    assert not races or "lane 0 of warp 0 of CTA 0 stores shared offset 4, which lane 1 wrote" in findings[0].message
+
+
+def test_a_bulk_store_of_what_the_lane_itself_wrote_needs_none() -> None:
+    mine = "st.shared.v4.u32 [%r1+128], {%r2, %r2, %r2, %r2}; fence.proxy.async.shared::cta; add.u32 %r1, %r1, 128;"
+    body = BULK.replace("SYNC", "").replace("BYTES", "16").replace("MINE", mine)
+    assert not run_kernel(body, np.zeros(32, np.uint32), shared=256, checks=("race",)).findings
+
+
+def test_a_bulk_store_of_each_lane_for_itself_needs_none() -> None:
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; mad.lo.u32 %r3, %r2, 16, %r1;
+    mad.wide.u32 %d2, %r2, 16, %d1; st.shared.v4.u32 [%r3], {%r2, %r2, %r2, %r2}; fence.proxy.async.shared::cta;
+    cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r3], 16; cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;"""
+    assert not run_kernel(body, np.zeros(128, np.uint32), shared=512, checks=("race",)).findings

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal
 
 from cutesnake.model.records.common import Built, Dsl, Part, Positive, Provenance, Record, Status, Variant, doc
 
-Task = Literal["load", "multiply", "softmax", "correct", "convert", "epilogue", "store", "schedule"]
+Task = Literal[
+    "load", "multiply", "softmax", "correct", "accumulate", "convert", "compute", "epilogue", "store", "schedule"
+]
 
 
 class Watched(Part):
@@ -67,6 +69,7 @@ class Buffer(Part):
     offset: int
     bytes: int
     stages: Annotated[int | None, doc("of the pipeline whose copies go there")]
+    stage_bytes: Annotated[int | None, doc("what a stage brings there; null where stages differ")]
     tensors: list[str]
     named_by_source: bool
 
@@ -146,8 +149,9 @@ class Pipeline(Part):
 
     name: str
     stages: int
-    full_offset: int
-    empty_offset: int
+    fields: Annotated[list[str], doc("of shared memory that hold its barriers, where the source names them")]
+    full_offsets: Annotated[list[int], doc("in shared memory; a stage can have several barriers")]
+    empty_offsets: list[int]
     producers: list[str]
     consumers: list[str]
 
@@ -205,6 +209,7 @@ class AnatomyFunction(Part):
     products: list[Product] | None
     counts: Annotated[dict[str, int], doc("instructions of the code by what they do")]
     patterns: Annotated[dict[str, Pattern], doc("by name")]
+    contradictions: Annotated[list[str], doc("self-checks that failed")]
 
 
 class Anatomy(Record, tag="anatomy"):

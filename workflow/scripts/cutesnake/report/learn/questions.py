@@ -115,7 +115,7 @@ def _barriers(record: Mapping[str, Any]) -> str:
     deepest = max(f["pipelines"], key=lambda p: p["stages"])
     parts = []
     for state in ("full", "empty"):
-        b = next(b for b in f["barriers"] if b["offset"] == deepest[f"{state}_offset"])
+        b = next(b for b in f["barriers"] if b["offset"] == deepest[f"{state}_offsets"][0])
         kinds = " and ".join(dict.fromkeys(f"{a['kind']} of {a['role']}" for a in b["arrivals"]))
         who = ", ".join(w["role"] for w in b["waits"])
         lines = [line for w in b["waits"] for line in w["lines"]]

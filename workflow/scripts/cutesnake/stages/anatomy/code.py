@@ -1,9 +1,9 @@
-"""The code of one PTX entry: what its instructions do, its loops, and what a branch depends on. Nothing is run."""
+"""Analyze the code of one PTX entry: kinds of instructions, loops, dependences of branches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ptxsim.ptx import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec, unguarded
@@ -42,7 +42,7 @@ INDEX = frozenset({"%ctaid", "%nctaid", "%clusterid", "%nclusterid"})  # special
 
 
 def what(ins: Instruction) -> str | None:
-    """What an instruction does, in the words of this module; None for arithmetic and control flow."""
+    """Return the kind of an instruction; None for arithmetic and control flow."""
     parts, base = ins.parts, ins.parts[0]
     if base == "cp":
         return _copy(parts)
@@ -50,7 +50,7 @@ def what(ins: Instruction) -> str | None:
         return _barrier(parts)
     if base in ("ld", "st", "red", "atom") and parts[1:2] != ("async",):
         return _access(base, parts)
-    if base == "max":
+    if base == "max" or (base == "redux" and "max" in parts):
         return "maximum" if any(p.startswith(("f", "bf")) and p != "ftz" for p in parts[1:]) else None
     return _BY_SECOND.get((base, *parts[1:2])) or _BY_FIRST.get(base)
 
@@ -99,14 +99,15 @@ class Loop:
     spins: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Depends:
-    """What a value comes from: special registers, parameters, and whether loads of memory have a part in it."""
+    """Sources of a value: special registers, parameters, memory, and `counter`, an atomic in global memory."""
 
-    specials: frozenset[str]
-    params: bool
-    global_memory: bool
-    shared_memory: bool
+    specials: set[str] = field(default_factory=set)
+    params: bool = False
+    global_memory: bool = False
+    shared_memory: bool = False
+    counter: bool = False
 
 
 class Code:
@@ -121,7 +122,7 @@ class Code:
         self.successors = [self._successors(n) for n in range(len(self.blocks))]
 
     def places(self, *kinds: str) -> list[int]:
-        """Instructions of these kinds."""
+        """Return the instructions of these kinds."""
         return sorted(at for kind in set(kinds) for at in self._of_kind.get(kind, ()))
 
     @cached_property
@@ -132,11 +133,11 @@ class Code:
         return found
 
     def source(self, at: int) -> str | None:
-        """File and line of the source, as the line table has it."""
+        """Return file and line of the source, from the line table."""
         return self.instructions[at].source
 
     def sources(self, places: Iterable[int]) -> list[str]:
-        """The distinct source lines of instructions, in order of file and line."""
+        """Return the distinct source lines of instructions, in order."""
         found = {source for at in places if (source := self.source(at)) is not None}
         return sorted(found, key=lambda text: (text.rpartition(":")[0], int(text.rpartition(":")[2])))
 
@@ -168,12 +169,12 @@ class Code:
 
     @cached_property
     def dominators(self) -> list[int]:
-        """The immediate dominator of each block (Cooper, Harvey, Kennedy 2001); -1 where none is reachable."""
+        """Return the immediate dominator of each block (Cooper, Harvey, Kennedy 2001); -1 if unreachable."""
         return _dominators(self.successors, self.predecessors, [0])
 
     @cached_property
     def loops(self) -> list[Loop]:
-        """Natural loops, those with one header as one, the largest first."""
+        """Return natural loops, the largest first; loops with one header are merged."""
         bodies: dict[int, set[int]] = {}
         for n, following in enumerate(self.successors):
             for header in following:
@@ -184,7 +185,7 @@ class Code:
 
     def _dominates(self, above: int, below: int) -> bool:
         n = below
-        while n > above and self.dominators[n] not in (-1, n):
+        while n != above and self.dominators[n] not in (-1, n):  # code can lie before the block that dominates it
             n = self.dominators[n]
         return n == above
 
@@ -198,22 +199,22 @@ class Code:
         return found
 
     def _spins(self, body: Iterable[int]) -> bool:
-        """Whether a loop does nothing but test a barrier, or ask for something again."""
+        """Return whether a loop only polls a barrier or a memory location."""
         inside = [at for n in body for at in self.blocks[n]]
         return len(inside) <= 24 and not any(
             self.kinds[at] not in (None, "wait", "fence", "global_load", "shared_load") for at in inside
         )
 
     def loops_around(self, at: int) -> list[Loop]:
-        """The loops that do something around an instruction, outermost first."""
+        """Return the loops around an instruction, outermost first, without polling loops."""
         return [loop for loop in self.loops if self.block_of[at] in loop.blocks and not loop.spins]
 
     def within(self, loop: Loop, *kinds: str) -> list[int]:
-        """Instructions of these kinds in a loop."""
+        """Return the instructions of these kinds in a loop."""
         return [at for at in self.places(*kinds) if self.block_of[at] in loop.blocks]
 
     def exits(self, loop: Loop) -> list[int]:
-        """The branches by which a loop is left."""
+        """Return the branches that leave a loop."""
         return [
             self.blocks[n][-1]
             for n in sorted(loop.blocks)
@@ -222,7 +223,7 @@ class Code:
 
     @cached_property
     def controls(self) -> list[set[int]]:
-        """For each block the blocks whose branch decides whether it runs (Ferrante, Ottenstein, Warren 1987)."""
+        """Return control dependences: block -> deciding blocks (Ferrante, Ottenstein, Warren 1987)."""
         leaving = [n for n, following in enumerate(self.successors) if not following]
         end = len(self.blocks)  # one block behind all that leave
         forward = [[*following, *([end] if n in leaving else [])] for n, following in enumerate(self.successors)]
@@ -244,7 +245,7 @@ class Code:
 
     @cached_property
     def _definitions(self) -> dict[tuple[int, int], list[int]]:
-        """(width, slot) of a register -> the instructions that write it."""
+        """Return (width, slot) of a register -> the instructions that write it."""
         found: dict[tuple[int, int], list[int]] = {}
         for at, ins in enumerate(self.instructions):
             if ins.operands and ins.base not in ("st", "bra", "bar", "fence"):
@@ -252,30 +253,49 @@ class Code:
                     found.setdefault((reg.width, reg.slot), []).append(at)
         return found
 
-    def depends(self, at: int) -> Depends:
-        """What the guard of a branch comes from, through all definitions of the registers on the way."""
-        guard = self.instructions[at].guard
-        queue = [(guard.width, guard.slot)] if guard is not None else []
-        seen, specials = set(queue), set()
-        params = memory = shared = False
+    def depends(self, at: int, loop: Loop | None = None, feeds: Mapping[int, Iterable[int]] | None = None) -> Depends:
+        """Trace the guard of a branch back through all definitions of its registers.
+
+        loop: within it, also follow the branches that decide which definition counts.
+        feeds: load from shared memory -> the stores whose values it reads.
+        """
+        ends = set(self.exits(loop)) if loop else set()
+        found = Depends()
+        queue: list[Reg] = []
+        seen: set[tuple[int, int]] = set()
+
+        def follow(registers: Iterable[Reg]) -> None:
+            fresh = [reg for reg in registers if (reg.width, reg.slot) not in seen]
+            seen.update((reg.width, reg.slot) for reg in fresh)
+            queue.extend(fresh)
+
+        follow(self._guard(at))
         while queue:
-            for place in self._definitions.get(queue.pop(), []):
-                ins = self.instructions[place]
+            reg = queue.pop()
+            for place in self._definitions.get((reg.width, reg.slot), []):
+                ins, kind = self.instructions[place], self.kinds[place]
                 if ins.base in ("ld", "atom"):
-                    kind = self.kinds[place]
-                    params |= kind is None
-                    memory |= kind is not None and kind.startswith("global")
-                    shared |= kind is not None and not kind.startswith("global")
+                    found.params |= kind is None
+                    found.global_memory |= kind is not None and kind.startswith("global")
+                    found.shared_memory |= kind is not None and not kind.startswith("global")
+                    found.counter |= kind == "global_atomic"
                 for operand in ins.operands[1:]:
-                    specials |= {leaf.name.split(".")[0] for leaf in _leaves(operand) if isinstance(leaf, Special)}
-                    for reg in _registers(operand):
-                        if (key := (reg.width, reg.slot)) not in seen:
-                            seen.add(key)
-                            queue.append(key)
-        return Depends(frozenset(specials), params, memory, shared)
+                    found.specials |= {x.name.split(".")[0] for x in _leaves(operand) if isinstance(x, Special)}
+                    follow(_registers(operand))
+                for store in (feeds or {}).get(place, ()):
+                    follow(_registers(self.instructions[store].operands[1]))
+                if loop and self.block_of[place] in loop.blocks:
+                    follow(self._guard(place))
+                    inside = self.controls[self.block_of[place]] & loop.blocks
+                    follow(r for n in inside if (last := self.blocks[n][-1]) not in ends for r in self._guard(last))
+        return found
+
+    def _guard(self, at: int) -> list[Reg]:
+        guard = self.instructions[at].guard
+        return [] if guard is None else [guard]
 
     def deciding(self, at: int) -> list[int]:
-        """The branches that decide whether an instruction runs, those too that decide about these."""
+        """Return the branches that decide whether an instruction runs, directly or indirectly."""
         found: set[int] = set()
         queue = [self.block_of[at]]
         while queue:
@@ -348,5 +368,5 @@ def _registers(operand: Operand) -> list[Reg]:
 
 
 def number(operand: Operand) -> int | None:
-    """An immediate integer operand."""
+    """Return the value of an immediate integer operand."""
     return operand.value if isinstance(operand, Imm) and isinstance(operand.value, int) else None

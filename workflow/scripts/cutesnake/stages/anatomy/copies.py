@@ -1,4 +1,4 @@
-"""What copies move: a function's TMA descriptors and its buffers in shared memory, with the copies that use them."""
+"""Describe TMA descriptors and shared-memory buffers, with the copies that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cutesnake.stages.anatomy.watch import Copy, Seen
 
 
 def descriptors(code: Code, seen: Seen, found_roles: Sequence[Role]) -> list[dict[str, Any]]:
-    """Descriptors with their uses, by tensor; one that no copy used has none."""
+    """Return descriptors with their uses; a descriptor without copies has none."""
     known = host.descriptors_of(seen.launch)
     for (_, tensor), copy in (*seen.loads.items(), *seen.stores.items()):
         if tensor is not None and tensor not in known:  # made or changed while the kernel ran, or begins before memory
@@ -65,21 +65,67 @@ def shared_memory(
 
 
 def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline]) -> dict[str, Any]:
-    """A buffer with what copies bring into it or take out of it, and the pipeline whose stages it holds."""
+    """Return a buffer with the tensors of its copies and the stages of its pipeline."""
+    tensors, landed = _landed(buffer, seen) if seen else (set(), {})
     inside = range(buffer.offset, buffer.end)
-    tensors, barriers = set(), set()
-    copies = [(seen.launch, copy) for table in (seen.loads, seen.stores) for copy in table.values()] if seen else []
-    for launch, copy in copies:
-        if any(offset in inside for offset in copy.offsets):
-            tensors.add(host.tensor_name(launch, copy.tensor, copy.touched) or "bytes")
-            barriers |= copy.barriers
-    stages = next((p.stages for p in found if barriers & set(p.full.offsets)), None)
-    name = buffer.name if buffer.field else f"tiles of {', '.join(sorted(tensors))}" if tensors else buffer.name
+    sent = seen is not None and any(offset in inside for offset in seen.sent)
+    pipeline = next((p for p in found if landed.keys() & set(p.full.offsets)), None)
+    stage_bytes = stages = None
+    if pipeline:
+        full = set(pipeline.full.offsets)
+        tiles = {_covered(sizes) for barrier, sizes in landed.items() if barrier in full}
+        stages = pipeline.stages
+        if len(tiles) == 1 and not sent:  # else stages are not alike, or other CTAs write there as well
+            stage_bytes = tiles.pop() * len(full) // stages
+            if stage_bytes * stages > buffer.bytes:  # not every stage of the pipeline brings a part here
+                stages = len(landed.keys() & full) * stages // len(full)
     return {
-        "name": name,
+        "name": buffer.name if buffer.field else _use_of(buffer, seen, tensors, found) or buffer.name,
         "offset": buffer.offset,
         "bytes": buffer.bytes,
         "stages": stages,
+        "stage_bytes": stage_bytes,
         "tensors": sorted(tensors),
         "named_by_source": buffer.field,
     }
+
+
+def _covered(sizes: Mapping[int, int]) -> int:
+    """Return how many bytes overlapping pieces (offset -> size) cover."""
+    total = end = 0
+    for offset, size in sorted(sizes.items()):
+        total += max(0, offset + size - max(offset, end))
+        end = max(end, offset + size)
+    return total
+
+
+def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: Sequence[Pipeline]) -> str | None:
+    """Return the use of a buffer that the source does not name."""
+    inside = range(buffer.offset, buffer.end)
+    if seen is None or tensors:
+        return f"tiles of {', '.join(sorted(tensors))}" if tensors else None
+    if any(offset in inside for offset in seen.bars):
+        names = [p.name for p in found if any(offset in inside for offset in p.full.offsets)]
+        return f"mbarriers of {'; '.join(names)}" if names else "mbarriers"
+    if any(offset in inside for product in seen.products.values() for offset in product.operands):
+        return "operands that warps write"
+    for access in seen.shared.values():
+        if any(offset in inside for offset in access.offsets):
+            return "address of tensor memory" if buffer.bytes == 4 else "values that warps exchange"
+    return "not used in this run"
+
+
+def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict[int, int]]]:
+    """Return tensors of a buffer's copies, and mbarrier -> shared offset -> bytes."""
+    inside = range(buffer.offset, buffer.end)
+    tensors: set[str] = set()
+    landed: dict[int, dict[int, int]] = {}
+    for copy in (*seen.loads.values(), *seen.stores.values()):
+        if any(offset in inside for offset in copy.offsets):
+            tensors.add(host.tensor_name(seen.launch, copy.tensor, copy.touched) or "bytes")
+        size = copy.tensor.box_bytes if copy.tensor else copy.size
+        for barrier, offsets in copy.barriers.items():
+            for offset in filter(inside.__contains__, offsets):
+                pieces = landed.setdefault(barrier, {})
+                pieces[offset] = max(size, pieces.get(offset, 0))
+    return tensors, landed

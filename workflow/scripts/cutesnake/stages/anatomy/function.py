@@ -1,4 +1,4 @@
-"""What the anatomy record says of one device function: from its code, its build's artifacts and the watched run."""
+"""Describe one device function from its code, its build and the watched run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.stages.anatomy import copies, host, pipelines, roles, shared
+from cutesnake.stages.anatomy.checks import contradictions
 from cutesnake.stages.anatomy.code import Code, number
 from cutesnake.stages.anatomy.numbers import spans
 from cutesnake.stages.anatomy.patterns import Function, find_patterns
@@ -33,7 +34,7 @@ def function_of(
     buffers: list[shared.Buffer],
     ir: str,
 ) -> dict[str, Any]:
-    """An entry of a record's `functions`; what only a run shows is None where there was none (`seen` is None).
+    """Return an entry of a record's `functions`; without a run (`seen` is None), unknown fields are None.
 
     launch: what build.json says that is fixed at compile time. buffers: its shared memory, read off the IR `ir`.
     """
@@ -47,7 +48,7 @@ def function_of(
     cluster = math.prod(size) if size else None
     stages = entry.pipeline_stages if entry else None
     facts = Function(code, cluster, seen, found_roles, groups, found, _swizzles(descriptors, ir), stages)
-    return {
+    body: dict[str, Any] = {
         "symbol": kernel.name,
         "host": _host(launch, seen),
         "descriptors": descriptors,
@@ -65,6 +66,7 @@ def function_of(
             for name, p in find_patterns(facts).items()
         },
     }
+    return {**body, "contradictions": contradictions(body)}
 
 
 def _tensors_by_barrier(seen: Seen) -> dict[int, set[str]]:
@@ -118,14 +120,25 @@ def _registers(folder: Path, code: Code) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=32)
 def _per_thread(cubin: Path, _changed: int) -> dict[str, int]:
-    """Symbol -> registers per thread, of the functions of a cubin, which each of its functions asks for."""
+    """Return symbol -> registers per thread for the functions of a cubin."""
     return {kernel.symbol: kernel.registers_per_thread for kernel in reversed(read_cubin(cubin).kernels)}
 
 
+_KINDS = {  # task -> the instructions whose lines a role's record names
+    "load": ("tma_load", "bulk_load", "cp_async", "global_load"),
+    "multiply": ("product",),
+    "softmax": ("exponential",),
+    "correct": ("tmem_store",),
+    "accumulate": ("tmem_load",),
+    "compute": ("shared_load", "shared_store"),
+    "convert": ("shared_store", "tmem_store"),
+    "epilogue": ("shared_store",),
+    "store": roles.STORES,
+    "schedule": ("launch_control", "shared_store"),
+}
+
+
 def _role(code: Code, role: Role) -> dict[str, Any]:
-    kinds = {"load": ("tma_load", "bulk_load", "cp_async", "global_load"), "multiply": ("product",)}
-    kinds |= {"softmax": ("exponential",), "correct": ("tmem_store",), "schedule": ("launch_control",)}
-    kinds |= {"epilogue": ("shared_store",), "store": roles.STORES, "convert": ("shared_load",)}
     return {
         "name": role.name,
         "warps": list(role.warps),
@@ -135,12 +148,12 @@ def _role(code: Code, role: Role) -> dict[str, Any]:
         "ranks": None if role.ranks is None else list(role.ranks),
         "instructions": len(role.ran),
         "ran": _ran(code, role),
-        "lines": {task: code.sources(role.does(code, *kinds[task]))[:8] for task in role.tasks},
+        "lines": {task: code.sources(role.does(code, *_KINDS[task]))[:8] for task in role.tasks},
     }
 
 
 def _ran(code: Code, role: Role) -> dict[str, str]:
-    """File -> the source lines whose code the role ran, as «3-5, 9»."""
+    """Return file -> the source lines whose code the role ran, as "3-5, 9"."""
     files: dict[str, set[int]] = {}
     for place in code.sources(role.ran):
         file, _, line = place.rpartition(":")
@@ -149,7 +162,7 @@ def _ran(code: Code, role: Role) -> dict[str, str]:
 
 
 def group_as_data(code: Code, group: Group) -> dict[str, Any]:
-    """An entry of a record's `barriers`; who arrives and waits stands in alphabetical order of kinds and roles."""
+    """Return an entry of a record's `barriers`, in alphabetical order of kinds and roles."""
     phases = max(group.completed, 1)
     return {
         "name": group.name,
@@ -176,8 +189,9 @@ def _pipeline(one: Pipeline) -> dict[str, Any]:
     return {
         "name": one.name,
         "stages": one.stages,
-        "full_offset": one.full.offsets[0],
-        "empty_offset": one.empty.offsets[0],
+        "fields": list(dict.fromkeys(group.name for group in (one.full, one.empty) if group.name)),
+        "full_offsets": one.full.offsets,
+        "empty_offsets": one.empty.offsets,
         "producers": sorted(one.full.arrivers),
         "consumers": sorted(one.full.waits),
     }
@@ -198,6 +212,6 @@ def _named(code: Code, seen: Seen | None, found_roles: Sequence[Role] | None) ->
 
 
 def _counts(code: Code) -> dict[str, int]:
-    """Instructions of the code by what they do, each once however often it runs."""
+    """Count instructions of the code by kind; loops count once."""
     kinds = [kind for kind in code.kinds if kind]
     return {kind: kinds.count(kind) for kind in sorted(set(kinds))}

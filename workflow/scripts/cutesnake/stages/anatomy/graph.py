@@ -1,4 +1,4 @@
-"""The graph of roles and barriers as SVG: a column per role, a row per group of barriers, an arrow to who waits."""
+"""Draw roles and barriers as SVG: a column per role, a row per group of barriers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ COLOURS = 8  # of the palette: --c1 to --c8
 
 
 def colours(roles: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Role -> CSS colour, the same in the picture, the tables and the listing."""
+    """Return role -> CSS colour, for figure, tables and listing."""
     return {role["name"]: f"var(--c{place % COLOURS + 1})" for place, role in enumerate(roles)}
 
 
 def draw(function: Mapping[str, Any]) -> str | None:
-    """The picture of one function; None where it has no barriers that anybody used."""
+    """Return the figure of one function; None without used barriers."""
     roles = function["roles"] or []
     groups = [g for g in function["barriers"] or [] if g["arrivals"] or g["waits"]]
     named = [b for b in function["named_barriers"] or [] if b["roles"]]
@@ -28,8 +28,8 @@ def draw(function: Mapping[str, Any]) -> str | None:
     width = LEFT + COLUMN * len(roles)
     height = HEAD + ROW * (len(groups) + len(named)) + 16
     parts = [_head(role, place[role["name"]], colour[role["name"]], height) for role in roles]
-    full = {p["full_offset"] for p in function["pipelines"] or []}
-    empty = {p["empty_offset"] for p in function["pipelines"] or []}
+    full = {offset for p in function["pipelines"] or [] for offset in p["full_offsets"]}
+    empty = {offset for p in function["pipelines"] or [] for offset in p["empty_offsets"]}
     for row, group in enumerate(groups):
         state = "full" if group["offset"] in full else "empty" if group["offset"] in empty else "signal"
         parts.append(_group_row(group, state, HEAD + ROW * row + 24, place, colour))
@@ -121,7 +121,7 @@ def _arrows(
 
 
 def budget(shared: Mapping[str, Any]) -> str | None:
-    """A bar of shared memory: every buffer by its share of what a block may have, and what is left."""
+    """Draw shared memory as a bar: the share of every buffer, and free bytes."""
     if not shared["buffers"]:
         return None
     width, parts, x = 900.0, [], 0.0

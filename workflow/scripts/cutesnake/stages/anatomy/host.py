@@ -1,17 +1,18 @@
-"""What the host sets up: captured launches, their attributes, and the TMA descriptors among their parameters."""
+"""Capture launches of a build: attributes, TMA descriptors and names of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator, make_workload
 from cutesnake.stages.load import cute as cute_load
 from cutesnake.stages.load.build import LoadedBuild
-from cutesnake.stages.measure import checker
 from ptxsim import Launch, Module, Pointer, PtxError, Tensor, capture, tile_launch
 from ptxsim.descriptors import TensorMap, decode
 
@@ -27,7 +28,7 @@ DESCRIPTOR_BYTES = 128
 
 @dataclass(frozen=True)
 class Asked:
-    """A build and a workload to launch it on; `processors` is how many multiprocessors the host is told of."""
+    """A build and its workload; `processors` is the number of multiprocessors that the host sees."""
 
     folder: Path
     operator: str
@@ -37,7 +38,7 @@ class Asked:
 
 
 def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
-    """The launches that the build's own host code makes; nothing is launched.
+    """Return the launches of the build's own host code; nothing is launched.
 
     modules: the PTX of the build by the stem of its file. Raises whatever `bind` raises, ValueError where the build
     does not take the workload, and CaptureError.
@@ -49,7 +50,7 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
     workload = make_workload(asked.operator, asked.parameters)
     inputs = operator.make_inputs(workload, 0, "cpu", operator.DISTRIBUTIONS[0])
     outputs = operator.make_outputs(workload, "cpu")
-    names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
+    names = Names([*_tensors("", inputs), *_tensors("", outputs)])
     caught = _Caught(asked.processors, modules, names)
     with ExitStack() as stack:
         stack.enter_context(cute_load.opened_by(caught.open_object, asked.processors))
@@ -57,23 +58,84 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
             from cutesnake.stages.load import cutile as cutile_load  # which needs cuda-bindings
 
             stack.enter_context(cutile_load.opened_by(caught.open_cubin, asked.processors))
-        runner = load_kernel(asked.operator, asked.kernel).bind(LoadedBuild(asked.folder), workload, inputs, outputs)
+        bind = load_kernel(asked.operator, asked.kernel).bind
+        with names.watched():
+            runner = bind(LoadedBuild(asked.folder), workload, inputs, outputs)
     runner(0)
     if not caught.launches:
         raise PtxError("the host function launched nothing")
     caught.launches[0].attributes["kept"] = (inputs, outputs, runner)  # the tensors' memory has to outlive the launches
+    for launch in caught.launches:
+        launch.attributes["outputs"] = {name for name, _ in _tensors("", outputs)}
     return caught.launches
 
 
-class _Caught:
-    """Stands in for a build's functions: their calls are kept as launches, with `names` of the tensors by address."""
+class Names:
+    """Names of tensors by address: the operator's first, then those of variables in the kernel's `bind`."""
 
-    def __init__(self, processors: int, modules: Mapping[str, Module], names: Mapping[int, str]) -> None:
+    def __init__(self, tensors: Iterable[tuple[str, Any]]) -> None:
+        self._ranges = [_range(name, tensor) for name, tensor in tensors]
+
+    def of(self, tensor: Any) -> str:
+        """Return the name of a tensor by its address, else "workspace"."""
+        at = tensor.data_ptr()
+        exact = next((name for start, _, name, _ in self._ranges if start == at), None)
+        return exact or next((name for start, end, name, _ in self._ranges if start <= at < end), "workspace")
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Add the local variables of the kernel's functions that return meanwhile, `bind` first."""
+        found: list[tuple[bool, bool, str, Any]] = []
+
+        def note(frame: FrameType, event: str, _: Any) -> None:
+            function = frame.f_code.co_name
+            if event == "return" and function[0] != "<" and frame.f_globals.get("__name__", "").startswith("kernels."):
+                nested = function != "bind"
+                for name, value in frame.f_locals.items():
+                    inside = not hasattr(value, "data_ptr")
+                    found.extend((nested, inside, *one) for one in _tensors(name, value))
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+            ordered = sorted(found, key=lambda one: one[:2])
+            self._ranges += [_range(name, tensor) for _, _, name, tensor in ordered]
+
+
+def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]:
+    """Yield (name, tensor) for a tensor, list, dict or dataclass."""
+    if hasattr(value, "data_ptr"):
+        yield name, value
+    elif depth and isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(name, item, depth - 1)
+    elif depth and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tensors(str(key), item, depth - 1)
+    elif depth and is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _tensors(field.name, getattr(value, field.name), depth - 1)
+
+
+def _range(name: str, tensor: Any) -> tuple[int, int, str, Any]:
+    """Return the address range of a tensor, and the tensor, so that its memory stays its own."""
+    start = tensor.data_ptr()
+    span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + span * tensor.element_size(), name, tensor
+
+
+class _Caught:
+    """Replace a build's functions: keep their calls as launches, with the `names` of tensors."""
+
+    def __init__(self, processors: int, modules: Mapping[str, Module], names: Names) -> None:
         self.processors, self.modules, self.names = processors, modules, names
         self.launches: list[Launch] = []
 
     def open_object(self, folder: Path, function: str) -> Callable[..., None]:
-        """The exported function of a CuTe object; its last argument is the stream."""
+        """Return a stand-in for the exported function of a CuTe object; its last argument is the stream."""
         import torch
 
         def call(*arguments: Any) -> None:
@@ -84,7 +146,7 @@ class _Caught:
         return call
 
     def open_cubin(self, path: Path) -> Callable[..., None]:
-        """A device function of cuTile, whose launches the project's own loader makes."""
+        """Return a stand-in for a cuTile device function, whose launches this project's loader makes."""
         from cutesnake.stages.load import cutile as cutile_load
 
         def call(symbol: str, grid: tuple[int, int, int], values: Sequence[Any], early: bool) -> None:
@@ -96,15 +158,15 @@ class _Caught:
         return call
 
 
-def _named(argument: Any, names: Mapping[int, str]) -> Any:
-    """A tensor with the operator's name for it; anything else as it is."""
+def _named(argument: Any, names: Names) -> Any:
+    """Return a tensor with its name; anything else unchanged."""
     if not hasattr(argument, "data_ptr"):
         return argument
-    return Tensor(argument, name=names.get(argument.data_ptr(), "workspace"))
+    return Tensor(argument, name=names.of(argument))
 
 
 def attributes_of(launch: Launch) -> dict[str, Any]:
-    """Launch attributes by name, as the host set them."""
+    """Return launch attributes by name."""
     found: dict[str, Any] = {}
     for key, value in launch.attributes.items():
         if not key.startswith("attribute_"):
@@ -116,7 +178,7 @@ def attributes_of(launch: Launch) -> dict[str, Any]:
 
 
 def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
-    """Descriptor -> what it says, of those that are passed as parameters."""
+    """Return descriptor -> fields, for descriptors passed as parameters."""
     found = {}
     for parameter in launch.kernel.params:
         if parameter.size != DESCRIPTOR_BYTES or parameter.offset % 64:
@@ -132,7 +194,7 @@ def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
 
 
 def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> dict[str, Any]:
-    """A descriptor in words and numbers; sizes, strides and box are innermost first. `touched`: see tensor_name."""
+    """Describe a descriptor, innermost dimension first; `touched`: see tensor_name."""
     return {
         "tensor": tensor_name(launch, tensor, touched),
         "element": ELEMENTS.get(tensor.dtype, f"type {tensor.dtype}"),
@@ -146,6 +208,7 @@ def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> d
 
 
 def tensor_name(launch: Launch, tensor: TensorMap | None, touched: int | None = None) -> str | None:
-    """The operator's name of the tensor that a descriptor points into, by an address that a copy `touched` if any."""
-    allocation = launch.memory.find(tensor.address if touched is None else touched) if tensor else None
+    """Return the name of the tensor at address `touched`, else at the descriptor's address."""
+    address = touched if touched is not None else tensor.address if tensor else None
+    allocation = None if address is None else launch.memory.find(address)
     return allocation.name if allocation else None

@@ -1,4 +1,4 @@
-"""The ten patterns of a reader's checklist, each found or not with its evidence; null is for what cannot be told.
+"""Find ten design patterns in a function, each with evidence; null if unknown.
 
 Every rule goes by code that is there and, where the build was run in the simulator, by what its warps did.
 """
@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from cutesnake.stages.anatomy.code import INDEX, Code, Loop, number
+from cutesnake.stages.anatomy.host import tensor_name
 from cutesnake.stages.anatomy.numbers import of_warps
 from cutesnake.stages.anatomy.pipelines import Group, Pipeline
 from cutesnake.stages.anatomy.roles import STORES, Role
@@ -31,7 +33,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Function:
-    """What is known of one function of a build. `seen` and what follows from it are None where nothing was run."""
+    """Known facts of one function; `seen` and its consequences are None without a run."""
 
     code: Code
     cluster: int | None
@@ -42,14 +44,25 @@ class Function:
     swizzles: Sequence[str]  # of shared-memory layouts in the DSL's IR and of descriptors
     static_stages: Sequence[int] | None  # pipelines as the PTX alone shows them
 
+    @cached_property
+    def feeds(self) -> dict[int, list[int]]:
+        """Return load from shared memory -> stores to its addresses in the watched run."""
+        accesses = self.seen.shared.values() if self.seen else ()
+        writers = [one for one in accesses if self.code.instructions[one.at].base == "st"]
+        return {
+            one.at: [writer.at for writer in writers if writer.words & one.words]
+            for one in accesses
+            if self.code.instructions[one.at].base == "ld"
+        }
+
     @property
     def stores(self) -> list[int]:
-        """The instructions that put results into global memory."""
+        """Return the instructions that write global memory."""
         return self.code.places(*STORES)
 
 
 def find_patterns(f: Function) -> dict[str, Pattern]:
-    """The checklist, in its order."""
+    """Return all patterns, in order."""
     return {name: rule(f) for name, rule in RULES.items()}
 
 
@@ -108,22 +121,48 @@ def _persistent(f: Function) -> Pattern:
     code, stores = f.code, f.stores
     if not stores:
         return Pattern(None, "no store to global memory was recognised")
-    loops = [_work_loop(code, at) for at in stores]
-    if not all(loops):
-        outside = code.sources(at for at, loop in zip(stores, loops, strict=True) if loop is None)
-        return Pattern(False, "results are stored outside of any loop over tiles", outside)
-    distinct = {loop.header: loop for loop in loops if loop is not None}
-    exits = [at for loop in distinct.values() for at in code.exits(loop)]
+    results = _results(f)
+    found: list[Loop] = []
+    for name, places in sorted(results.items()):
+        loops = [loop for at in sorted(places) if (loop := _work_loop(f, at))]
+        if not loops or (f.seen is None and len(loops) < len(places)):
+            what = f"{name} is stored" if name else "results are stored"
+            return Pattern(False, f"{what} outside of any loop over tiles", code.sources(places))
+        found += loops
+    exits = [at for loop in {loop.header: loop for loop in found}.values() for at in code.exits(loop)]
     how = "cluster launch control" if code.places("launch_control") else "the CTA's index or a schedule in memory"
-    return Pattern(True, f"every store lies in a loop that ends by {how}", code.sources(exits))
+    return Pattern(True, f"all results are stored in a loop that ends by {how}", code.sources(exits))
 
 
-def _work_loop(code: Code, at: int) -> Loop | None:
-    """The outermost loop around a store whose end depends on which CTA it is, or on work that it is handed."""
+def _results(f: Function) -> dict[str, set[int]]:
+    """Return tensor -> its stores in the watched run; outputs only, if any were written.
+
+    Workspace is no result where an output is: descriptors are written there, for instance. A store that did not run
+    can be of any tensor that its kind of store wrote. Without a run all stores are of one tensor.
+    """
+    if f.seen is None:
+        return {"": set(f.stores)}
+    wrote: dict[int, set[str]] = {at: set(f.seen.touched.get(at, ())) for at in f.stores}
+    for (at, tensor), copy in f.seen.stores.items():
+        wrote[at].add(tensor_name(f.seen.launch, tensor, copy.touched) or "")
+    outputs = f.seen.launch.attributes.get("outputs", set())
+    names = set().union(*wrote.values())
+    found: dict[str, set[int]] = {}
+    for name in names & outputs or names:
+        places = {at for at in wrote if name in wrote[at]}
+        kinds = {f.code.kinds[at] for at in places}
+        found[name] = places | {at for at in wrote if not wrote[at] and f.code.kinds[at] in kinds}
+    return found or {"": set(f.stores)}
+
+
+def _work_loop(f: Function, at: int) -> Loop | None:
+    """Return the outermost loop around a store that iterates over work tiles."""
+    code = f.code
     for loop in code.loops_around(at):
         for leaving in code.exits(loop):
-            depends = code.depends(leaving)
-            if depends.specials & INDEX or (depends.shared_memory and code.places("launch_control")):
+            depends = code.depends(leaving, loop, f.feeds)
+            given = depends.shared_memory and code.places("launch_control")
+            if depends.specials & INDEX or depends.counter or given:
                 return loop
     return None
 
@@ -200,7 +239,8 @@ def _cluster(f: Function) -> Pattern:
 
 
 def _epilogue(f: Function) -> Pattern:
-    code, stores = f.code, f.stores
+    code = f.code
+    stores = [at for at in f.stores if not _writes_descriptor(f, at)]
     if not stores:
         return Pattern(None, "no store to global memory was recognised")
     kinds = {code.kinds[at] for at in stores}
@@ -214,6 +254,15 @@ def _epilogue(f: Function) -> Pattern:
     if "global_atomic" in kinds:
         forms.append("by atomics on global memory")
     return Pattern(True, "; ".join(forms), code.sources(stores)[:8])
+
+
+def _writes_descriptor(f: Function, at: int) -> bool:
+    """Return whether a plain store writes a TMA descriptor to workspace."""
+    if f.seen is None or f.code.kinds[at] != "global_store" or not f.seen.touched.get(at):
+        return False
+    outputs = f.seen.launch.attributes.get("outputs", set())
+    changes = any("tensormap" in ins.text for ins in f.code.instructions if ins.base in ("tensormap", "fence"))
+    return changes and not f.seen.touched[at] & outputs
 
 
 def _boundary(f: Function) -> Pattern:
@@ -240,7 +289,7 @@ def _boundary(f: Function) -> Pattern:
 
 
 def _guarded(code: Code, at: int) -> bool:
-    """Whether a branch on thread or CTA index and a parameter decides about an instruction, and is no loop's end."""
+    """Return whether a bounds test, and no loop condition, guards an instruction."""
     for branch in code.deciding(at):  # at any depth
         if any(branch in code.exits(loop) for loop in code.loops_around(branch)):
             continue
@@ -284,7 +333,7 @@ def _drain(f: Function) -> Pattern:
 
 
 def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
-    """(role, its pipeline, instruction): producers that wait for empty barriers once they have nothing more to load."""
+    """Yield (role, pipeline, instruction) for producers that drain their pipeline."""
     for pipeline in f.pipelines or ():
         copies = any(kind in ("copy", "cp.async") for kind, _ in pipeline.full.arrivals)
         if pipeline.stages < 2 or f.seen is None or not copies:

@@ -1,4 +1,4 @@
-"""Pipelines: which mbarriers belong together, who arrives at them and who waits, and what is full or empty by them."""
+"""Group mbarriers into pipelines: who arrives, who waits, full and empty barriers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Group:
     from_other_cta: bool = False
     completed: int = 0
     unused: int = 0
+    half_of: int | None = None  # offset of a buffer that holds one pipeline, full barriers and then empty ones
 
     @property
     def arrivers(self) -> set[str]:
@@ -41,55 +42,62 @@ class Pipeline:
     name: str
     full: Group
     empty: Group
-
-    @property
-    def stages(self) -> int:
-        return len(self.full.offsets)
+    stages: int  # a stage can have several full or empty barriers
 
 
 def find_groups(
     code: Code, seen: Seen, roles: Sequence[Role], buffers: Sequence[Buffer], tensors: Mapping[int, set[str]]
 ) -> list[Group]:
-    """The barriers of a launch in order of address. `tensors` are those that copies bring, by their mbarrier."""
+    """Return the barriers of a launch in order of address; `tensors`: mbarrier -> tensors of its copies."""
     of_warp = {warp: role.name for role in roles for warp in role.warps}
-    groups: list[Group] = []
     singles = [
         _single(seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at)) for at in sorted(seen.bars)
     ]
-    halves = _halves(singles, buffers)
+    return joined(code, singles, buffers)
+
+
+def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> list[Group]:
+    """Join single mbarriers, in order of address, to groups of stages."""
+    groups: list[Group] = []
+    parts = _parts(singles, buffers)
     for one in singles:
         place = one.offsets[0]
-        if place in halves:
-            if halves[place] == place:
+        if place in parts:
+            if parts[place] == place:
                 groups.append(one)
             else:
                 _join(groups[-1], one)
-        elif groups and groups[-1].offsets[0] not in halves and _continues(code, groups[-1], one):
+        elif groups and groups[-1].offsets[0] not in parts and _continues(code, groups[-1], one):
             _join(groups[-1], one)
         else:
             groups.append(one)
     return groups
 
 
-def _halves(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int]:
-    """Offset -> where its half begins, of fields that hold barriers of one pipeline: full ones, then as many empty.
+def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int]:
+    """Return offset -> first offset of its group, for buffers that hold only one pipeline.
 
-    That is how CuTe DSL's pipeline classes lay them out; a field whose halves do not agree in themselves is left out.
+    CuTe DSL's pipeline classes take one array, the full barriers and then as many empty ones. Kernels that name two
+    fields have all full barriers in one and all empty ones in the other. A buffer of neither form is left out.
     """
     found: dict[int, int] = {}
     for buffer in buffers:
         inside = [one for one in singles if buffer.offset <= one.offsets[0] < buffer.end]
-        if not buffer.field or len(inside) % 2 or len(inside) * SIZE != buffer.bytes:
+        if not inside or len(inside) * SIZE != buffer.bytes:
             continue
         middle = len(inside) // 2
-        parts = inside[:middle], inside[middle:]
-        if all(_agree(a, b) for part in parts for a in part for b in part):
-            found |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
+        halves = [] if len(inside) % 2 else [inside[:middle], inside[middle:]]
+        for parts in ([inside], halves):
+            if parts and all(_agree(a, b) for part in parts for a in part for b in part):
+                found |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
+                for part in parts:
+                    part[0].half_of = buffer.offset if len(parts) == 2 else None
+                break
     return found
 
 
 def _agree(a: Group, b: Group) -> bool:
-    """Whether two barriers can be stages of one pipeline, as far as they were used."""
+    """Return whether two barriers can be stages of one pipeline."""
 
     def nested(mine: set[Any], yours: set[Any]) -> bool:
         return mine <= yours or yours <= mine
@@ -109,12 +117,12 @@ def _single(bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str]
 
 
 def _field(buffers: Sequence[Buffer], offset: int) -> str:
-    """The field of the kernel's own structure of shared memory that holds an offset."""
-    return next((b.name for b in buffers if b.offset <= offset < b.offset + b.bytes), "")
+    """Return the named field of shared memory that holds an offset."""
+    return next((b.name for b in buffers if b.field and b.offset <= offset < b.end), "")
 
 
 def _continues(code: Code, group: Group, one: Group) -> bool:
-    """Whether a barrier is a further stage of the group: nothing about it contradicts that."""
+    """Return whether a barrier can be the next stage of the group."""
     if one.offsets[0] != group.offsets[-1] + SIZE or one.count != group.count or one.name != group.name:
         return False
     if one.unused:
@@ -147,26 +155,60 @@ def _join(group: Group, one: Group) -> None:
 
 
 def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
-    """Groups paired into full and empty: what one's arrivers wait for, the other's waiters arrive at."""
+    """Pair groups into full and empty: producers wait for empty, consumers arrive there."""
     found: list[Pipeline] = []
-    free = [group for group in groups if group.arrivals and group.waits]
+    free = [group for group in groups if (group.arrivals and group.waits) or group.half_of is not None]
     while free:
         full = free.pop(0)
         partners = [g for g in free if _pairs(full, g)]
         if not partners:
             continue
-        empty = min(partners, key=lambda g: (g.name != full.name, abs(g.offsets[0] - full.offsets[-1])))
+        empty = min(partners, key=lambda g: (not _siblings(full, g), abs(g.offsets[0] - full.offsets[-1])))
         free.remove(empty)
         if _copies(empty) and not _copies(full):
             full, empty = empty, full
-        found.append(Pipeline(_pipeline_name(full), full, empty))
-    return found
+        found.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
+    paired = {id(group) for one in found for group in (one.full, one.empty)}
+    found += _tiled_rings([group for group in groups if id(group) not in paired])
+    return sorted(found, key=lambda one: one.full.offsets[0])
 
 
 def _pairs(a: Group, b: Group) -> bool:
     if len(a.offsets) != len(b.offsets) or (_copies(a) and _copies(b)):
         return False
-    return bool(a.arrivers & set(b.waits)) and bool(b.arrivers & set(a.waits))
+    there, back = bool(a.arrivers & set(b.waits)), bool(b.arrivers & set(a.waits))
+    return (there and back) or ((there or back) and _siblings(a, b))
+
+
+def _siblings(a: Group, b: Group) -> bool:
+    """Return whether two groups are halves of one array, or fields named full and empty."""
+    if a.half_of is not None:
+        return a.half_of == b.half_of
+    return a.name != b.name and a.name.replace("full", "empty") == b.name.replace("full", "empty")
+
+
+def _tiled_rings(groups: Sequence[Group]) -> list[Pipeline]:
+    """Find rings whose stages have a full barrier per tile and an empty one per consumer."""
+    found: list[Pipeline] = []
+    fulls = [group for group in groups if _copies(group) and group.waits]
+    for producers in dict.fromkeys(frozenset(group.arrivers) for group in fulls):
+        full = _merged([group for group in fulls if group.arrivers == producers])
+        given = [g for g in groups if not _copies(g) and set(g.waits) == producers and g.arrivers <= set(full.waits)]
+        if not given:
+            continue
+        empty = _merged(given)
+        stages, left = divmod(len(empty.offsets), len({frozenset(group.arrivers) for group in given}))
+        if empty.arrivers == set(full.waits) and stages and not left and len(full.offsets) % stages == 0:
+            found.append(Pipeline(_pipeline_name(full), full, empty, stages))
+    return found
+
+
+def _merged(groups: Sequence[Group]) -> Group:
+    """Merge groups into one, at the first one's offset."""
+    whole = Group(groups[0].name, [], groups[0].count)
+    for group in groups:
+        _join(whole, group)
+    return whole
 
 
 def _copies(group: Group) -> bool:

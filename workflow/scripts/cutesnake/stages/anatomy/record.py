@@ -37,7 +37,7 @@ def anatomy_of(
     """The anatomy record of the build in `folder`.
 
     workloads: parameters of small problems, the most telling first; the first that the build takes is run.
-    processors: multiprocessors of the card that the simulator stands for; None where it stands for none.
+    processors: multiprocessors of the simulated GPU; None if no GPU of the target is simulated.
     most_clusters: of each launch, where not all are run, since the workload is large.
     instead: key of a build of the same kernel that is watched, where this one is not.
     Raises RecordError for a damaged build.json.
@@ -75,11 +75,11 @@ def _body(
     never = DSLS[build["dsl"]].not_simulated
     why = never or "no workload that this build takes is small enough to be run"
     if instead:
-        why += f": its sizes are baked in; {instead}, of the same kernel, was watched"
+        why += f": its sizes are compile-time constants; {instead}, of the same kernel, was watched"
     if not modules:
         return {"not_watched": never or "there is no PTX in this build"}
     if processors is None:
-        why = f"the simulator stands for no card of {build['target']}"
+        why = f"no GPU of {build['target']} is simulated"
     if processors is None or never:
         workloads = ()
     told = processors if most_clusters and processors else FEW_PROCESSORS
@@ -119,7 +119,7 @@ def _translations() -> Translations:
 def _functions(
     folder: Path, build: Mapping[str, Any], modules: Mapping[str, Module], seen: Sequence[Seen]
 ) -> list[dict[str, Any]]:
-    """The functions of a build: what ran before what did not, products first, then the longest."""
+    """Return the functions of a build: those that ran first, then by products, then by length."""
     ir = (folder / "kernel.mlir").read_text() if (folder / "kernel.mlir").is_file() else ""
     budgets = shared.budgets(ir) if ir else {}
     found: list[tuple[tuple[bool, bool, int], dict[str, Any]]] = []
@@ -141,7 +141,7 @@ def _grids(
     workloads: Sequence[Mapping[str, Any]],
     processors: int,
 ) -> list[dict[str, Any]]:
-    """Grids that the host code asks for, per workload, told of all the multiprocessors of its card."""
+    """Return the grids that the host code requests per workload, on a whole GPU."""
     found = []
     for parameters in workloads:
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)

@@ -1,7 +1,6 @@
-"""One simulated run, watched: which warps ran which code, and what they asked of copies, tensor cores and barriers.
+"""Watch one simulated run: which warps ran which code, and their copies, products and barriers.
 
-ptxsim does the work; its observer's hooks and a cluster that notes every queued task say who did what. The numbers that
-come out of the run are not looked at here.
+ptxsim's observer hooks report who did what. Results of the run are ignored.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ from ptxsim.descriptors import TensorMap
 from ptxsim.hooks import (
     CTA,
     Access,
+    Allocation,
     BoxLoad,
     BoxStore,
     BytesLoad,
     BytesStore,
     Code,
+    CopiesArrive,
     Fragment,
     MBarrier,
     NamedBarrier,
@@ -37,39 +38,59 @@ from ptxsim.hooks import (
 from ptxsim.hooks import watch as watch_launches
 from ptxsim.ptx import Block, Instruction
 
-WATCHED_CLUSTERS = 6  # the first of a launch; the others would do the same, and are not run
+WATCHED_CLUSTERS = 6  # of a launch, the first ones: the others do the same with other tiles
+MORE_CLUSTERS = 4  # times as many, where the first ones had no work
+
+MOST_OFFSETS = 64  # kept of an ordinary access
 
 Warp = tuple[int, int]  # (rank of the CTA in its cluster, number of the warp in its CTA)
 
 
 @dataclass
 class Copy:
-    """TMA or bulk copies of one instruction: by whom, of which tensor, to or from which shared offsets."""
+    """Copies of one instruction: warps, tensor, shared offsets, mbarriers."""
 
     at: int
     tensor: TensorMap | None
     warps: Counter[Warp] = field(default_factory=Counter)
     offsets: set[int] = field(default_factory=set)
-    barriers: set[int] = field(default_factory=set)
+    barriers: dict[int, set[int]] = field(default_factory=dict)  # mbarrier -> shared offsets that it counts
     most_targets: int = 1
-    touched: int | None = None  # address in global memory of an element of the first box, if it is of boxes
+    touched: int | None = None  # an address in global memory that the first copy reads or writes
     size: int = 0
+
+    @property
+    def pieces(self) -> list[range]:
+        """Return the shared offsets that each copy reads or writes."""
+        size = self.tensor.box_bytes if self.tensor else self.size
+        return [range(offset, offset + size) for offset in self.offsets]
+
+    @property
+    def span(self) -> range:
+        """Return shared offsets from the first to the last byte of an ordinary access."""
+        return range(min(self.offsets), max(self.offsets) + max(self.size, 1))
+
+    @property
+    def words(self) -> set[int]:
+        """Return shared offsets of the four-byte words that an ordinary access covers."""
+        return {at & -4 for offset in self.offsets for at in range(offset, offset + max(self.size, 1), 4)}
 
 
 @dataclass
 class Multiply:
-    """Matrix products of one instruction, as first seen; `form` in words that a record can hold."""
+    """Matrix products of one instruction; `form` as in a record."""
 
     at: int
     form: dict[str, Any]
     warps: Counter[Warp] = field(default_factory=Counter)
     columns: set[int] = field(default_factory=set)  # of tensor memory where D begins
     operands: set[int] = field(default_factory=set)  # shared offsets where descriptors begin
+    operand_columns: set[int] = field(default_factory=set)  # of tensor memory where A begins
 
 
 @dataclass
 class Bar:
-    """What became of the mbarrier at one shared offset, over all watched CTAs."""
+    """Uses of the mbarrier at one shared offset, in all watched CTAs."""
 
     count: int
     completed: int = 0
@@ -80,7 +101,7 @@ class Bar:
 
 @dataclass
 class Seen:
-    """Everything that was noted of one launch. Instructions are indices into `code`."""
+    """Observations of one launch. Instructions are indices into `code`."""
 
     launch: Launch
     code: list[Instruction]
@@ -93,20 +114,21 @@ class Seen:
     named: dict[int, dict[str, Counter[Any]]] = field(default_factory=dict)
     shared: dict[tuple[int, bool], Copy] = field(default_factory=dict)  # (at, of another CTA) -> ordinary accesses
     drains: dict[Warp, Counter[tuple[int, int]]] = field(default_factory=dict)  # after the last load: (offset, at)
+    sent: set[int] = field(default_factory=set)  # shared offsets that st.async wrote, the ends of each
+    touched: dict[int, set[str]] = field(default_factory=dict)  # ordinary global access -> names of its tensors
+    columns: dict[int, set[int]] = field(default_factory=dict)  # tcgen05.st -> first columns of tensor memory
     clusters: int = 0
     findings: list[str] = field(default_factory=list)
 
-    def ran(self, first: int, last: int) -> set[Warp]:
-        """The warps that ran a block which overlaps the instructions first..last-1."""
-        return {
-            (rank, warp)
-            for rank, warp, block in self.visits
-            if self.blocks[block].first < last and first < self.blocks[block].last
-        }
+    @property
+    def stored(self) -> bool:
+        """Return whether anything was written to global memory."""
+        plain = (self.code[at].base in ("st", "red", "atom") for at in self.touched)
+        return bool(self.stores) or any(plain)
 
 
 class Watcher(Observer):
-    """Notes who arrives at, waits for and completes which barrier, and who reaches into which shared memory."""
+    """Records blocks, tasks, barriers and memory accesses of each warp."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
@@ -120,7 +142,18 @@ class Watcher(Observer):
             self.seen.visits[f.cta.rank, warp, block.index] += 1
 
     def asked(self, task: Task) -> None:
+        if isinstance(task, CopiesArrive):
+            self._arrival(task.bar, "cp.async", task.origin.at, task.origin.cta, task.origin.warp, task.count)
         _note_task(self.seen, task)
+
+    def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
+        self.seen.touched.setdefault(access.at, set()).add(allocation.name)
+
+    def tmem_access(
+        self, f: Fragment, at: int, warp: int, tm: object, rows: np.ndarray, cols: np.ndarray, write: bool
+    ) -> None:
+        if write:
+            self.seen.columns.setdefault(at, set()).add(int(cols.min()))
 
     def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         self._bar(bar).made |= self._here(f, "mbarrier", "init")
@@ -130,9 +163,6 @@ class Watcher(Observer):
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
         self._arrival(bar, "commit", origin.at, origin.cta, origin.warp)
-
-    def copies_arrived(self, bar: MBarrier, origin: Origin) -> None:
-        self._arrival(bar, "cp.async", origin.at, origin.cta, origin.warp)
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         at = max(self._here(f, "mbarrier", "arrive"), default=-1)
@@ -165,11 +195,14 @@ class Watcher(Observer):
             note = self.seen.shared[key] = Copy(access.at, None, size=access.size)
         for warp in f.warps():
             note.warps[f.cta.rank, warp] += 1
-        if len(note.offsets) < 64:
+        if len(note.offsets) < MOST_OFFSETS:
             note.offsets |= {int(offsets.min()), int(offsets.max())}
 
+    def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
+        self.seen.sent |= {4 * int(words.min()), 4 * int(words.max())}
+
     def _here(self, f: Fragment, *parts: str) -> set[int]:
-        """Instructions of the fragment's block whose opcode begins so."""
+        """Return instructions of the fragment's block whose opcode begins with `parts`."""
         found = self._found.get((f.pc, parts))
         if found is None:
             block = self.seen.blocks[f.pc]
@@ -190,13 +223,13 @@ class Watcher(Observer):
 def _note_task(seen: Seen, task: Task) -> None:
     if isinstance(task, BoxLoad):
         targets = [(t.cta, t.bar) for t in task.targets]
-        copy = _note_load(seen, task.origin, task.tensor, task.offset, targets, 0)
-        copy.touched = copy.touched or task.tensor.nearest(task.corner)
+        _note_load(seen, task.origin, task.tensor, task.offset, targets, 0, task.tensor.nearest(task.corner))
     elif isinstance(task, BytesLoad):
-        _note_load(seen, task.origin, None, task.offset, [(task.target, task.bar)], task.size)
+        source = None if task.from_shared else task.source
+        _note_load(seen, task.origin, None, task.offset, [(task.target, task.bar)], task.size, source)
     elif isinstance(task, ThreadCopies):
-        copy = _note_load(seen, task.origin, None, task.moves[0].to.offset, [], task.size)
-        copy.offsets |= {move.to.offset for move in task.moves[1:]} if len(copy.offsets) < 64 else set()
+        copy = _note_load(seen, task.origin, None, task.moves[0].to.offset, [], task.size, task.moves[0].source)
+        copy.offsets |= {move.to.offset for move in task.moves[1:]} if len(copy.offsets) < MOST_OFFSETS else set()
     elif isinstance(task, ReadHalf) and isinstance(task.store, (BoxStore, BytesStore)):
         store = task.store
         tensor = store.tensor if isinstance(store, BoxStore) else None
@@ -204,13 +237,13 @@ def _note_task(seen: Seen, task: Task) -> None:
         copy.warps[store.origin.cta.rank, store.origin.warp] += len(store.threads)
         copy.offsets.add(store.offset)
         copy.size = 0 if isinstance(store, BoxStore) else store.size
-        if isinstance(store, BoxStore):
-            copy.touched = copy.touched or store.tensor.nearest(store.corner)
+        if copy.touched is None:
+            copy.touched = store.tensor.nearest(store.corner) if isinstance(store, BoxStore) else store.to
     elif isinstance(task, TensorProduct):
         _note_tensor_product(seen, task)
     elif isinstance(task, WarpgroupProduct):
         _note_wgmma(seen, task)
-    # a commit is seen where it arrives, a copy into tensor memory in the code
+    # a commit is noted where it arrives, a copy into tensor memory in the code
 
 
 def _note_load(
@@ -220,18 +253,20 @@ def _note_load(
     offset: int,
     targets: Iterable[tuple[CTA, MBarrier]],
     size: int,
+    source: int | None,
 ) -> Copy:
     copy = seen.loads.get((origin.at, tensor))
     if copy is None:
-        copy = seen.loads[origin.at, tensor] = Copy(origin.at, tensor)
+        copy = seen.loads[origin.at, tensor] = Copy(origin.at, tensor, touched=source)
     who = (origin.cta.rank, origin.warp)
     copy.warps[who] += 1
     copy.offsets.add(offset)
     targets = list(targets)
-    copy.barriers |= {bar.offset for _, bar in targets}
+    for _, bar in targets:
+        copy.barriers.setdefault(bar.offset, set()).add(offset)
     copy.most_targets = max(copy.most_targets, len(targets))
     copy.size = max(copy.size, size)
-    seen.drains[who] = Counter()  # what this warp waits for from here on comes after its last load, as far as is known
+    seen.drains[who] = Counter()  # waits from here on come after this warp's last load so far
     return copy
 
 
@@ -254,6 +289,8 @@ def _note_tensor_product(seen: Seen, task: TensorProduct) -> None:
     note.warps[task.origin.cta.rank, task.origin.warp] += 1
     note.columns.add(task.d & 0xFFFF)
     starts = [task.b] if task.form.a_in_tensor_memory else [task.a, task.b]
+    if task.form.a_in_tensor_memory:
+        note.operand_columns.add(task.a & 0xFFFF)
     note.operands |= {((bits & 0x3FFF) << 4) - 1024 for bits in starts}
 
 
@@ -281,19 +318,31 @@ def _note_wgmma(seen: Seen, task: WarpgroupProduct) -> None:
 def watch(
     launches: Iterable[Launch], schedule: str = "random", seed: int = 0, most_clusters: int | None = None
 ) -> list[Seen]:
-    """Run launches in order under one schedule and give what was seen of each; ends after one that deadlocks.
+    """Run launches in order under one schedule; end after one that deadlocks.
 
-    Of each launch the first `most_clusters` are run, six by default: enough to see how it works, and its results are
-    not looked at.
-    Raises PtxError for what ptxsim cannot execute.
+    Of each launch only the first `most_clusters` run, six by default. A launch whose first clusters store nothing runs
+    more of them. Raises PtxError for what ptxsim cannot execute.
     """
+    seen: list[Seen] = []
+    for launch in launches:
+        clusters = most_clusters or WATCHED_CLUSTERS
+        note = _watch_one(launch, schedule, seed, clusters)
+        while most_clusters is None and not note.findings and not note.stored and note.clusters == clusters:
+            clusters *= MORE_CLUSTERS
+            note = _watch_one(launch, schedule, seed, clusters)
+        seen.append(note)
+        if any(finding.startswith("deadlock") for finding in note.findings):
+            break
+    return seen
+
+
+def _watch_one(launch: Launch, schedule: str, seed: int, clusters: int) -> Seen:
     seen: list[Seen] = []
 
     def watcher(launch: Launch, code: Code) -> Watcher:
         seen.append(Seen(launch, code.instructions, code.blocks))
         return Watcher(seen[-1])
 
-    found = watch_launches(launches, watcher, schedule, seed, clusters=most_clusters or WATCHED_CLUSTERS, exact=False)
-    for note, findings in zip(seen, found, strict=True):
-        note.findings = [str(finding) for finding in findings]
-    return seen
+    (findings,) = watch_launches([launch], watcher, schedule, seed, clusters=clusters, exact=False)
+    seen[0].findings = [str(finding) for finding in findings]
+    return seen[0]

@@ -1,0 +1,79 @@
+"""Bulk stores by one lane of shared memory that other lanes wrote.
+
+Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .vector_clock import Actors, Warp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..core.warp import Fragment
+    from ..core.work import Origin
+
+LONGEST = 64  # writes of a warp that are kept between two synchronisations
+Writes = deque["LaneWrite"]
+
+
+class LaneWrite(NamedTuple):
+    """A warp's write of shared memory.
+
+    Byte offset and thread number per lane, bytes per lane, instruction.
+    """
+
+    offsets: np.ndarray
+    threads: np.ndarray
+    size: int
+    at: int
+
+
+class LaneWrites:
+    """Writes of shared memory per warp since its lanes last synchronised."""
+
+    def __init__(self, clocks: Actors) -> None:
+        self.clocks = clocks
+        self.since: dict[Warp, Writes] = {}
+        self.before_store: dict[int, tuple[int, list[LaneWrite]]] = {}  # bulk store → its thread, writes before it
+
+    def wrote(self, warp: Warp, write: LaneWrite) -> None:
+        since = self.since.get(warp)
+        if since is None:
+            since = self.since[warp] = deque(maxlen=LONGEST)
+        since.append(write)
+
+    def synchronised(self, warps: Iterable[Warp]) -> None:
+        """Forget the writes of warps whose lanes are ordered by a barrier."""
+        for warp in warps:
+            self.since.pop(warp, None)
+
+    def issued(self, f: Fragment, at: int, warp: Warp, serial: int) -> None:
+        """Keep the writes before a bulk store that one lane issues."""
+        since = self.since.get(warp)
+        if since and f.count == 1 and _stores(self.clocks.machine.program.instructions[at].parts):
+            self.before_store[serial] = f.lo + int(f.lanes()[0]), list(since)
+
+    def stored(self, origin: Origin, start: int, end: int) -> None:
+        """Report bytes of a bulk store that another lane of its warp wrote, unordered."""
+        thread, writes = self.before_store.pop(origin.token.serial, (0, []))
+        for offsets, threads, size, at in writes:
+            first = offsets.astype(np.int64)
+            other = (first < end) & (first + size > start) & (threads != thread)
+            if other.any():
+                which, offset = int(threads[other][0]), int(first[other][0])
+                where = self.clocks.machine.program.instructions[at].location
+                message = f"lane {thread % 32} of warp {origin.warp} of CTA {origin.cta.rank} stores shared offset "
+                message += f"{offset}, which lane {which % 32} wrote at {where}, and no bar.warp.sync lies between them"
+                return self.clocks.machine.report("race", message, origin.at, origin.fragment)
+        return None
+
+
+def _stores(parts: tuple[str, ...]) -> bool:
+    """Return whether an instruction copies shared memory to global memory."""
+    return parts[0] == "cp" and "shared::cta" in parts and "global" in parts and "bulk" in parts
