@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas
 import seaborn
@@ -35,7 +36,8 @@ def heat_map(texts: pandas.DataFrame, values: pandas.DataFrame, scale: Scale, ti
     size = (width + max(1.05 * columns, 1.3), 2.1 + (0.24, 0.3, 0.43)[min(lines, 3) - 1] * rows)
     figure, axis = pyplot.subplots(figsize=size, layout="constrained")
     low, high = values.min(axis=None) < scale.levels[0], values.max(axis=None) > scale.levels[-1]
-    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[low, high]
+    extend: Literal["neither", "min", "max", "both"]
+    extend = ("both" if high else "min") if low else ("max" if high else "neither")
     steps = len(scale.levels) - 1 + low + high
     seaborn.heatmap(
         values,

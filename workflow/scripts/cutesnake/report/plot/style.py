@@ -277,7 +277,8 @@ def _classes(text: str, prefix: str) -> tuple[str, str]:
 
 def _without_groups(text: str) -> str:
     """Remove empty groups, and the tags of groups without attributes."""
-    out, kept = [], []
+    out: list[str] = []
+    kept: list[bool] = []
     for token in re.split(r"(<g\b[^>]*>\n?|</g>\n?)", re.sub(r"<(?:g|defs)/>\n?|<defs>\s*</defs>\n?", "", text)):
         if token.startswith("</g>"):
             if kept.pop():
