@@ -17,7 +17,7 @@ EQUAL = 0.03  # ratios nearer to 1 have no arrow
 
 
 def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """Draw a heat map of the fastest cuTile kernel vs the fastest CuTe DSL kernel: workloads down, dtypes across."""
+    """Draw fastest cuTile vs fastest CuTe DSL kernel: workloads down, dtypes across."""
     pairs = best_of_each(times(evidence, source, target))
     if pairs.empty:
         raise NothingToShow(f"no workload was timed in both DSLs on {source.device}")
@@ -42,13 +42,13 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure = heat_map(texts, grid, Scale("PuOr", levels, ticks, name), tips)
     mean = float(numpy.exp(numpy.log(pairs["speedup"]).mean()))
     left_out = int(((pairs["speedup"] > end) | (pairs["speedup"] < 1 / end)).sum())
-    outside = f" {left_out} outside the colour scale: ⇐ or ⇒." if left_out else ""
+    off = f" {left_out} off the colour scale: ⇐ or ⇒." if left_out else ""
     return Drawing(
         figure,
         f"Speedup of CuTe DSL over cuTile on {source.device}, fastest kernel of each: geometric mean {mean:.2f}, "
         f"from {pairs['speedup'].min():.2f} to {pairs['speedup'].max():.2f}.",
         "Cold time of the fastest cuTile kernel ÷ that of the fastest CuTe DSL kernel. → above 1 (purple): CuTe DSL is "
-        f"faster. ← below 1 (orange): cuTile is faster. No arrow: within {100 * EQUAL:.0f} %.{outside}"
+        f"faster. ← below 1 (orange): cuTile is faster. No arrow: within {100 * EQUAL:.0f} %.{off}"
         f"{unsaid(evidence)}",
     )
 

@@ -195,7 +195,7 @@ def _prefix(name: str) -> str:
 
 
 def _with_titles(text: str) -> str:
-    """Give each mark of a `tip` its text as a title, which browsers show on hover."""
+    """Give each mark of a `tip` its title, which browsers show."""
 
     def titled(group: re.Match[str]) -> str:
         titles = group[1].removeprefix(TIP).split(SEPARATOR)

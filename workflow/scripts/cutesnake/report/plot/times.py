@@ -23,7 +23,7 @@ TICKS = (1, 1.2, 1.5, 2, 2.5, 3, 4)
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """Draw a panel per dtype: workloads down, time ÷ time of the workload's fastest kernel across."""
+    """Draw a panel per dtype: workloads down, time ÷ fastest time across."""
     table = times(evidence, source, target)
     names = labels(evidence, brief=True)
     looks = {kernel: look for kernel, look in kernel_looks(evidence).items() if kernel in set(table["kernel"])}
@@ -99,7 +99,7 @@ def _of_floor(row: pandas.Series) -> str:
 
 
 def _mark(axis: Axes, y: float, row: pandas.Series, look: Look, name: str) -> None:
-    """Draw one kernel's time with its spread; beyond the scale, a hollow mark at its edge."""
+    """Draw one kernel's time with its spread, hollow beyond the scale."""
     ratio, spread = float(row["ratio"]), float(row["spread_percent"])
     past = ratio > FARTHEST
     if not past:

@@ -32,7 +32,7 @@ OFF = 0.3  # error of the dashed lines, relative to the measured time
 
 
 def draw_validation(predictions: Sequence[Held]) -> Drawing:
-    """Draw a point per prediction, a panel per kind of sample, a marker per operator family.
+    """Draw a panel per kind of sample, a marker per operator family.
 
     Filled: families used while the model was developed. Half filled: held out until the first validation. Hollow:
     opened once, at the end.
