@@ -15,9 +15,11 @@ import sample
 from cutesnake.report.palette import DARK, LIGHT, look, looks
 from cutesnake.report.plot import style
 from cutesnake.report.plot.data import merged
-from cutesnake.report.plot.heat import heat_map
+from cutesnake.report.plot.heat import Scale, heat_map
+from cutesnake.report.plot.speedup import best_of_each, cell_text, colour_limit
 from cutesnake.report.plot.style import WIDTH, NothingToShow, lay_out, short_sizes, to_svg
 from cutesnake.report.plot.timeline import LONGEST_NAME, short_name
+from cutesnake.report.plot.times import EDGE
 from loose import draw_plots as plot
 from loose import (
     draw_speedup,
@@ -76,7 +78,7 @@ def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):
         assert "var(--ink" in body
         ids = re.findall(r'id="([^"]*)"', text)
         assert len(ids) == len(set(ids)) and not set(ids) & seen
-        assert set(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text)) == set(ids)
+        assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', text)) == set(ids)
         seen |= set(ids)
 
 
@@ -249,36 +251,100 @@ def test_a_kernels_look_does_not_depend_on_what_stands_beside_it():
     assert looks(dict(reversed(some.items()))) == every
 
 
-def test_duration_has_a_panel_per_dtype_and_batch_on_shared_axes():
+def marks(axis):
+    """(place, row, filled) of each kernel's mark in a plot of durations."""
+    points = [line for line in axis.lines if line.get_gid()]
+    return [(line.get_xdata()[0], round(line.get_ydata()[0]), line.get_fillstyle() == "full") for line in points]
+
+
+def test_duration_has_a_row_per_workload_and_distinguishable_marks_within_20_percent():
     evidence = sample.evidence(gpu=True)
     (source,) = typed(evidence).sources("sm_90a")
-    figure = draw_times(evidence, source, "sm_90a").figure
-    axes = [axis for axis in figure.axes if axis.get_visible()]
-    assert [axis.get_title(loc="left") for axis in axes] == [
-        f"{dtype}, batch {batch}" for dtype in ("bf16", "fp16") for batch in (1, 32)
-    ]
-    assert len({axis.get_ylim() for axis in axes}) == len({axis.get_xlim() for axis in axes}) == 1
-    figure.canvas.draw()
-    assert [text.get_text() for text in axes[-1].get_xticklabels()] == ["1k", "8k"]
-    (legend,) = figure.legends
-    dashes = {line.get_label(): line._dash_pattern for line in legend.legend_handles}
-    assert dashes["cutile (cuTile)"] == dashes["tilegym (cuTile)"] == (0, None)
-    assert len({str(dashes[name]) for name in ("cutile (cuTile)", "cute_sm90 (CuTe DSL)", "torch_sdpa (PyTorch)")}) == 3
+    factors = {"cutile": 1.0, "tilegym": 1.1, "cute_sm90": 1.2, "torch_sdpa": 1.2}
+    for entry in evidence.measured.values():
+        if entry["stage"] == "timing":
+            entry["metrics"]["cold_us"] = 50.0 * factors[entry["case"]["kernel"]]
+    drawing = draw_times(evidence, source, "sm_90a")
+    assert [axis.get_title(loc="left") for axis in drawing.figure.axes] == ["bf16", "fp16"]
+    drawing.figure.canvas.draw()
+    for axis in drawing.figure.axes:
+        assert "log scale" in axis.get_xlabel()
+        assert len(marks(axis)) == 4 * 4  # workloads x kernels
+        assert len(axis.get_yticklabels()) == 4
+        points = [
+            axis.transData.transform((line.get_xdata()[0], line.get_ydata()[0])) / drawing.figure.dpi * 72
+            for line in axis.lines
+            if line.get_gid() and round(line.get_ydata()[0]) == 0
+        ]
+        apart = [abs(a - b).max() for place, a in enumerate(points) for b in points[:place]]
+        assert min(apart) > 4  # points; a mark is 6 wide
+    handles = drawing.figure.legends[0].legend_handles
+    assert len({handle.get_marker() for handle in handles}) == 4  # also in grey
 
 
-def test_no_line_joins_workloads_that_differ_in_more_than_the_axis():
+def test_a_kernel_beyond_the_scale_is_hollow_at_the_edge_and_the_caption_says_so():
+    evidence = sample.evidence(gpu=True)
+    (source,) = typed(evidence).sources("sm_90a")
+    for entry in evidence.measured.values():
+        if entry["stage"] == "timing":
+            entry["metrics"]["cold_us"] = 50.0
+    assert "Hollow" not in draw_times(evidence, source, "sm_90a").caption
+    slow = evidence.measured["results/timing/blend/torch_sdpa/sm_90a/bf16/b32_s8192_bf16.json"]
+    slow["metrics"]["cold_us"] *= 100
+    drawing = draw_times(evidence, source, "sm_90a")
+    assert "Hollow" in drawing.caption
+    found = [mark for axis in drawing.figure.axes for mark in marks(axis)]
+    assert [mark[0] for mark in found if not mark[2]] == [EDGE] and max(mark[0] for mark in found) == EDGE
+
+
+def test_workloads_that_no_axis_tells_apart_have_rows_of_their_own():
     evidence = sample.evidence(gpu=True)
     (source,) = typed(evidence).sources("sm_90a")
     for name, parameters in evidence.plan["workloads"].items():
         parameters["form"] = "ragged" if name == "b32_s8192_bf16" else "full"
-    drawing = draw_times(evidence, source, "sm_90a")
-    points = {
-        axis.get_title(loc="left"): {len(container[0].get_xdata()) for container in axis.containers}
-        for axis in drawing.figure.axes
-        if axis.get_visible()
-    }
-    assert points == {"bf16, batch 1": {2}, "bf16, batch 32": {1}, "fp16, batch 1": {2}, "fp16, batch 32": {2}}
-    assert "Along a line, these are constant: form." in drawing.caption
+    axis = draw_times(evidence, source, "sm_90a").figure.axes[0]
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    assert len(set(names)) == len(names) == 4 and sum("ragged" in name for name in names) == 1
+
+
+def test_a_mark_shows_its_values_on_hover(drawn):
+    entry, folder = drawn
+    for name, text in (("times", "cutile, length 8192: "), ("speedup", " ÷ "), ("roofline", "TFLOP/s")):
+        found = [p for p in entry["pictures"] if p["name"].startswith(name)]
+        for picture in found:
+            root = ElementTree.fromstring((folder / picture["file"]).read_text())
+            titles = [title.text for mark in root.iter() for title in mark.findall(f"{SVG}title")][1:]
+            assert sum(text in title for title in titles) > 1, name
+    with pytest.raises(ValueError, match="3 titles for 2 marks"):
+        figure, (axis,) = lay_out(1, (2, 2), (1, 1), "x", "y")
+        style.tip(axis.plot([1, 2], [1, 2], "o")[0], "a", "b", "c")
+        to_svg(style.Drawing(figure, "alt", "caption"), "name", "title")
+
+
+def test_the_heat_map_compares_the_fastest_kernels_and_one_outlier_does_not_stretch_its_colours():
+    rows = [("cutile", "cutile", 20.0), ("tilegym", "cutile", 10.0), ("a", "cute", 8.0), ("b", "cute", 16.0)]
+    table = pandas.DataFrame(rows, columns=["kernel", "dsl", "cold_us"]).assign(workload="w", dtype="bf16")
+    (pair,) = best_of_each(table).to_dict("records")
+    assert (pair["kernel_cutile"], pair["kernel_cute"], pair["speedup"]) == ("tilegym", "a", 1.25)
+    end = colour_limit(pandas.Series([1.1] * 30 + [1.3, 40.0]))
+    assert end == 1.25
+    assert [cell_text(ratio, end) for ratio in (0.5, 0.9, 1.01, 1.1, 40.0)] == [
+        "⇐ 0.50",
+        "← 0.90",
+        "1.01",
+        "1.10 →",
+        "40.00 ⇒",
+    ]
+    assert colour_limit(pandas.Series([9.0, 9.0])) == 4.0
+
+
+def test_a_heat_map_has_a_colour_bar_that_marks_its_ends_where_values_lie_outside():
+    scale = Scale("PuOr", [0.5, 0.9, 1.1, 2.0], [0.5, 1, 2], "ratio")
+    for value, extend in ((1.5, "neither"), (3.0, "max"), (0.1, "min")):
+        values = pandas.DataFrame({"bf16": [1.0, value]}, index=["a", "b"])
+        figure = heat_map(values.astype(str), values, scale, values.astype(str))
+        (bar,) = [axis for axis in figure.axes if axis.get_xlabel() == "ratio"]
+        assert bar._colorbar.extend == extend
 
 
 def test_workloads_that_differ_in_no_number_have_labels_and_rows_of_their_own():
@@ -375,7 +441,7 @@ def test_a_picture_is_what_matplotlib_makes_of_it_when_it_draws_twice(monkeypatc
 def test_a_heat_map_of_one_kernel_fits_a_phone_and_breaks_names_between_sizes():
     name = "batch 4, sequence length 4096, heads 32, kv heads 8, causal"
     values = pandas.DataFrame({"cutlass_sm90 over tilegym bf16": [1.5]}, index=[name])
-    figure = heat_map(values, values)
+    figure = heat_map(values.astype(str), values, Scale("PuOr", [0.5, 1, 2], [1], "ratio"), values.astype(str))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
         "batch 4, sequence length 4096,\nheads 32, kv heads 8, causal"
     ]

@@ -42,14 +42,16 @@ def look(kernel: str, dsl: str) -> Look:
 def looks(kernels: Mapping[str, str]) -> dict[str, Look]:
     """Return the looks of an operator's kernels (name -> DSL).
 
-    If two looks would be equal, the later kernel by name gets the next free marker.
+    Up to as many kernels as markers, no two share a marker. Beyond, no two share both colour and marker. The later
+    kernel by name gets the next free one.
     """
     chosen: dict[str, Look] = {}
     for kernel in sorted(kernels):
         mine = look(kernel, kernels[kernel])
         start = MARKERS.index(mine.marker)
         others = (MARKERS[(start + step) % len(MARKERS)] for step in range(len(MARKERS)))
-        free = (Look(mine.role, marker) for marker in others)
+        taken = {one.marker for one in chosen.values()} if len(kernels) <= len(MARKERS) else set()
+        free = (Look(mine.role, marker) for marker in others if marker not in taken)
         chosen[kernel] = next((one for one in free if one not in chosen.values()), mine)
     return {kernel: chosen[kernel] for kernel in kernels}
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.report.plot.data import functions, merged
-from cutesnake.report.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
+from cutesnake.report.plot.style import HATCHES, INK, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, tip
 
 # Class of the inspect record -> label. Arithmetic and control ("other") would dominate the bars and is text instead.
 CLASSES = {
@@ -44,7 +44,7 @@ def draw_instructions(evidence: Evidence) -> Drawing:
     counts = counts.loc[:, counts.sum() > 0]
     with styled():
         figure, axis = pyplot.subplots(figsize=(WIDTH, 1.3 + 0.34 * len(counts)), layout="constrained")
-        _bars(axis, 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0))
+        _bars(axis, counts)
         for row, name in enumerate(names):
             text = f"of {int(counts.loc[name].sum()):,}; {int(other[name]):,} other"
             place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
@@ -65,12 +65,19 @@ def draw_instructions(evidence: Evidence) -> Drawing:
     return Drawing(figure, "Stacked bars per build. " + ". ".join(row_texts) + ".", caption)
 
 
-def _bars(axis: Axes, share: pandas.DataFrame) -> None:
-    """Draw a stacked bar per row of percentages; repeated colours get another hatch."""
+def _bars(axis: Axes, counts: pandas.DataFrame) -> None:
+    """Draw a stacked bar per row of counts; repeated colours get another hatch."""
+    share = 100 * counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     left = pandas.Series(0.0, index=share.index)
     for column in share:
         place = PLACES[column]
         hatch = HATCHES[(place + place // len(SERIES)) % len(HATCHES)]
         look: dict[str, Any] = {"color": SERIES[place % len(SERIES)], "hatch": hatch, "height": 0.62, "linewidth": 0}
-        axis.barh(share.index, share[column], left=left, label=column, **look)
+        bars = axis.barh(share.index, share[column], left=left, label=column, **look)
+        for name, bar in zip(share.index, bars, strict=True):
+            if counts.loc[name, column]:
+                bar.set_clip_on(False)
+                tip(bar, f"{column}: {counts.loc[name, column]:,.0f}, {share.loc[name, column]:.1f} %")
+            else:
+                bar.remove()
         left += share[column]

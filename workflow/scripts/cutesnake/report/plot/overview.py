@@ -14,7 +14,19 @@ from cutesnake.model import provenance, record
 from cutesnake.model.records.common import Provenance
 from cutesnake.model.records.compare import Compare, Speed, Speedup
 from cutesnake.model.records.plot import Picture, Plot
-from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled, to_svg
+from cutesnake.report.plot.style import (
+    INK,
+    LINE,
+    SERIES,
+    SOFT,
+    TIMES,
+    WIDTH,
+    Drawing,
+    NothingToShow,
+    styled,
+    tip,
+    to_svg,
+)
 from cutesnake.runtime.job import Files, listed
 
 if TYPE_CHECKING:
@@ -22,7 +34,6 @@ if TYPE_CHECKING:
 
 NAME, TITLE = "overview", "CuTe DSL vs cuTile, best kernel of each"
 NARROW, NARROW_WIDTH = "overview_narrow", 3.9  # inches: 374 px on the page
-TIMES = "\N{MULTIPLICATION SIGN}"
 STYLES = {"warm": (SERIES[0], "o", 0.14), "cold": (SERIES[1], "s", -0.14)}  # colour, marker, place in the row
 LABELS = {"warm": "warm: repeated calls", "cold": "cold: single call after an L2 flush"}
 COARSE = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)
@@ -92,8 +103,8 @@ def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = Fals
     return Drawing(
         figure,
         "Speed of CuTe over cuTile. " + "; ".join(row_texts) + ".",
-        "Points: geometric mean over workloads of cuTile time ÷ CuTe time, best kernel of each. Lines: minimum to "
-        "maximum. ",
+        "Points: geometric mean over workloads of cuTile time ÷ CuTe DSL time, fastest kernel of each. Lines: minimum "
+        "to maximum. Right of 1, CuTe DSL is faster.",
     )
 
 
@@ -105,10 +116,10 @@ def _name(comparison: Compare | Recorded, entry: Speedup) -> str:
 
 def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
     for place, row in enumerate(rows):
-        _point(axis, place, row.warm, "warm")
-        _point(axis, place, row.cold, "cold")
+        name = row.name.replace("\n", " on ")
+        _point(axis, place, name, row.warm, "warm")
+        _point(axis, place, name, row.cold, "cold")
         if narrow:
-            name = row.name.replace("\n", " on ")
             axis.text(0, place - 0.32, name, transform=axis.get_yaxis_transform(), va="bottom", fontsize=8)
     if narrow:  # keep the line off the names
         ends = [[place + end for place in range(len(rows))] for end in (-0.3, 0.3)]
@@ -120,13 +131,14 @@ def _rows(axis: Axes, rows: list[Row], narrow: bool) -> None:
     _scale(axis, rows, narrow)
 
 
-def _point(axis: Axes, place: int, speed: Speed, key: str) -> None:
+def _point(axis: Axes, place: int, name: str, speed: Speed, key: str) -> None:
     """Draw mean and range, with the mean as text at the end away from 1."""
     colour, marker, offset = STYLES[key]
     y = place - offset
     left = speed.most < 1
     axis.plot([speed.least, speed.most], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
-    axis.plot([speed.mean], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
+    (mark,) = axis.plot([speed.mean], [y], marker=marker, markersize=6.5, color=colour, linestyle="none")
+    tip(mark, f"{name}, {key}: {speed.mean:.2f}, from {speed.least:.2f} to {speed.most:.2f}")
     axis.annotate(
         f"{speed.mean:.2f}",
         (speed.least if left else speed.most, y),
@@ -148,8 +160,8 @@ def _scale(axis: Axes, rows: list[Row], narrow: bool) -> None:
     axis.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if low < tick < high]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
     axis.xaxis.set_minor_locator(NullLocator())
-    parts = ("cuTile time ÷ CuTe time;", "below 1 cuTile is faster, above 1 CuTe DSL is faster")
-    axis.set_xlabel(("\n" if narrow else " ").join(parts))
+    parts = ("cuTile time ÷ CuTe DSL time (log scale)", "← cuTile faster · CuTe DSL faster →")
+    axis.set_xlabel("\n".join(parts))
     if not narrow:
         axis.grid(True, axis="x", color=LINE)
     axis.tick_params(axis="y", length=0, labelcolor=INK)

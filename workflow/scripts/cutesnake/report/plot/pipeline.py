@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.records.predict import Span, Timeline, Track
 from cutesnake.report.plot.data import labels
-from cutesnake.report.plot.style import INK, LINE, SOFT, WIDTH, Drawing, NothingToShow, styled
+from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 from cutesnake.report.plot.timeline import short_name
 
 MOST_TRACKS = 40
@@ -19,9 +19,9 @@ HEIGHT = 0.72
 LOOKS = {
     "work": ("work", HEIGHT, INK, ""),
     "wait": ("wait at a barrier", HEIGHT / 6, SOFT, ""),
-    "copy": ("loads", HEIGHT, "#0072b2", "////"),
-    "store": ("stores", HEIGHT, "#009e73", "\\\\\\\\"),
-    "product": ("products", HEIGHT, "#d55e00", "xxxx"),
+    "copy": ("loads", HEIGHT, SERIES[0], "////"),
+    "store": ("stores", HEIGHT, SERIES[2], "\\\\\\\\"),
+    "product": ("products", HEIGHT, SERIES[1], "xxxx"),
 }
 
 

@@ -17,8 +17,8 @@ from matplotlib.transforms import ScaledTranslation
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model import record
 from cutesnake.report.palette import Look
-from cutesnake.report.plot.data import kernel_looks, short_name_of, sizes, times
-from cutesnake.report.plot.style import INK, LINE, SOFT, Drawing, NothingToShow, lay_out, short_sizes, styled
+from cutesnake.report.plot.data import kernel_looks, labels, short_name_of, sizes, times
+from cutesnake.report.plot.style import INK, LINE, SOFT, Drawing, NothingToShow, lay_out, short_sizes, styled, tip
 
 STYLES = ("-", "--", ":", "-.")
 APART = 5  # points
@@ -38,14 +38,16 @@ def draw_roofline(evidence: Evidence) -> Drawing:
     points = _points(evidence, targets)
     looks = kernel_looks(evidence)
     with styled():
-        figure, axes = lay_out(len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of minimum traffic", "TFLOP/s")
+        figure, axes = lay_out(
+            len(devices), (5.2, 3.8), (0.6, 0.7), "FLOP per byte of minimum traffic (log scale)", "TFLOP/s (log scale)"
+        )
         levels = 1
         for axis, device in zip(axes, devices, strict=True):
             mine = table[table["device"] == device]
             _panel(axis, mine, device, _span(table))
             levels = max(levels, _name_workloads(axis, mine, evidence))
             if not points.empty:
-                _measured(axis, points[points["device"] == device], looks)
+                _measured(axis, points[points["device"] == device], looks, labels(evidence, brief=True))
             axis.tick_params(labelbottom=True)
         lowest = min([axes[0].get_ylim()[0], *([] if points.empty else points["y"])])
         axes[0].set_ylim(bottom=lowest / 4**levels)  # space for the names of the bands
@@ -55,8 +57,8 @@ def draw_roofline(evidence: Evidence) -> Drawing:
         counts = ", ".join(f"{(points['how'] == how).sum()} {how}" for how in FILLS)
         alt += f" Points: {counts}, of {', '.join(dict.fromkeys(points['kernel']))}."
     caption = (
-        "Lines: peak performance of each device. Ticks: workloads at their minimum FLOPs and bytes (computed, not "
-        "measured). Shaded bands name the workloads."
+        "Lines: peak performance of each device; nearer to its line is better. Ticks: workloads at their minimum FLOPs "
+        "and bytes (computed). Shaded bands name the workloads."
     )
     caption += (
         " Filled points: measured times. Hollow points: times predicted by ptxsim's clock. Kernels are offset "
@@ -80,7 +82,7 @@ def _points(evidence: Evidence, targets: list[str]) -> pandas.DataFrame:
                 if floor:
                     rate = row["flops"] / row["cold_us"] / 1e6
                     point = {"device": floor.device, "kernel": row["kernel"], "x": row["intensity"], "y": rate}
-                    points.append({**point, "how": "measured"})
+                    points.append({**point, "how": "measured", "workload": row["workload"], "us": row["cold_us"]})
     return pandas.DataFrame([*points, *_predicted_points(evidence)])
 
 
@@ -93,7 +95,7 @@ def _predicted_points(evidence: Evidence) -> Iterator[dict[str, Any]]:
         if floor and floor.floor_us is not None:
             rate = floor.flops / metrics.cold_us / 1e6
             point = {"device": floor.device, "kernel": case.kernel, "x": floor.intensity, "y": rate}
-            yield {**point, "how": "predicted"}
+            yield {**point, "how": "predicted", "workload": case.workload, "us": metrics.cold_us}
 
 
 def _roofs(rows: pandas.DataFrame) -> list[tuple[str, float, float]]:
@@ -111,16 +113,17 @@ def _span(rows: pandas.DataFrame) -> tuple[float, float]:
 
 
 def _panel(axis: Axes, rows: pandas.DataFrame, device: str, span: tuple[float, float]) -> None:
-    x = numpy.geomspace(*span, 200)
     axis.set(xscale="log", yscale="log", title=device, xlim=span)
     for (dtypes, peak, rate), style in zip(_roofs(rows), itertools.cycle(STYLES), strict=False):
+        x = numpy.clip([span[0], peak / rate, span[1]], *span)
         axis.plot(x, numpy.minimum(peak, x * rate), style, color=SOFT, linewidth=1.4)
         axis.annotate(
-            f"{dtypes} {peak:,.0f}", (x[-1], peak), (0, 4), textcoords="offset points", ha="right", fontsize=8.5
+            f"{dtypes} {peak:,.0f}", (span[1], peak), (0, 4), textcoords="offset points", ha="right", fontsize=8.5
         )
-    _bandwidth(axis, x[0], max(_roofs(rows), key=lambda roof: roof[1] / roof[2]))
+    _bandwidth(axis, span[0], max(_roofs(rows), key=lambda roof: roof[1] / roof[2]))
     y = numpy.minimum(rows["peak_tflops"], rows["intensity"] * rows["memory_gb_per_s"] / 1e3)
-    axis.plot(rows["intensity"], y, linestyle="none", marker="|", markersize=9, color=INK, markeredgewidth=1)
+    ticks_at = pandas.DataFrame({"x": rows["intensity"], "y": y}).drop_duplicates()
+    axis.plot(ticks_at["x"], ticks_at["y"], linestyle="none", marker="|", markersize=9, color=INK, markeredgewidth=1)
     axis.grid(True, which="major", axis="both")
     if span[1] / span[0] < 100:
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -184,7 +187,7 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
     )
 
 
-def _measured(axis: Axes, points: pandas.DataFrame, looks: dict[str, Look]) -> None:
+def _measured(axis: Axes, points: pandas.DataFrame, looks: dict[str, Look], names: dict[str, str]) -> None:
     """Draw measured points filled and predicted points hollow.
 
     Kernels are offset by a few points, since most workloads have nearly equal intensity.
@@ -194,7 +197,9 @@ def _measured(axis: Axes, points: pandas.DataFrame, looks: dict[str, Look]) -> N
         apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)
         for how, fill in FILLS.items():
             mine = points[(points["kernel"] == kernel) & (points["how"] == how)]
-            axis.plot(
+            if mine.empty:
+                continue
+            (marks,) = axis.plot(
                 mine["x"],
                 mine["y"],
                 transform=axis.transData + apart,
@@ -204,6 +209,13 @@ def _measured(axis: Axes, points: pandas.DataFrame, looks: dict[str, Look]) -> N
                 color=looks[kernel].colour,
                 fillstyle=fill,
                 markeredgewidth=1.1,
+            )
+            tip(
+                marks,
+                *(
+                    f"{kernel}, {names.get(row.workload, row.workload)}: {row.us:.4g} µs, {row.y:.4g} TFLOP/s"
+                    for row in mine.itertuples()
+                ),
             )
 
 

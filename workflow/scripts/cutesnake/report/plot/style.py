@@ -6,6 +6,7 @@ import hashlib
 import html
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import matplotlib
 matplotlib.use("svg")
 import seaborn
 from matplotlib import pyplot
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
@@ -34,6 +36,7 @@ DSL_STYLES = {
     "cuda": (0, (5, 1.5, 1, 1.5)),
     "cute_jit": (0, (3, 1.5, 1, 1.5, 1, 1.5)),
 }
+TIMES = "\N{MULTIPLICATION SIGN}"
 WIDTH = 11.0  # inches, the maximum width of a plot: 1056 px on the page
 
 _RC = {
@@ -66,6 +69,9 @@ _RC = {
 }
 
 
+TIP, SEPARATOR = "tip:", "\N{SYMBOL FOR RECORD SEPARATOR}"
+
+
 class NothingToShow(Exception):
     """Raised by a plot function without data; the message says why."""
 
@@ -77,6 +83,11 @@ class Drawing:
     figure: Figure
     alt: str
     caption: str
+
+
+def tip(artist: Artist, *titles: str) -> None:
+    """Set the text that a browser shows on hover, one per mark of the artist."""
+    artist.set_gid(TIP + SEPARATOR.join(titles))
 
 
 @contextmanager
@@ -135,16 +146,19 @@ def to_svg(drawing: Drawing, name: str, title: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<style type=\"text/css\">.*?</style>", "", text, count=1, flags=re.DOTALL)
-    text = _own_ids(text, name)
+    text = _own_ids(_with_titles(text), name)
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
     text = re.sub(r"font: ([\d. a-z]*px) '[^\"]*?'(?=[;\"])", r"font-size: \1", text)
-    text = re.sub(r"(\.\d\d)\d+", r"\1", text)  # 0.01 pt is below any screen resolution
-    text = _joined_rectangles(_without_empty_groups(re.sub(r"\n\s*", "\n", text)))
+    text = _without_groups(_rounded(re.sub(r"\n\s*", "\n", text)))
+    text = _short_paths(_joined_rectangles(text))
     for role, colour in LIGHT.items():
         text = re.sub(colour, f"var(--{role}, {colour})", text, flags=re.IGNORECASE)
     _, head, body = re.split(r"<svg([^>]*)>", text, maxsplit=1)
     about = f"<title>{html.escape(title)}</title><desc>{html.escape(drawing.alt)}</desc>"
-    return f'<svg class="plot" role="img"{head}>{about}{_css(body)}{body}'
+    css = _css(body)
+    body, classes = _classes(body, _prefix(name))
+    body = _shared_classes(body)
+    return f'<svg class="plot" role="img"{head}>{about}{css}{classes}{body}'
 
 
 @contextmanager
@@ -168,19 +182,114 @@ def _laid_out_only(figure: Figure) -> Iterator[None]:
 
 def _own_ids(text: str, name: str) -> str:
     """Keep only ids that are referenced, shortened and unique to the plot."""
-    prefix = "p" + hashlib.sha256(name.encode()).hexdigest()[:6]
-    used = dict.fromkeys(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
-    new = {old: f"{prefix}-{number}" for number, old in enumerate(used)}
+    text = text.replace('xlink:href="', 'href="')
+    used = dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    new = {old: f"{_prefix(name)}-{number}" for number, old in enumerate(used)}
     text = re.sub(r' id="([^"]*)"', lambda m: f' id="{new[m[1]]}"' if m[1] in new else "", text)
-    return re.sub(r'(xlink:href="#|url\(#)([^")]+)', lambda m: m[1] + new[m[2]], text)
+    return re.sub(r'(href="#|url\(#)([^")]+)', lambda m: m[1] + new[m[2]], text)
 
 
-def _without_empty_groups(text: str) -> str:
-    """Remove groups without attributes around a single element."""
-    while True:
-        text, count = re.subn(r"<g>\n(<[^>]*/>)\n</g>", r"\1", text)
-        if not count:
-            return text
+def _prefix(name: str) -> str:
+    """Return the start of a plot's ids and classes."""
+    return "p" + hashlib.sha256(name.encode()).hexdigest()[:6]
+
+
+def _with_titles(text: str) -> str:
+    """Give each mark of a `tip` its title, which browsers show."""
+
+    def titled(group: re.Match[str]) -> str:
+        titles = group[1].removeprefix(TIP).split(SEPARATOR)
+        kind = "use" if "<use" in group[2] else "path"
+        marks = re.findall(rf"<{kind} [^>]*/>", group[2])
+        if len(marks) != len(titles):
+            raise ValueError(f"{len(titles)} titles for {len(marks)} marks, from {titles[0]!r}")
+        left = iter(titles)
+        inside = re.sub(
+            rf"<({kind} [^>]*)/>", lambda mark: f"<{mark[1]}><title>{next(left)}</title></{kind}>", group[2]
+        )
+        return f"<g>{inside}</g>"
+
+    return re.sub(rf'<g id="({TIP}[^"]*)">(.*?)</g>', titled, text, flags=re.DOTALL)
+
+
+def _rounded(text: str) -> str:
+    """Round coordinates to 0.1 pt, an eighth of a pixel."""
+
+    def short(number: re.Match[str]) -> str:
+        return f"{round(float(number[0]), 1) + 0.0:g}"
+
+    def attribute(match: re.Match[str]) -> str:
+        return match[1] + re.sub(r"-?\d+\.\d+", short, match[2]) + '"'
+
+    text = re.sub(r'( (?:d|x|y|width|height|viewBox|transform)=")([^"]*)"', attribute, text)
+    return re.sub(r' transform="rotate\(-?0 [^"]*"', "", text)
+
+
+def _short_paths(text: str) -> str:
+    """Write vertical and horizontal lines briefly, and remove spaces and paths that draw nothing."""
+
+    def short(path: re.Match[str]) -> str:
+        out = []
+        x = y = start_x = start_y = 0.0
+        for kind, numbers in re.findall(r"([MLz])([^MLz]*)", path[1]):
+            if kind == "z":
+                out.append("z")
+                x, y = start_x, start_y
+                continue
+            to_x, to_y = map(float, numbers.split())
+            if kind == "M":
+                out.append(f"M{to_x:g} {to_y:g}")
+                start_x, start_y = to_x, to_y
+            elif to_x == x:
+                out.append(f"V{to_y:g}")
+            elif to_y == y:
+                out.append(f"H{to_x:g}")
+            else:
+                out.append(f"L{to_x:g} {to_y:g}")
+            x, y = to_x, to_y
+        return f' d="{"".join(out)}"'
+
+    text = re.sub(r'<path d="[^"]*" style="fill: none"/>\n?', "", text)
+    text = re.sub(r' d="([MLz\d\s.-]*)"', short, text)
+    return re.sub(r' d="[^"]*"', lambda path: " " + re.sub(r"\s*([A-Za-z])\s*", r"\1", path[0]), text)
+
+
+def _shared_classes(text: str) -> str:
+    """Move a class from all marks of a clipped group to the group."""
+
+    def shared(group: re.Match[str]) -> str:
+        classes = set(re.findall(r' class="[^"]*"', group[2]))
+        if len(classes) != 1 or group[2].count(one := classes.pop()) != group[2].count("<use"):
+            return group[0]
+        return f"<g{group[1]}{one}>{group[2].replace(one, '')}</g>"
+
+    return re.sub(r'<g( clip-path="[^"]*")>((?:(?!<g|</g>).)*)</g>', shared, text, flags=re.DOTALL)
+
+
+def _classes(text: str, prefix: str) -> tuple[str, str]:
+    """Move styles of several elements into a style sheet; return both."""
+    styles = Counter(re.findall(r' style="([^"]*)"', text))
+    names = {style: f"{prefix}{number:x}" for number, style in enumerate(s for s, n in styles.items() if n > 1)}
+    text = re.sub(r' style="([^"]*)"', lambda m: f' class="{names[m[1]]}"' if m[1] in names else m[0], text)
+    rules = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    return text, f"<style>.plot text{{pointer-events:none}}{rules}</style>"
+
+
+def _without_groups(text: str) -> str:
+    """Remove empty groups, and the tags of groups without attributes."""
+    out: list[str] = []
+    kept: list[bool] = []
+    for token in re.split(r"(<g\b[^>]*>\n?|</g>\n?)", re.sub(r"<(?:g|defs)/>\n?|<defs>\s*</defs>\n?", "", text)):
+        if token.startswith("</g>"):
+            if kept.pop():
+                out.append(token)
+        elif token.startswith("<g"):
+            kept.append(not token.startswith("<g>"))
+            if kept[-1]:
+                out.append(token)
+        else:
+            out.append(token)
+    return "".join(out)
 
 
 _NUMBER = r"(-?[\d.]+)"

@@ -14,7 +14,7 @@ from cutesnake.model.records.common import Case
 from cutesnake.model.records.nsys import Launched, NsysMetrics
 from cutesnake.report.palette import Look
 from cutesnake.report.plot.data import kernel_looks, labels
-from cutesnake.report.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, NothingToShow, styled
+from cutesnake.report.plot.style import HATCHES, INK, SOFT, WIDTH, Drawing, NothingToShow, styled, tip
 from cutesnake.stages.profile.timeline_check import busy_us
 
 LONGEST_NAME = 34
@@ -59,8 +59,8 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
     return Drawing(
         figure,
         "Kernels of one call. " + ". ".join(row_texts) + ".",
-        "Blocks in launch order. Gaps: the GPU ran nothing of this call. Half-height blocks: kernels that started "
-        "early and overlap their predecessor (programmatic dependent launch). "
+        "Blocks in launch order; hatches separate neighbours. Gaps: the GPU ran nothing of this call. Half-height "
+        "blocks: kernels that started early and overlap their predecessor (programmatic dependent launch). "
         f"Each panel has its own scale.{_which_call(cases)}{left_out}",
     )
 
@@ -119,7 +119,7 @@ def _panel(axis: Axes, entries: list[Timed], looks: dict[str, Look]) -> None:
         colour = looks[entry.case.kernel].colour
         start = launches[0].start_us
         for number, (launch, overlap) in enumerate(zip(launches, _overlaps(launches), strict=True)):
-            axis.barh(
+            (block,) = axis.barh(
                 row + (HEIGHT / 4 if overlap else 0),
                 launch.duration_us,
                 left=launch.start_us - start,
@@ -128,6 +128,7 @@ def _panel(axis: Axes, entries: list[Timed], looks: dict[str, Look]) -> None:
                 hatch=HATCHES[number % 2],  # neighbours differ
                 linewidth=0,
             )
+            tip(block, f"{short_name(launch.name)}: {launch.duration_us:.1f} µs from {launch.start_us - start:.1f} µs")
         axis.annotate(
             _names(launches), (0, row - HEIGHT / 2), (1, 2.5), textcoords="offset points", fontsize=8.5, color=INK
         )

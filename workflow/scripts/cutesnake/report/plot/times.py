@@ -1,46 +1,47 @@
-"""Duration by size: a line per kernel, with the spread of its samples."""
+"""Duration relative to the fastest kernel: a row per workload, a mark per kernel."""
 
 from __future__ import annotations
+
+import math
 
 import pandas
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.report.palette import Look
-from cutesnake.report.plot.data import differing, kernel_looks, name_of, short_name_of, sizes, times
-from cutesnake.report.plot.style import DSL_NAMES, DSL_STYLES, Drawing, NothingToShow, lay_out, short_sizes, styled
+from cutesnake.report.plot.data import kernel_looks, labels, times, unsaid
+from cutesnake.report.plot.style import DSL_NAMES, INK, LINE, SOFT, TIMES, Drawing, styled, tip
+
+ROW = 0.3  # inches
+DODGE = 0.62  # of a row, over which kernels spread
+FARTHEST = 4.0  # times the fastest kernel of the workload; slower kernels lie at the edge of the plot
+EDGE = 4.6  # where slower kernels lie
+TICKS = (1, 1.2, 1.5, 2, 2.5, 3, 4)
 
 
 def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
-    """Draw a panel per dtype and value of the second size.
-
-    x is the operator's axis. A line joins workloads that differ in x only.
-    """
+    """Draw a panel per dtype: workloads down, time ÷ fastest time across."""
     table = times(evidence, source, target)
-    varying = sizes(evidence)
-    if not varying:
-        raise NothingToShow("all workloads have one size; see the comparison table")
-    x, *rest = varying
-    keys = ["dtype", *rest[:1]]
-    others = [key for key in differing(evidence) if key not in (x, *keys)]  # constant along a line
-    looks = kernel_looks(evidence)
-    panels = [(values, group) for values, group in table.groupby(keys, sort=True) if group[x].nunique() > 1]
-    if not panels:
-        raise NothingToShow(f"no kernel was timed at more than one {short_name_of(evidence, x)}")
-    ticks = short_sizes(sorted({int(value) for _, group in panels for value in group[x]}))
-    name = name_of(evidence, x) + (", 1k = 1024" if "k" in "".join(ticks.values()) else "")
+    names = labels(evidence, brief=True)
+    looks = {kernel: look for kernel, look in kernel_looks(evidence).items() if kernel in set(table["kernel"])}
+    table["fastest_us"] = table.groupby("workload")["cold_us"].transform("min")
+    table["ratio"] = table["cold_us"] / table["fastest_us"]
+    panels = [(str(dtype), group) for dtype, group in table.groupby("dtype", sort=True)]
+    rows = [group["workload"].nunique() for _, group in panels]
     with styled():
-        figure, axes = lay_out(len(panels), (3.6, 2.5), (1.2, 0.9), name, "µs")
-        for axis, (values, group) in zip(axes, panels, strict=True):
-            for (kernel, *_), line in group.groupby(["kernel", *others], sort=False):
-                _line(axis, line.sort_values(x), x, looks[kernel])
-            axis.set_title(
-                ", ".join([values[0], *(f"{short_name_of(evidence, rest[0])} {value}" for value in values[1:])])
-            )
-            axis.grid(True)
-        _scale(axes[0], ticks)
+        figure, axes = pyplot.subplots(
+            len(panels),
+            figsize=(8.6, 0.5 + 0.2 * math.ceil(len(looks) / 3) + sum(ROW * count + 0.8 for count in rows)),
+            squeeze=False,
+            layout="constrained",
+            height_ratios=[ROW * count + 0.2 for count in rows],
+        )
+        for axis, (dtype, group) in zip(axes.flat, panels, strict=True):
+            _panel(axis, group, [name for name in names if name in set(group["workload"])], names, looks)
+            axis.set_title(dtype)
         figure.legend(handles=_handles(table, looks), loc="outside lower left", ncols=3)
     ranges = ", ".join(
         f"{kernel} {group['cold_us'].min():.3g} to {group['cold_us'].max():.4g} µs"
@@ -48,58 +49,88 @@ def draw_times(evidence: Evidence, source: Source, target: str) -> Drawing:
     )
     return Drawing(
         figure,
-        f"Duration against {short_name_of(evidence, x)} on {source.device}: {ranges}.",
-        "Median duration of the whole operator with a flushed L2 cache. Bars: spread of the samples. Lower is better. "
-        "Lines: cuTile solid, CuTe DSL dashed, PyTorch dotted." + _joined(evidence, others),
+        f"Duration per workload on {source.device}: {ranges}.",
+        "Median cold time of the whole operator ÷ that of the workload's fastest kernel. Left is better. Lines: spread "
+        "of the samples. Right: the fastest time and its ratio to the lower bound (floor) at nominal clocks."
+        f"{_past(table)}{unsaid(evidence)}",
     )
 
 
-def _joined(evidence: Evidence, others: list[str]) -> str:
-    """Name the parameters that are constant along a line, if any."""
-    names = ", ".join(short_name_of(evidence, key) for key in others)
-    return f" Along a line, these are constant: {names}." if others else ""
+def _panel(
+    axis: Axes, table: pandas.DataFrame, order: list[str], names: dict[str, str], looks: dict[str, Look]
+) -> None:
+    kernels = [kernel for kernel in looks if kernel in set(table["kernel"])]
+    for row, workload in enumerate(order):
+        mine = table[table["workload"] == workload].set_index("kernel")
+        if row % 2 == 0:
+            axis.axhspan(row - 0.5, row + 0.5, color=LINE, alpha=0.3, linewidth=0, zorder=0)
+        for place, kernel in enumerate(kernels):
+            if kernel in mine.index:
+                y = row + DODGE * ((place + 0.5) / len(kernels) - 0.5)
+                _mark(axis, y, mine.loc[kernel], looks[kernel], f"{kernel}, {names[workload]}")
+        fastest = mine.loc[mine["cold_us"].idxmin()]
+        axis.annotate(
+            f"{fastest['cold_us']:.4g} µs{_of_floor(fastest)}",
+            (1, row),
+            (4, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+            color=SOFT,
+        )
+    axis.axvline(1, color=INK, linewidth=1, zorder=1)
+    axis.set_yticks(range(len(order)), [names[workload] for workload in order])
+    axis.set_ylim(len(order) - 0.5, -0.5)
+    axis.set_xscale("log")
+    axis.set_xlim(0.94, EDGE * 1.06)
+    axis.xaxis.set_major_locator(FixedLocator(TICKS))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}{TIMES}"))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("time ÷ time of the fastest kernel (log scale)")
+    axis.grid(True, axis="x")
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.spines.left.set_visible(False)
 
 
-def _line(axis: Axes, line: pandas.DataFrame, x: str, look: Look) -> None:
-    axis.errorbar(
-        line[x],
-        line["cold_us"],
-        yerr=line["cold_us"] * line["spread_percent"] / 100,
-        color=look.colour,
-        linestyle=DSL_STYLES[line["dsl"].iloc[0]],
-        linewidth=1.6,
+def _of_floor(row: pandas.Series) -> str:
+    """Format a time's ratio to the floor, if that is known."""
+    return f", {row['cold_us'] / row['floor_us']:.3g}{TIMES} floor" if pandas.notna(row["floor_us"]) else ""
+
+
+def _mark(axis: Axes, y: float, row: pandas.Series, look: Look, name: str) -> None:
+    """Draw one kernel's time with its spread, hollow beyond the scale."""
+    ratio, spread = float(row["ratio"]), float(row["spread_percent"])
+    past = ratio > FARTHEST
+    if not past:
+        ends = [ratio * (1 - spread / 100), ratio * (1 + spread / 100)]
+        axis.plot(ends, [y, y], color=look.colour, linewidth=1, clip_on=False)
+    (mark,) = axis.plot(
+        [EDGE if past else ratio],
+        [y],
+        linestyle="none",
         marker=look.marker,
-        markersize=5,
-        markeredgewidth=0,
-        elinewidth=1,
-        capsize=2.5,
+        markersize=6,
+        markeredgewidth=1.1 if past else 0,
+        fillstyle="none" if past else "full",
+        color=look.colour,
+        clip_on=False,
     )
+    tip(mark, f"{name}: {row['cold_us']:.4g} µs ± {spread:.1f} %{_of_floor(row)}")
 
 
-def _scale(axis: Axes, ticks: dict[int, str]) -> None:
-    """Set logarithmic axes for all panels, with a tick per timed size on x."""
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    axis.xaxis.set_major_locator(FixedLocator(list(ticks)))
-    axis.xaxis.set_major_formatter(FixedFormatter(list(ticks.values())))
-    low, high = axis.get_ylim()
-    if high / low < 100:
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    for side in (axis.xaxis, axis.yaxis):
-        side.set_minor_formatter(NullFormatter())
+def _past(table: pandas.DataFrame) -> str:
+    """Say what a hollow mark means, if a kernel is that slow."""
+    slow = (table["ratio"] > FARTHEST).any()
+    return f" Hollow marks at the right edge: over {FARTHEST:g}{TIMES} the fastest, off the scale." if slow else ""
 
 
-def _handles(table: pandas.DataFrame, looks: dict[str, Look]) -> list[pyplot.Line2D]:
+def _handles(table: pandas.DataFrame, looks: dict[str, Look]) -> list[Line2D]:
     dsls = dict(zip(table["kernel"], table["dsl"], strict=True))
+    style = {"linestyle": "none", "markeredgewidth": 0}
     return [
         pyplot.Line2D(
-            *([], []),
-            marker=look.marker,
-            color=look.colour,
-            linestyle=DSL_STYLES[dsls[kernel]],
-            label=f"{kernel} ({DSL_NAMES[dsls[kernel]]})",
+            [], [], marker=look.marker, color=look.colour, label=f"{kernel} ({DSL_NAMES[dsls[kernel]]})", **style
         )
         for kernel, look in looks.items()
-        if kernel in dsls
     ]

@@ -9,8 +9,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from cutesnake.report.palette import MARKERS
-from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled
+from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled, tip
 from cutesnake.stages.predict.validated import Held, Part
 
 PANELS = {"warm": "Warm L2", "cold": "Single calls, L2 flushed (cold)"}
@@ -20,11 +19,20 @@ NAMES: dict[Part, str] = {
     "held_out": "first held out",
     "blind": "opened last",
 }
+FAMILIES = {
+    "MLA decode": ("mla_decode",),
+    "other attention": ("fmha", "fmha_backward", "fmha_mixed_decode", "fmha_mixed_prefill"),
+    "dense GEMM": ("gemm", "gemm_epilogue", "tutorial_gemm"),
+    "grouped GEMM": ("gemm_grouped", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_mixed_grouped"),
+    "scaled and mixed GEMM": ("gemm_blockscaled", "gemm_blockwise", "gemm_mixed"),
+}
+OTHERS = "other (copies, sums, norms, scans)"
+LOOKS = dict(zip((*FAMILIES, OTHERS), zip("os^DvP", SERIES, strict=False), strict=True))  # marker, colour
 OFF = 0.3  # error of the dashed lines, relative to the measured time
 
 
 def draw_validation(predictions: Sequence[Held]) -> Drawing:
-    """Draw a point per prediction, a panel per kind of sample, a marker per operator.
+    """Draw a panel per kind of sample, a marker per operator family.
 
     Filled: families used while the model was developed. Half filled: held out until the first validation. Hollow:
     opened once, at the end.
@@ -32,15 +40,12 @@ def draw_validation(predictions: Sequence[Held]) -> Drawing:
     if not predictions:
         raise NothingToShow("no prediction was compared with a measurement")
     kinds = [kind for kind in PANELS if any(row.kind == kind for row in predictions)]
-    places = {part: place for place, part in enumerate(FILLS)}
-    operators = list(
-        dict.fromkeys(row.operator for row in sorted(predictions, key=lambda row: (places[row.part], row.operator)))
-    )
-    looks = {name: (MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]) for place, name in enumerate(operators)}
     with styled():
-        figure, axes = lay_out(len(kinds), (5.2, 4.4), (0.6, 0.9), "µs measured", "µs predicted")
+        figure, axes = lay_out(
+            len(kinds), (5.2, 4.4), (0.6, 0.9), "measured time (µs, log scale)", "predicted time (µs, log scale)"
+        )
         for axis, kind in zip(axes, kinds, strict=True):
-            _panel(axis, [row for row in predictions if row.kind == kind], looks)
+            _panel(axis, [row for row in predictions if row.kind == kind])
             axis.set_title(PANELS[kind])
         handles = [
             pyplot.Line2D([], [], color=INK, linewidth=1.0, label="as measured"),
@@ -53,13 +58,18 @@ def draw_validation(predictions: Sequence[Held]) -> Drawing:
                 label=f"predicted {100 * OFF:.0f} % too slow or too fast",
             ),
         ]
-        for name, (marker, colour) in looks.items():
-            for part in sorted({row.part for row in predictions if row.operator == name}, key=places.__getitem__):
-                style = {"marker": marker, "color": colour, "fillstyle": FILLS[part], "linestyle": "none"}
-                label = f"{name} ({NAMES[part]})"
-                handles.append(
-                    pyplot.Line2D([], [], label=label, markeredgewidth=1.1, markerfacecoloralt="none", **style)
-                )
+        style = {"linestyle": "none", "markeredgewidth": 1.1, "markerfacecoloralt": "none"}
+        drawn = {family(row.operator) for row in predictions}
+        handles += [
+            pyplot.Line2D([], [], marker=marker, color=colour, label=name, **style)
+            for name, (marker, colour) in LOOKS.items()
+            if name in drawn
+        ]
+        handles += [
+            pyplot.Line2D([], [], marker="o", color=SOFT, fillstyle=fill, label=NAMES[part], **style)
+            for part, fill in FILLS.items()
+            if any(row.part == part for row in predictions)
+        ]
         figure.legend(handles=handles, loc="outside lower left", ncols=3)
     gpus = " and ".join(dict.fromkeys(row.device.upper() for row in predictions))
     parts = {part: [row for row in predictions if row.part == part] for part in FILLS}
@@ -69,21 +79,32 @@ def draw_validation(predictions: Sequence[Held]) -> Drawing:
         f"Predicted vs measured, {len(predictions)} calls on {gpus}. {errors}.",
         f"Errors of this page's prediction model on GPUs with measurements ({gpus}). Filled points: families used "
         "during development. Half filled: held out until the first validation. Hollow: opened once, at the end. "
-        f"{errors[0].upper()}{errors[1:]}.",
+        f"{errors[0].upper()}{errors[1:]}. On hover: predicted vs measured time.",
     )
 
 
-def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) -> None:
+def family(operator: str) -> str:
+    """Return the family that an operator is drawn as."""
+    return next((name for name, operators in FAMILIES.items() if operator in operators), OTHERS)
+
+
+def _tip(row: Held) -> str:
+    return f"{row.operator} {row.kernel}, {row.device.upper()}: {row.predicted_us:.4g} vs {row.measured_us:.4g} µs"
+
+
+def _panel(axis: Axes, rows: Sequence[Held]) -> None:
     times = [time for row in rows for time in (row.measured_us, row.predicted_us)]
     low, high = min(times) / 1.4, max(times) * 1.4
     axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
     axis.plot((low, high), (low, high), color=INK, linewidth=1.0)
     for factor in (1 + OFF, 1 - OFF):
         axis.plot((low, high), (low * factor, high * factor), color=SOFT, linewidth=0.8, linestyle="--")
-    for name, (marker, colour) in looks.items():
+    for name, (marker, colour) in LOOKS.items():
         for part, fill in FILLS.items():
-            mine = [row for row in rows if row.operator == name and row.part == part]
-            axis.plot(
+            mine = [row for row in rows if family(row.operator) == name and row.part == part]
+            if not mine:
+                continue
+            (marks,) = axis.plot(
                 [row.measured_us for row in mine],
                 [row.predicted_us for row in mine],
                 linestyle="none",
@@ -94,6 +115,7 @@ def _panel(axis: Axes, rows: Sequence[Held], looks: dict[str, tuple[str, str]]) 
                 markerfacecoloralt="none",
                 markeredgewidth=1.0,
             )
+            tip(marks, *map(_tip, mine))
     axis.grid(True, which="major", axis="both", color=LINE)
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
