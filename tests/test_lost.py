@@ -19,7 +19,7 @@ from project import append, jobs, snakemake
 CORRECT = "results/correctness/elementwise_add/cute/sm_90a/fp32_t256_v4/m3_n1000_fp32.json"
 BUILD = "results/compile/elementwise_add/cute/sm_90a/fp32_t256_v4"
 INSPECTED = "results/inspect/elementwise_add/cute/sm_90a/fp32_t256_v4.json"
-AFTER_COMPARISON = {"compare": 1, "overview": 1, "report": 1}
+AFTER_COMPARISON = {"compare": 1, "report": 1}
 AFTER_CORRECTNESS = {"simulated": 1, **AFTER_COMPARISON}
 AFTER_BUILD = {"compile": 1, **AFTER_CORRECTNESS}
 
@@ -72,7 +72,6 @@ DAMAGES = [
     ("results/compare/elementwise_add.json", edited, AFTER_COMPARISON),
     (f"{BUILD}/build.json", edited, AFTER_BUILD),
     (CORRECT, edited, AFTER_CORRECTNESS),
-    ("results/overview", gone, {"overview": 1, "report": 1}),
     ("results/mla_report.html", cut, {"report": 1}),
 ]
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 KERNEL = "kernels/elementwise_add/cute/kernel.py"
 CONTRACT = "kernels/elementwise_add/cute/__init__.py"
 BUILD = "results/compile/elementwise_add/cute/sm_90a/fp32_t256_v4"
-AFTER_COMPARISON = {"compare": 1, "overview": 1, "report": 1}
+AFTER_COMPARISON = {"compare": 1, "report": 1}
 AFTER_BUILD = {"compile": 1, "simulated": 1, **AFTER_COMPARISON}
 
 

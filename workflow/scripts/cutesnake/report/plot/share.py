@@ -38,6 +38,6 @@ def draw_share(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Share of the roofline on {source.device}, from {table['share'].min():.2f} to {best['share']:.2f}; "
         f"the best is {best['kernel']} at {best['workload']}.",
-        "Lower bound from the device's peaks at nominal boost clock ÷ measured cold time. Higher is better; 1.00 is the "
-        f"bound at that clock. Empty cells were not measured.{unsaid(evidence)}",
+        "Lower bound from the device's peaks at nominal boost clock ÷ measured cold time. Higher is better; 1.00 is "
+        f"the bound at that clock. Empty cells were not measured.{unsaid(evidence)}",
     )
