@@ -215,8 +215,8 @@ def test_the_marker_sets_how_a_test_is_run(run) -> None:
 
 @pytest.mark.slow
 def test_a_marker_with_an_unknown_option_is_an_error(run) -> None:
-    result = run("@pytest.mark.ptxsim(shedule='all')" + RACE)
-    assert result.ret != 0 and "shedule" in result.stdout.str() + result.stderr.str()
+    result = run("@pytest.mark.ptxsim(order='all')" + RACE)
+    assert result.ret != 0 and "order" in result.stdout.str() + result.stderr.str()
 
 
 @pytest.mark.slow
