@@ -1,4 +1,4 @@
-"""pytest plugin: with PTXSIM=1, kernels that tests compile with CuTe DSL run in ptxsim on the CPU.
+"""pytest plugin: with PTXSIM=1, CuTe DSL kernels of tests run in ptxsim.
 
 Tests stay as they are: `torch.device("cuda")` is host memory, and calls of compiled functions are simulated. A finding
 fails the test and names the source line.
@@ -43,7 +43,7 @@ class Options:
 
 @dataclass
 class Simulation:
-    """One pytest process's kernels: how they are run, what was found in the test under way, and totals."""
+    """How kernels of a pytest process run, findings of the test, and totals."""
 
     target: str
     defaults: Options
@@ -187,7 +187,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test whose kernels have findings; a test that fails by itself shows them beside its own error."""
+    """Fail a test whose kernels have findings, or add them to its own error."""
     return (yield from _judged(item, "call"))
 
 

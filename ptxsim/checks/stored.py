@@ -33,7 +33,7 @@ class Doubt(NamedTuple):
 
 
 class Stored:
-    """The last store to each unit (an access size, at most 16 bytes) of an allocation."""
+    """The last store to each unit of an allocation; a unit has at most 16 bytes."""
 
     def __init__(self, allocation: Allocation, size: int) -> None:
         self.allocation = allocation

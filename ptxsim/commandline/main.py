@@ -91,7 +91,7 @@ def _main(options: argparse.Namespace) -> int:
 
 
 def _write_error(options: argparse.Namespace, error: str) -> None:
-    """Write the reports of a run that could not be made, except one that is itself the error."""
+    """Write the reports of a failed run, except a report that is the error."""
     contents: dict[str, str | dict[str, Any]] = {
         "json": {"status": 2, "error": error},
         "sarif": reports.sarif([], 2, error),

@@ -42,7 +42,7 @@ _PLACE = re.compile(r"(?P<path>.+?):(?P<line>\d+)(?::\d+)?$")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding or failed comparison, for a report: its rule, message, file and line, and the run that met it."""
+    """A finding or failed comparison: rule, message, file, line and run."""
 
     rule: str
     message: str
@@ -77,7 +77,10 @@ def problems(outcomes: Sequence[Outcome], ptx: Path) -> list[Problem]:
 
 
 def sarif(found: Sequence[Problem], status: int, error: str | None = None) -> dict[str, Any]:
-    """Return a SARIF log of one run. status: the exit status; error: why nothing could be run."""
+    """Return a SARIF log of one run.
+
+    status: the exit status; error: why nothing could be run.
+    """
     used = sorted({x.rule for x in found})
     notes = [{"level": "error", "message": {"text": error}}] if error else []
     run = {
@@ -115,7 +118,7 @@ def _result(x: Problem, rules: list[str]) -> dict[str, Any]:
 
 
 def _near(path: str) -> str:
-    """Return a path relative to the current folder if it lies below it, else as it is."""
+    """Return a path relative to the current folder if it lies below."""
     near = os.path.relpath(path) if os.path.isabs(path) else os.path.normpath(path)
     return path if near.startswith("..") else near
 
@@ -137,7 +140,10 @@ def _version() -> str:
 
 
 def junit(name: str, outcomes: Sequence[Outcome], error: str | None = None) -> str:
-    """Return JUnit XML with a test case per run. name: of the kernel; error: why nothing could be run."""
+    """Return JUnit XML with a test case per run.
+
+    name: of the kernel; error: why nothing could be run.
+    """
     suite = ET.Element("testsuite", name="ptxsim")
     failed = 0
     for outcome in outcomes:

@@ -162,7 +162,7 @@ def _call(entry: _Entry, packed: Arguments) -> int:
 
 
 def launch_of(name: str, config: int, params: int, module: Module, memory: Memory) -> Launch:
-    """Read a launch out of the C structures that the host code passes to the CUDA runtime."""
+    """Read a launch from the C structures that host code passes to the runtime."""
     kernel = module.kernels.get(name)
     if kernel is None:
         raise CaptureError(f"the object launches {name[:80]}, which is not in {module.path}")

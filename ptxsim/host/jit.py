@@ -35,7 +35,7 @@ _TABLE_BYTES = 1 << 16  # an integer tensor up to this size may hold addresses o
 
 @dataclass
 class _Call:
-    """A call of a compiled function: its arguments by name, and the launches made so far."""
+    """A call of a compiled function: arguments by name, and launches so far."""
 
     arguments: Mapping[str, Any]
     function: Any = None
@@ -62,7 +62,9 @@ class OnDevice:
 
 
 class Interception:
-    """CuTe DSL's calls of this process, passed to `run` as launches. Make one, before the DSL is imported.
+    """CuTe DSL's calls of this process, passed to `run` as launches.
+
+    Make one before the DSL is imported.
 
     target: what the DSL compiles for, such as sm_90a. run: called with the launches of each call, in order, once the
     host code has returned; the outputs have to be in place when it returns.
@@ -130,7 +132,7 @@ class Interception:
             setattr(tensor, _OWN, source)
 
     def _jit_call(self, original: Callable[..., Any], dsl: Any, body: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call of a `@cute.jit` function, which compiles it and calls what was compiled; or a trace of one."""
+        """Run or trace a call of a `@cute.jit` function."""
         from cutlass._mlir import ir
 
         if kwargs.get("compile_only") or (ir.Context.current is not None and ir.InsertionPoint.current is not None):
@@ -186,7 +188,7 @@ class Interception:
         return result
 
     def _launched(self, name: bytes, config: int, params: int) -> None:
-        """Note a launch; an exception would not reach Python through the host code, so it is kept."""
+        """Note a launch; keep its exception, which cannot pass through host code."""
         call = self._calls[-1] if self._calls else _Call({})
         if call.function is None:
             print(f"ptxsim: {name.decode()[:60]} was launched outside any known call and did not run", file=sys.stderr)
@@ -213,7 +215,7 @@ def _no_module(file_path: str, *_: Any, **__: Any) -> Any:
 
 
 def _runtimes() -> list[Path]:
-    """The DSL's own runtime, for all that is not a call of CUDA; found without importing the DSL."""
+    """Find the DSL's own runtime without importing the DSL."""
     given = os.environ.get(LIBRARIES)
     if given:
         return [Path(x) for x in given.split(os.pathsep)]
@@ -238,7 +240,7 @@ def _wrap(owner: type, name: str, around: Callable[..., Any]) -> None:
 
 
 def _named(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by parameter name, as far as they fit; the callee itself says what does not."""
+    """Return arguments by parameter name, as far as they fit."""
     try:
         return dict(signature.bind_partial(*args, **kwargs).arguments)
     except TypeError:
@@ -267,7 +269,7 @@ def _on_host(value: Any) -> bool:
 
 
 def _claimed(value: Any) -> Any:
-    """A value for a tvm-ffi function: host tensors within it claim to be on a device."""
+    """Return a value in which host tensors claim to be on a device."""
     if _on_host(value):
         import tvm_ffi
 

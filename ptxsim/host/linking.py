@@ -82,12 +82,12 @@ def link_content(content: bytes, name: str) -> Path:
 
 
 def runtime_library() -> Path:
-    """Compile the stub alone, as the CUDA runtime of functions that CuTe DSL compiled in this process."""
+    """Compile the stub as the CUDA runtime of functions compiled in this process."""
     return _linked(b"", "ptxsim's stub", Path(__file__).with_name("stub.c"), "-DPTXSIM_JIT")
 
 
 def _linked(content: bytes, name: str, stub: Path | None, *options: str) -> Path:
-    """Return the library of an object, from the cache or newly linked; without content, of the stub alone."""
+    """Return the library of an object, or of the stub alone without content."""
     stub_bytes = b"" if stub is None else stub.read_bytes()
     digest = hashlib.sha256(" ".join(options).encode() + stub_bytes + content).hexdigest()[:24]
     folder = Path(os.environ.get("PTXSIM_CACHE") or Path(tempfile.gettempdir()) / f"ptxsim-{os.getuid()}")

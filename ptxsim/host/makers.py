@@ -14,7 +14,7 @@ from .direct import launch
 
 
 def _module(ptx: str | Path | Module | None, beside: str | Path = "") -> Module:
-    """Return a Module as it is, PTX text or a file parsed, and by default the .ptx file beside another."""
+    """Return a Module; parse PTX text or a file first."""
     if isinstance(ptx, Module):
         return ptx
     if isinstance(ptx, str) and "\n" in ptx:

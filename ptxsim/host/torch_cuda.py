@@ -1,4 +1,6 @@
-"""Let code that asks torch for a GPU run on the CPU: the device `cuda` means host memory while this is in effect.
+"""Let code that asks torch for a GPU run on the CPU.
+
+The device `cuda` means host memory while this is in effect.
 
 A tensor made on `cuda` is a CPU tensor. Its `device` says `cuda:0` and its `is_cuda` is True, as for every CPU tensor
 in this process. torch's own operators compute on the CPU. `torch.cuda` describes one GPU, whose streams do nothing.
@@ -169,7 +171,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
 
 
 def _eager(model: Any = None, **_: Any) -> Any:
-    """`torch.compile` that leaves a function as it is: Dynamo cannot trace tensors that claim to be on a GPU."""
+    """Leave a function as it is: Dynamo cannot trace tensors that claim a GPU."""
     return model if model is not None else lambda function: function
 
 
