@@ -185,7 +185,7 @@ sys.exit({code})
 
 def test_a_script_is_forked_unless_it_has_an_environment_of_its_own(served, tmp_path) -> None:
     plain = dict.fromkeys(("conda_env", "container_img", "env_modules", "bench_record"))
-    script = SimpleNamespace(**plain, threads=3, resources={"tmpdir": str(tmp_path)})
+    script = SimpleNamespace(**plain, log=[], threads=3, resources={"tmpdir": str(tmp_path)})
     file, told = tmp_path / "tmp1.compile.py", tmp_path / "told"
     file.write_text(SCRIPT.format(path=str(told), code=0))
     run_as_it_was: list[str] = []

@@ -10,7 +10,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.runtime import snakemake_internals as internals
 
 REPLACED = internals.FACTORY, internals.GROUP, internals.SCRIPT
-PUBLIC = {"basedir", "configfiles"}  # of `workflow`: documented, or in every Snakemake for years
+PUBLIC = {"basedir", "configfiles", "current_basedir"}  # of `workflow`: documented, or in every Snakemake for years
 
 
 def test_the_version_that_is_pinned_is_the_one_that_was_tried() -> None:

@@ -146,6 +146,7 @@ def anatomy(
             "persistent loop": {"found": persistent, "evidence": "", "lines": []},
             "cluster communication": {"found": communicates, "evidence": "", "lines": []},
         },
+        "contradictions": [],
     }
     return msgspec.convert(found, AnatomyFunction)
 

@@ -19,4 +19,4 @@ rule site:
     params:
         project=str(PROJECT),
     script:
-        "../scripts/site.py"
+        "../scripts/write_site.py"

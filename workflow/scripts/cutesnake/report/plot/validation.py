@@ -5,10 +5,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+import yaml
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from cutesnake.model.paths import ROOT
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled, tip
 from cutesnake.stages.predict.validated import Held, Part
 
@@ -19,13 +21,7 @@ NAMES: dict[Part, str] = {
     "held_out": "first held out",
     "blind": "opened last",
 }
-FAMILIES = {
-    "MLA decode": ("mla_decode",),
-    "other attention": ("fmha", "fmha_backward", "fmha_mixed_decode", "fmha_mixed_prefill"),
-    "dense GEMM": ("gemm", "gemm_epilogue", "tutorial_gemm"),
-    "grouped GEMM": ("gemm_grouped", "gemm_grouped_contiguous", "gemm_grouped_masked", "gemm_mixed_grouped"),
-    "scaled and mixed GEMM": ("gemm_blockscaled", "gemm_blockwise", "gemm_mixed"),
-}
+FAMILIES: dict[str, list[str]] = yaml.safe_load((ROOT / "kernels/families.yaml").read_text())
 OTHERS = "other (copies, sums, norms, scans)"
 LOOKS = dict(zip((*FAMILIES, OTHERS), zip("os^DvP", SERIES, strict=False), strict=True))  # marker, colour
 OFF = 0.3  # error of the dashed lines, relative to the measured time
