@@ -141,5 +141,7 @@ READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stage
 CATALOGUE = "catalogue.html"
 SUMMARY = [path for path in [str(KEPT_FOLDER / "operators.json")] if os.path.exists(path)]
 WHOLE = len(PLAN.workloads) == len(PLAN.operators)  # whether all operators are planned: see planning/requested.py
-OPERATIONS = ["results/report/operations.html", "results/operations.json"] * ("operations" in EXPERIMENT.stages and COMPILES)
+OPERATIONS = ["results/report/operations.html", "results/operations.json"] * (
+    "operations" in EXPERIMENT.stages and COMPILES
+)
 FRONT, *OTHERS = PLAN.operators  # the operator that the front page shows in full, and those with a page of their own

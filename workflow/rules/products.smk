@@ -282,7 +282,8 @@ if snakemake_internals.is_main(workflow):  # a job that an executor starts reads
         logger.warning(FINDINGS.damage())
     if FINDINGS.staleness():
         logger.info(FINDINGS.staleness())
-    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", SITE_FOLDER])  # what is kept is kept whenever that is asked for
+    # The last two are made whenever they are asked for.
+    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", SITE_FOLDER])
     NOT_THERE = frozenset(
         path
         for product in PRODUCTS.values()
