@@ -93,13 +93,6 @@ RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 
 
-EVERY_RECORD = [
-    *(build.path(stage) for build in EVERY_BUILD for stage in ("compile", "inspect")),
-    *files_of(case.id.path("correctness") for case in PLAN.simulated.values()),
-    *(case.id.path("predict") for case in PLAN.predicted()),
-]
-
-
 def kept_names():
     """Build -> the names under which its records are kept, and where they lie."""
     return {

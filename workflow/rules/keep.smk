@@ -21,7 +21,7 @@ rule record_builds:
     input:
         **inputs(
             "results/recorded_builds.txt",
-            made=EVERY_RECORD,
+            made=lambda wildcards: files_of(path for names in kept_names().values() for path in names.values()),
             comparisons=COMPARISONS,
             anatomy=[f"results/anatomy/{operator}" for operator in READ],
         ),

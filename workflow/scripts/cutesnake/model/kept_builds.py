@@ -17,7 +17,6 @@ from cutesnake.model.records.common import Record
 
 FOLDER = "recorded/builds"
 COMPILE, INSPECT, CHECK, PREDICTION = "compile", "inspect", "correctness", "predict"
-DIGITS = 6  # significant digits of kept metrics
 
 
 class RecordedBuildsError(ValueError):
@@ -84,10 +83,12 @@ def write_builds(
     machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same.
     """
     files: dict[str, list[bytes]] = {}
+    operators = {build.partition("/")[0] for build in keys}
+    before = {kept.build: kept for name in operators for _, kept in _lines(folder / f"{name}.jsonl", KeptBuild)}
     for build, named in sorted(keys.items()):
         now = {name: Key(*key) for name, key in named.items()}
         records = {name: _kept(paths[build][name]) for name in named}
-        earlier = _earlier(folder, build)
+        earlier = before.get(build)
         if earlier and earlier.keys.get(COMPILE) == now[COMPILE]:
             now, records = {**earlier.keys, **now}, {**earlier.records, **records}
         line = msgspec.json.encode(KeptBuild(build, now, records))
@@ -95,11 +96,6 @@ def write_builds(
     for operator, lines in files.items():
         record.write_text(folder / f"{operator}.jsonl", b"\n".join([*lines, b""]).decode())
     return len(keys)
-
-
-def _earlier(folder: Path, build: str) -> KeptBuild | None:
-    lines = _lines(folder / f"{build.partition('/')[0]}.jsonl", KeptBuild)
-    return next((kept for _, kept in lines if kept.build == build), None)
 
 
 def _kept(path: str) -> msgspec.Raw:
@@ -115,15 +111,7 @@ def _kept(path: str) -> msgspec.Raw:
         metrics["timeline"]["tracks"] = []
     for launch in (metrics.get("simulated") or {}).get("launches", ()):
         launch.pop("opcodes", None)
-    return msgspec.Raw(msgspec.json.encode(_rounded(entry)))
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {name: _rounded(item) for name, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+    return msgspec.Raw(msgspec.json.encode(record.rounded(entry)))
 
 
 def _lines(file: Path, kind: type[Any]) -> Iterable[tuple[int, Any]]:

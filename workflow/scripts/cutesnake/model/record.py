@@ -101,6 +101,18 @@ def plain(record: Mapping[str, Any] | Part) -> dict[str, Any]:
     return found
 
 
+KEPT_DIGITS = 6  # significant digits of values that the repository keeps, above the precision of any measurement
+
+
+def rounded(value: Any) -> Any:
+    """Return JSON-like data with its floats rounded to KEPT_DIGITS significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{KEPT_DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
+
+
 def _listed(value: Any) -> Any:
     """The value with lists in place of tuples, as JSON has them."""
     if isinstance(value, dict):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -110,6 +111,16 @@ class Plan:
             if wanted and (build.operator, build.kernel, build.target) in able:
                 yield case
 
+    @functools.cached_property
+    def checks_of_builds(self) -> dict[str, list[PlannedCase]]:
+        """Build -> its simulated cases, of a complete plan."""
+        return _by_build(self.simulated.values())
+
+    @functools.cached_property
+    def predictions_of_builds(self) -> dict[str, list[PlannedCase]]:
+        """Build -> its predicted cases, of a complete plan."""
+        return _by_build(self.predicted())
+
     def case(self, key: str) -> PlannedCase:
         """A case by its key, of the sweep or simulated; KeyError if it is not planned."""
         return self.simulated[key] if key in self.simulated else self.cases[key]
@@ -168,6 +179,13 @@ class Plan:
 
     def _answers(self) -> list[dict[str, Any]]:
         return [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()]
+
+
+def _by_build(cases: Iterable[PlannedCase]) -> dict[str, list[PlannedCase]]:
+    result: dict[str, list[PlannedCase]] = {}
+    for case in cases:
+        result.setdefault(case.build.key, []).append(case)
+    return result
 
 
 def _named(cases: dict[str, PlannedCase], operator: str) -> list[dict[str, str]]:

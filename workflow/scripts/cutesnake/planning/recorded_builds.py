@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,25 +79,8 @@ def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
     """Return the simulated and predicted cases of a build by the names of their records."""
-    checks, predictions = _cases(plan)
-    found = {f"{CHECK}/{case.workload.id}": case for case in checks.get(build.key, ())}
-    return found | {f"{PREDICTION}/{case.workload.id}": case for case in predictions.get(build.key, ())}
-
-
-_by_plan: dict[int, tuple[dict[str, list[Any]], dict[str, list[Any]]]] = {}
-
-
-def _cases(plan: Plan) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    if id(plan) not in _by_plan:
-        _by_plan[id(plan)] = _by_build(plan.simulated.values()), _by_build(plan.predicted())
-    return _by_plan[id(plan)]
-
-
-def _by_build(cases: Iterable[Any]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for case in cases:
-        found.setdefault(case.build.key, []).append(case)
-    return found
+    stages = ((CHECK, plan.checks_of_builds), (PREDICTION, plan.predictions_of_builds))
+    return {f"{stage}/{case.workload.id}": case for stage, cases in stages for case in cases.get(build.key, ())}
 
 
 def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
@@ -139,7 +122,7 @@ def places_of(folder: Path) -> set[str]:
 
 def _defaults(plan: Plan) -> set[str]:
     """The build of each kernel and target with most of what can be done without a GPU: checks, then a prediction."""
-    checks, predictions = _cases(plan)
+    checks, predictions = plan.checks_of_builds, plan.predictions_of_builds
     best: dict[tuple[str, str, str], Build] = {}
 
     def rank(build: Build) -> tuple[bool, bool]:

@@ -32,7 +32,6 @@ from cutesnake.planning.machine import PRETENDED
 
 M = TypeVar("M", bound=Measurement)
 
-DIGITS = 6  # significant digits, above the precision of any measurement
 SUMMARY = "set.json"
 FILE = re.compile(r"(?P<stage>[a-z]+)-(?P<operator>\w+)(-\w+)?\.jsonl")  # without the kernel until 2026-11-23
 SHOWN = 3  # cases named in a message
@@ -156,7 +155,7 @@ def slim(entry: M) -> M:
     if isinstance(kept, Nsys) and kept.metrics:
         kernels = [kernel for kernel in kept.metrics.kernels if kernel.call < NSYS_CALLS]
         kept = replace(kept, metrics=replace(kept.metrics, kernels=kernels))
-    rounded: M = record.convert(entry.stage, _rounded(record.plain(kept)), "a record of the set")
+    rounded: M = record.convert(entry.stage, record.rounded(record.plain(kept)), "a record of the set")
     return rounded
 
 
@@ -166,14 +165,6 @@ def _slim_check(check: Check) -> Check:
         for name, output in check.outputs.items()
     }
     return replace(check, outputs=outputs)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
 def _write_set(folder: Path, entries: list[Measurement]) -> Written:
