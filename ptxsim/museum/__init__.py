@@ -1,4 +1,4 @@
-"""Bugs that were shipped in GPU kernels, each as a small kernel of this project before and after the fix.
+"""Shipped bugs of GPU kernels, each as a small kernel before and after its fix.
 
 python -m ptxsim.museum                  # run all pairs and print what was found
 python -m ptxsim.museum NAME             # print one kernel as a diff, and the findings before and after

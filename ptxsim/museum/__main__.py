@@ -15,7 +15,7 @@ from ptxsim.museum.exhibit import Exhibit
 
 
 def shown(exhibit: Exhibit) -> str:
-    """Return the note, the numbered diff, and the findings of both versions under all default schedules."""
+    """Return note, diff and findings of both versions under all default schedules."""
     lines = [exhibit.note or "", *exhibit.upstream, ""]
     lines += [f"{n:3} {line}" for n, line in exhibit.lines]
     for faulty in (True, False):
@@ -26,7 +26,7 @@ def shown(exhibit: Exhibit) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the museum; return 1 if a fixed kernel has a finding, 2 for an unknown name."""
+    """Run the museum; return 1 after a finding in a fixed kernel, 2 for an unknown name."""
     parser = argparse.ArgumentParser(usage=usage)
     parser.add_argument("name", nargs="?")
     parser.add_argument("--json", type=Path)

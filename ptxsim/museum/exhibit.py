@@ -1,4 +1,4 @@
-"""An exhibit: a small kernel with a bug that was shipped, and the fix, in one text."""
+"""A small kernel with a shipped bug and its fix, in one text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Exhibit:
     ptx: the body; lines that begin with - exist only before the fix, lines that begin with + only after it. Registers:
     %thread, %warp, %lane, %cta (rank in the cluster), %smem (dynamic shared memory), %g0, %g1, ... (the arguments),
     and %p, %h, %r, %d, %q with numbers. `WAIT address, parity;` waits for an mbarrier.
-    note: the module's docstring; its first line is the title. upstream: addresses of the fix or report. file: the kernel that had the bug. area: one of AREAS.
+    note: the module's docstring; its first line is the title.
+    upstream: addresses of the fix or report. file: the kernel that had the bug. area: one of AREAS.
     args: makes the arguments: arrays, ints (64 bits) or bytes (128, a TMA descriptor).
     expected: what the arguments hold afterwards, None for those that are not compared.
     attributes: directives of the entry, such as .maxntid. missed: why default checks miss the bug, if they do.
@@ -67,7 +68,7 @@ class Exhibit:
         return (self.note or "").split("\n")[0].rstrip(".")
 
     def text(self, faulty: bool) -> str:
-        """Return the module's PTX. A line of `ptx` has the same number before and after the fix."""
+        """Return the module's PTX; lines have equal numbers before and after the fix."""
         args = self.args()
         params = ", ".join(
             f".param .align 64 .b8 p{n}[128]" if isinstance(x, bytes) else f".param .u64 p{n}"
