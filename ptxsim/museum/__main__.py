@@ -26,7 +26,7 @@ def shown(exhibit: Exhibit) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the museum; return 1 after a finding in a fixed kernel, 2 for an unknown name."""
+    """Run the museum; return an exit status of docs/ptxsim/api.md."""
     parser = argparse.ArgumentParser(usage=usage)
     parser.add_argument("name", nargs="?")
     parser.add_argument("--json", type=Path)

@@ -1,4 +1,4 @@
-"""A scheduler reads the row count of a group before it tests that the group exists.
+"""A scheduler reads the row count of a group that does not exist.
 
 `while count[i] ... and i < groups` reads `count[groups]`. Dynamic conditions of CuTe DSL do not short-circuit, so the
 order of the operands is no cure; the read needs a branch of its own.

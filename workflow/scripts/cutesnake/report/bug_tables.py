@@ -21,7 +21,7 @@ def records(folder: Path = FOLDER) -> dict[str, Record]:
 
 
 def bugs(part: str) -> str:
-    """Return the pairs that default checks missed or found, or those whose fixed version has findings."""
+    """Return one table of pairs: missed, found, or with findings after the fix."""
     parts = {
         "missed": lambda x: not x["found"],
         "found": lambda x: x["found"],
@@ -44,17 +44,17 @@ def bugs(part: str) -> str:
 
 
 def bugs_summary() -> str:
-    """Return counts per area: pairs, those found, messages near the fix, and fixed versions without findings."""
+    """Return counts per area."""
     every = records()
     rows = []
     areas = [*CHECKED, *sorted({x["area"] for x in every.values()} - set(CHECKED))]
     groups = [(area, [x for x in every.values() if x["area"] == area]) for area in areas]
     groups.append(("first four together", [x for x in every.values() if x["area"] in CHECKED]))
     for area, group in groups:
-        found = [x for x in group if x["found"]]
-        near = [x for x in found if x["distance"] is not None and x["distance"] <= NEAR]
+        reported = [x for x in group if x["found"]]
+        near = [x for x in reported if x["distance"] is not None and x["distance"] <= NEAR]
         wheels = [x for x in group if x["from"] == "wheels"]
-        numbers = (len(group), len(wheels), len(found), len(near), sum(not x["after"] for x in group))
+        numbers = (len(group), len(wheels), len(reported), len(near), sum(not x["after"] for x in group))
         rows.append([area, *map(str, numbers)])
     header = ("area", "pairs", "of them from wheels", "found", f"within {NEAR} lines", "silent after the fix")
     return _table(header, rows)
