@@ -1,4 +1,4 @@
-"""Bugs that were shipped, as small kernels before and after their fix: the records that docs/bugs.md shows are true."""
+"""The records of shipped bugs that docs/bugs.md shows are true."""
 
 from __future__ import annotations
 
