@@ -11,7 +11,7 @@ import yaml
 from cutesnake.model import catalog, inputs
 from cutesnake.model.catalog import load_operator, make_workload
 from cutesnake.model.paths import ROOT, SCHEMAS
-from cutesnake.model.targets import HERE, TARGETS
+from cutesnake.model.targets import LOCAL_TARGET, TARGETS
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.config import ConfigError, check, lay_over_file, read_again
 from cutesnake.planning.sweep import is_named
@@ -68,7 +68,7 @@ def test_the_default_sweep_is_the_promised_one() -> None:
 
 
 def test_types_know_every_target() -> None:
-    assert set(get_args(inputs.Asked)) == {*TARGETS, HERE} and set(get_args(inputs.Target)) == set(TARGETS)
+    assert set(get_args(inputs.Asked)) == {*TARGETS, LOCAL_TARGET} and set(get_args(inputs.Target)) == set(TARGETS)
     assert set(check(DEFAULT).sweeps["mla_decode"].dtypes) == set(TARGETS)  # a card of any of them has something to do
 
 

@@ -389,12 +389,12 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     folder = build("elementwise_add", kernel, "sm_100a", variant)
     chosen = {"id": variant.id, "params": dict(variant.params)}
 
-    def predicted(rows: int, lone_us: float | None = None) -> dict:
+    def predicted(rows: int, empty_launch_us: float | None = None) -> dict:
         parameters = {**ADD, "rows": rows}
         case = Case(
             "predict", "elementwise_add", kernel, "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
         )
-        done = predict_build(case, json.loads((folder / "build.json").read_text()), lone_us)
+        done = predict_build(case, json.loads((folder / "build.json").read_text()), empty_launch_us)
         record.check("predict", done, "test")
         assert done["status"] == "ok", done["reason"]
         return done["metrics"]
@@ -405,7 +405,7 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     moved = 3 * 4 * 200_000 * 256 / 8e12 * 1e6  # µs at the 8 TB/s of a B200
     assert large["cold_us"] > moved and large["dram_percent"] > 50 > small["dram_percent"]
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
-    slow_host = predicted(37, lone_us=50.0)
+    slow_host = predicted(37, empty_launch_us=50.0)
     assert slow_host["warm_us"] == small["warm_us"] and slow_host["cold_us"] - small["cold_us"] > 40
 
 

@@ -52,7 +52,7 @@ def render(
     known = known or {}
     notes = Notes()
     links = {one.operator: front if place == 0 else f"report/{one.operator}.html" for place, one in enumerate(compared)}
-    drawn = [one for one in record.read("plot", overview / "pictures.json").pictures if one.file]
+    drawn = [one for one in record.read("plot", overview / "pictures.json").plots if one.file]
     shown = [page.plot_view(one, str(one.file), overview) for one in drawn]
     return html.template("catalogue.html.j2", {"plural": plural, "number": number}).render(
         **html.look(),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model.case_id import CaseId
-from cutesnake.model.contract import OURS
+from cutesnake.model.contract import OWN
 
 NOUNS = {
     **{"compile": "builds", "inspect": "readings of a build", "correctness": "checks", "timing": "timings"},
@@ -63,7 +63,7 @@ def lines(
         return []
     kernels = dict.fromkeys(sorted(broken))
     kernels |= {(case.operator, case.kernel): None for cases in counted.values() for case in cases}
-    whose = "" if any(sources.get(kernel, OURS) == OURS for kernel in kernels) else ", all of kernels by others"
+    whose = "" if any(sources.get(kernel, OWN) == OWN for kernel in kernels) else ", all of kernels by others"
     named = _named(["/".join(kernel) for kernel in kernels])
     cells = [
         f"  {stage} {case.key}: {_short(reasons[stage, case][0])} · {_where(stage, case, reasons[stage, case][1])}"

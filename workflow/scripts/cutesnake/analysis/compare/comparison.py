@@ -103,7 +103,7 @@ def _summed_up(evidence: Evidence, rows: list[CompareRow]) -> Compare:
         times=timed,
         speedups=speeds,
         agreement=agreement(timed),
-        beyond=unsupported_inputs(evidence),
+        unsupported_inputs=unsupported_inputs(evidence),
         workloads=len({row.workload for row in rows}),
         tables=tables(rows, shown),
         reasons=reasons(rows),
@@ -258,7 +258,7 @@ def _predicted(metric: Metric, source: Source, entry: tuple[str, Predict] | None
     band = metrics.bands.warm if metric.predicted == "warm_us" else metrics.bands.cold
     width = "error unknown" if band.percent is None else f"± {band.percent:.0f} %"
     clock = f"{metrics.device} at {metrics.sm_clock_mhz:,.0f} MHz"
-    reason = f"not measured; predicted by ptxsim's clock for an {clock}, {width}: {band.words}"
+    reason = f"not measured; predicted by ptxsim's clock for an {clock}, {width}: {band.text}"
     if among > 1:
         variant = entry[1].case.variant.id
         reason += f"; {variant} has the shortest predicted time of {among} variants"

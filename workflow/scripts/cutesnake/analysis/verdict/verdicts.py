@@ -8,14 +8,14 @@ from pathlib import Path
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.analysis.verdict import causes
+from cutesnake.analysis.verdict.accuracy import accuracy
 from cutesnake.analysis.verdict.authors import author
 from cutesnake.analysis.verdict.clocks import power_limited, warm_slower
 from cutesnake.analysis.verdict.cost import FETCHED, costs, spills, variants_offered, variants_timed
 from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, pairing
 from cutesnake.analysis.verdict.facts import Contrast, Facts
-from cutesnake.analysis.verdict.held import held
 from cutesnake.model import record
-from cutesnake.model.contract import OURS
+from cutesnake.model.contract import OWN
 from cutesnake.model.dsls import COMPARED
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.anatomy import Anatomy
@@ -128,7 +128,7 @@ class _Contest:
             cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
             if cute and cutile:
                 pairs.append(pairing(workload, cute, cutile))
-        return decide(figure, self.basis, pairs, held(figure) if self.basis == "predicted" else None)
+        return decide(figure, self.basis, pairs, accuracy(figure) if self.basis == "predicted" else None)
 
     def _rival(self, figure: Figure) -> Rival | None:
         both: dict[str, dict[Side, Time]] = {}
@@ -170,8 +170,8 @@ class _Contest:
             yield "dsls", cute, cutile
         for dsl in COMPARED:
             every = self._of(times, dsl)
-            own = _fastest([time for time in every if self.decisions[time.kernel].source == OURS])
-            theirs = _fastest([time for time in every if self.decisions[time.kernel].source != OURS])
+            own = _fastest([time for time in every if self.decisions[time.kernel].source == OWN])
+            theirs = _fastest([time for time in every if self.decisions[time.kernel].source != OWN])
             if own and theirs:
                 yield "authors", own, theirs
 
@@ -267,7 +267,7 @@ class _Measured(_Contest):
             metrics = [one[1].metrics for one in result if one and one[1].metrics]
             timed += len(metrics)
             limited += sum(power_limited(one) for one in metrics)
-            single = [one.lone_us for one in metrics if one.lone_us]
+            single = [one.empty_launch_us for one in metrics if one.empty_launch_us]
             apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
         if apart_hosts:
             yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])
