@@ -78,7 +78,7 @@ def products_of_all():
         f"results/{CATALOGUE}",
         "page",
         lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
-        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *SUMMARY, *TEMPLATES],
+        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
     for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)

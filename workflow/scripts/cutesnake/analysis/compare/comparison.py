@@ -23,6 +23,7 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
 from cutesnake.analysis.compare.unsupported_inputs import unsupported_inputs
 from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
+from cutesnake.analysis.verdict.verdicts import winners
 from cutesnake.model import provenance, record
 from cutesnake.model.records.compare import (
     Baseline,
@@ -108,6 +109,7 @@ def _summed_up(evidence: Evidence, rows: list[CompareRow]) -> Compare:
         tables=tables(rows, shown),
         reasons=reasons(rows),
         rows=[row for row in rows if row.workload in shown],
+        verdicts=winners(evidence, timed),
     )
 
 
