@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from cutesnake.model.catalog import load_kernel, users_own
-from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model import kept_builds
 from cutesnake.model.dsls import COMPARED
 from cutesnake.report.learn import goals

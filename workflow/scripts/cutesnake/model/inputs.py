@@ -90,7 +90,7 @@ class CompileSettings(Part):
     """Settings of compilation."""
 
     max_seconds: Limit
-    baked_sizes: Literal["few", "all"] | Absent = UNSET
+    compile_time_sizes: Literal["few", "all"] | Absent = msgspec.field(default=UNSET, name="baked_sizes")
     recorded: Literal["use", "ignore", "only"] | Absent = UNSET
 
 
@@ -390,8 +390,8 @@ INPUTS: dict[str, Any] = {
 
 def find_problem(name: str, data: Any) -> Problem | None:
     """Find the first thing in `data` that does not fit the type of `name`."""
-    if (found := not_finite(data)) is not None:
-        return found
+    if (wrong := not_finite(data)) is not None:
+        return wrong
     try:
         msgspec.convert(data, INPUTS[name])
     except msgspec.ValidationError as error:
@@ -400,6 +400,6 @@ def find_problem(name: str, data: Any) -> Problem | None:
 
 
 def check_input(name: str, data: Any, where: Path | str) -> None:
-    """Raise InputError, naming the file, the key and what is wrong, unless `data` fits the type of `name`."""
-    if (found := find_problem(name, data)) is not None:
-        raise InputError(f"{where}: {found}")
+    """Raise InputError, naming file and key, unless `data` fits the type of `name`."""
+    if (wrong := find_problem(name, data)) is not None:
+        raise InputError(f"{where}: {wrong}")

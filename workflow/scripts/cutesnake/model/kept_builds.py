@@ -31,7 +31,7 @@ class Key(msgspec.Struct, frozen=True):
     versions: dict[str, str | None]
 
     def holds(self, now: Key) -> bool:
-        """Say whether `now` is the same; a distribution that is not installed here is not compared."""
+        """Return whether `now` is equal, without distributions that are not installed here."""
         return self.digest == now.digest and all(
             version is None or self.versions.get(name) == version for name, version in now.versions.items()
         )
@@ -45,7 +45,7 @@ class KeptKeys(msgspec.Struct, frozen=True):
 
 
 class KeptBuild(msgspec.Struct, frozen=True):
-    """A line of a file: a build with its records, by the names of their keys."""
+    """One line of a file: a build with its records by key name."""
 
     build: str
     keys: dict[str, Key]
@@ -53,7 +53,10 @@ class KeptBuild(msgspec.Struct, frozen=True):
 
 
 def read_keys(file: Path) -> dict[str, KeptKeys]:
-    """Return the keys of an operator's kept builds, by build; none without a file. Raises RecordedBuildsError."""
+    """Return the keys of an operator's kept builds, by build; empty without a file.
+
+    Raises RecordedBuildsError for a damaged file.
+    """
     return {kept.build: kept for _, kept in _lines(file, KeptKeys)}
 
 
@@ -62,13 +65,13 @@ def read_records(file: Path, wanted: Mapping[str, Sequence[str]]) -> dict[str, R
 
     wanted: build -> names of records. Raises RecordedBuildsError for a damaged file.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for number, kept in _lines(file, KeptBuild):
         whole = _expanded(kept.records) if kept.build in wanted else {}
         for name in wanted.get(kept.build, ()):
             where = f"{FOLDER}/{file.name}#{number}/{name}"
-            found[where] = record.parse(name.partition("/")[0], bytes(whole[name]), where)
-    return found
+            records[where] = record.parse(name.partition("/")[0], bytes(whole[name]), where)
+    return records
 
 
 def is_kept(path: str) -> bool:
@@ -79,7 +82,7 @@ def is_kept(path: str) -> bool:
 def write_builds(
     folder: Path, keys: Mapping[str, Mapping[str, Sequence[Any]]], paths: Mapping[str, Mapping[str, str]]
 ) -> int:
-    """Write a line per build from the records of a finished run, and return how many; other operators' files stay.
+    """Write a line per build from the records of a finished run; return the count.
 
     keys: build -> name of a record -> digest and versions of its key; paths: build -> name -> file. Records that this
     machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same.
@@ -151,7 +154,7 @@ def _merged(base: Any, but: Any) -> Any:
 
 
 def _kept(path: str) -> msgspec.Raw:
-    """A record without what only its own files and this machine explain, with rounded metrics."""
+    """Return a record without provenance of its files and machine, with rounded metrics."""
     entry = record.plain(record.read_any(path))
     for name in ("made_from", "digest"):
         entry["provenance"].pop(name, None)

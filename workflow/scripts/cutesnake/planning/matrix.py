@@ -12,9 +12,9 @@ from cutesnake.model.catalog import ContractError, blame, kernel_file, label, lo
 from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.model.dsls import UNKNOWN
 from cutesnake.model.stages import PROFILES
-from cutesnake.model.targets import TARGETS, with_target_here
+from cutesnake.model.targets import TARGETS, resolve_local_target
 from cutesnake.planning import kernel_answers
-from cutesnake.planning.arch import Answer, Decision, can_run, decide, join, stage_answer, stage_answers
+from cutesnake.planning.arch import Ability, Decision, can_run, decide, join, stage_answer, stage_answers
 from cutesnake.planning.config import ConfigError, Experiment
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.sweep import Sweep
@@ -64,7 +64,7 @@ class Plan:
 
     machine: Machine
     decisions: list[Decision] = field(default_factory=list)
-    stages: dict[str, Answer] = field(default_factory=dict)
+    stages: dict[str, Ability] = field(default_factory=dict)
     dtypes: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # operator -> target -> asked for there
     workloads: dict[str, list[Workload]] = field(default_factory=dict)
     axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
@@ -225,7 +225,7 @@ def make_plan(
     places = {HERE: machine} if places is None else dict(places)
     cards = [place.device.compute_capability for place in places.values() if place.device]
     capabilities: list[tuple[int, int] | None] = [*cards] or [None]
-    targets = [name for one in capabilities for name in with_target_here(experiment.targets, one)]
+    targets = [name for one in capabilities for name in resolve_local_target(experiment.targets, one)]
     experiment = replace(experiment, targets=list(dict.fromkeys(targets)))
     if not experiment.targets:
         card = "on a card of compute capability {}.{}".format(*cards[0]) if cards else "without a GPU"
@@ -270,7 +270,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, c
     del plan.decisions[before:]
     plan.broken[operator, kernel] = reason
     plan.sources[operator, kernel] = "ours"
-    no = Answer(False, reason)
+    no = Ability(False, reason)
     plan.decisions += [Decision(operator, kernel, UNKNOWN, "ours", target, no, no, no) for target in experiment.targets]
 
 
@@ -293,10 +293,10 @@ def _plan_kernel(
         built = f"{operator}/{kernel}/{target}" in carried
         decision = decide(plan.machine, operator, kernel, module, target, built, plan.places.values())
         if decision.build.ok and not plan.dtypes[operator][target]:
-            no = Answer(False, _no_dtype(plan, operator, target))
+            no = Ability(False, _no_dtype(plan, operator, target))
             decision = replace(decision, build=no, run=no, simulate=no)
         if decision.simulate.ok and target in experiment.not_simulated.get(module.DSL, ()):
-            decision = replace(decision, simulate=Answer(False, _left_out(experiment, module.DSL)))
+            decision = replace(decision, simulate=Ability(False, _left_out(experiment, module.DSL)))
         if decision.run.ok:
             ok = [name for name, place in plan.places.items() if can_run(place, module, target).ok]
             plan.running[f"{operator}/{kernel}/{target}"] = ok
@@ -326,7 +326,7 @@ def _leave_out_sizes(plan: Plan, sweep: Sweep, module: Kernel, target: str) -> N
     of each kind, which stands for the others. The anatomy runs small problems; what is profiled is known best."""
     kinds: dict[str, list[str]] = {}
     for build in plan.builds.values():
-        kind = kernel_answers.alike(module, build.variant) if build.target == target else None
+        kind = kernel_answers.group_key(module, build.variant) if build.target == target else None
         if kind is not None:
             kinds.setdefault(kind, []).append(build.key)
     if not kinds:

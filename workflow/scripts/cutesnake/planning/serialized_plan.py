@@ -20,7 +20,7 @@ from typing import Any
 from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.contract import Variant, Workload
-from cutesnake.planning.arch import Answer, Decision
+from cutesnake.planning.arch import Ability, Decision
 from cutesnake.planning.config import Experiment
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import Build, Plan, PlannedCase
@@ -152,7 +152,7 @@ def unpack(data: Mapping[str, Any]) -> Plan:
     return Plan(
         Machine.from_dict(data["machine"]),
         [_decision(entry) for entry in data["decisions"]],
-        {stage: Answer(**answer) for stage, answer in data["stages"].items()},
+        {stage: Ability(**answer) for stage, answer in data["stages"].items()},
         **{name: data[name] for name in ALIKE},
         workloads={operator: [made[operator][name] for name in names] for operator, names in data["workloads"].items()},
         builds={builds[number].key: builds[number] for number in data["builds"]},
@@ -173,7 +173,7 @@ def _workloads(operator: str, named: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 
 def _decision(entry: Mapping[str, Any]) -> Decision:
-    made: dict[str, Any] = {key: Answer(**value) if isinstance(value, dict) else value for key, value in entry.items()}
+    made: dict[str, Any] = {key: Ability(**value) if isinstance(value, dict) else value for key, value in entry.items()}
     return Decision(**made)
 
 

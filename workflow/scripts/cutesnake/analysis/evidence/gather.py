@@ -15,8 +15,7 @@ from cutesnake.model import kept_builds, record
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.records.autotune import Autotune
 from cutesnake.model.records.batch import Batch
-from cutesnake.model.records.common import Choice, Record
-from cutesnake.model.records.compare import Origin
+from cutesnake.model.records.common import Choice, Origin, Record
 from cutesnake.model.records.compile import Compile
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.inspect import Inspect

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator
-from cutesnake.model.contract import OURS, Cost, Workload
+from cutesnake.model.contract import OWN, Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
@@ -77,7 +77,7 @@ class SimulatorBackend:
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {"planned": []}
         module = load_kernel(case.operator, case.kernel)
-        more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OURS else ()
+        more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OWN else ()
         checks = tuple(c for c in (*ptxsim.DEFAULT_CHECKS, *more) if c not in DSLS[module.DSL].unchecked)
         self._caught = self.catcher(case, lambda launches: self._run(launches, order, checks), self.processors, names)
         with self._caught.opened():
