@@ -87,9 +87,8 @@ try:
 except FORESEEN as error:  # one line: an exception of Snakemake's would add this file's own path and line
     sys.exit(str(error))
 
-# Without a card, builds and predictions go before simulated checks: anatomy and pictures of an operator, long jobs on
-# one processor each, then run beside these and not after them. A card gets its first case as soon as that is built
-# and checked.
+# Without a GPU, builds and predictions go before simulated checks: anatomy and plots of an operator, long jobs on one
+# processor each, then run at the same time. A GPU gets its first case as soon as that is built and checked.
 BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.

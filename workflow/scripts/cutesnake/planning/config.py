@@ -20,6 +20,7 @@ from cutesnake.planning import clocks, strict_yaml
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
+    OTHERS,
     Entries,
     Sweep,
     SweepError,
@@ -253,7 +254,12 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
         place = f"{here}.simulation.{extent}"
         _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
         _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes, named)
-    for key, entries in (("profile", sweep.profile), ("predict", sweep.predict)):
+    predict = sweep.predict if isinstance(sweep.predict, dict) else {OTHERS: sweep.predict}
+    if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
+        kernels = [*sweep.kernels, OTHERS]
+        raise ConfigError(f"{here}.predict: {unknown[0]!r} is no kernel of the sweep;{nearest(unknown[0], kernels)}")
+    listed = [("profile", sweep.profile), ("predict_always", sweep.predict_always)]
+    for key, entries in [*listed, *(("predict", entries) for entries in predict.values())]:
         if "workloads" in mine and key not in mine:
             continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
         for entry in entries if entries != [ALL] else []:

@@ -2,8 +2,8 @@
 
 Snakemake has no public switch for any of it. Each function says what it needs and which upstream issue it waits for;
 where there is none yet, `docs/decisions/snakemake_*.md` holds the report. All were tried with the versions OLDEST to
-TRIED, by a run over `tests/configs/tiny.yaml` (`tests/test_snakemake_versions.py`) and, with TRIED only, under Slurm. A
-name that a version lacks ends the run with one line. No other module imports Snakemake or uses a name that is private.
+TRIED: a run over `tests/configs/tiny.yaml` (`tests/workflow/test_snakemake_versions.py`), with TRIED also under Slurm.
+A name that a version lacks ends the run in one line. No other module imports Snakemake or uses a name that is private.
 """
 
 from __future__ import annotations
