@@ -66,6 +66,8 @@ localrules:
     learn_path_a,
     learn_path_b,
     learn_path_c,
+    exercises,
+    learn_break,
     machines,
     compiled,
     checked,

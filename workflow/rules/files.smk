@@ -127,6 +127,13 @@ try:
     GOALS = goals.read_goals(Path(ROOT, "config/learning.yaml"))
 except goals.GoalError as error:
     sys.exit(str(error))
+EXAMPLES = "results/fetch/flashinfer-python/fetched.json"  # the wheel whose kernels exercises change
+
+
+def exercise_page(name):
+    return f"results/learn/exercises/{name}.html"
+
+
 # Kernels in the two DSLs in folders of the user's own, as operator/kernel.
 OWN_KERNELS = sorted(
     {

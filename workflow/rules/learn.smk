@@ -1,4 +1,4 @@
-"""What to read and what to ask of it: snakemake --cores 2 learn, or one path: learn_path_a, learn_path_b, learn_path_c"""
+"""What to read and what to ask of it: targets learn, learn_path_a, learn_path_b, learn_path_c; exercises: learn_break"""
 
 
 rule learn_page:
@@ -35,6 +35,7 @@ rule learn_page:
 rule learn:
     input:
         [f"results/{page}.html" for page in goals.pages(GOALS)],
+        "results/learn_break.html",
 
 
 rule learn_path_a:
@@ -50,3 +51,49 @@ rule learn_path_b:
 rule learn_path_c:
     input:
         "results/learn_path_c.html",
+
+
+rule exercise:
+    input:
+        **inputs(
+            "results/learn/exercises/{exercise}.html",
+            upstream=EXAMPLES,
+            templates=TEMPLATES,
+        ),
+    output:
+        page="results/learn/exercises/{exercise}.html",
+    log:
+        "results/log/exercise/{exercise}.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        exercise=lambda wildcards: planned(GOALS["exercises"], wildcards.exercise),
+        made_from=made_from,
+    script:
+        "../scripts/exercise.py"
+
+
+rule exercises:
+    input:
+        **inputs("results/learn_break.html", upstream=EXAMPLES, goals=GOALS_FILE, templates=TEMPLATES),
+    output:
+        page=report(
+            "results/learn_break.html",
+            caption="../report/captions/learn.rst",
+            category="Learn",
+            labels={"page": "learn_break"},
+        ),
+    log:
+        "results/log/exercises.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        made_from=made_from,
+    script:
+        "../scripts/exercise.py"
+
+
+rule learn_break:
+    input:
+        "results/learn_break.html",
+        [exercise_page(name) for name in GOALS["exercises"]],

@@ -82,6 +82,10 @@ def products_of_all():
     )
     for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)
+    for name, exercise in GOALS["exercises"].items():
+        kernel = f"kernels.{exercise['kernel'].replace('/', '.')}"
+        yield exercise_product(exercise_page(name), [], kernel, exercise=exercise)
+    yield exercise_product("results/learn_break.html", [GOALS_FILE])
 
 
 def plan_product(operator):
@@ -271,13 +275,22 @@ def lesson_product(lesson):
     )
 
 
+def exercise_product(path, reads, *modules, **params):
+    return Product(
+        path,
+        "page",
+        lambda: recipe(code_of("exercise.py", *modules), ("nvidia-cutlass-dsl", *TORCH), **params),
+        [EXAMPLES, *reads, *TEMPLATES],
+    )
+
+
 PRODUCTS = {product.path: product for product in products()}
 MADE_AGAIN = MISSING = frozenset()
-if snakemake_internals.is_main(workflow):  # a job that an executor starts reads all this again; it gets its task by arguments
+if snakemake_internals.is_main(
+    workflow
+):  # a job that an executor starts reads all this again; it gets its task by arguments
     forced = outputs.forced_by(sys.argv)
-    FINDINGS = outputs.look(
-        PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced
-    )
+    FINDINGS = outputs.look(PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced)
     if FINDINGS.damage():
         logger.warning(FINDINGS.damage())
     if FINDINGS.staleness():

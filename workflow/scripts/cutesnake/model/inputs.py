@@ -370,11 +370,28 @@ class LearningPath(Part):
     questions: Questions
 
 
+class LearningExercise(Part):
+    """A changed line of a kernel, and what comes of it."""
+
+    path: str
+    kernel: KernelName
+    workload: dict[str, Any]
+    file: str
+    line: str
+    to: str
+    ask: Text
+    outcome: Literal["right", "hangs", "races", "bounds", "wrong", "refused"]
+    why: Text
+    nth: Count | Absent = UNSET
+    known: str | Absent = UNSET
+
+
 class Learning(Part):
     """config/learning.yaml."""
 
     goals: list[Goal]
     paths: dict[str, LearningPath]
+    exercises: dict[str, LearningExercise]
 
 
 INPUTS: dict[str, Any] = {

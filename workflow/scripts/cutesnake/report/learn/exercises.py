@@ -1,0 +1,187 @@
+"""Exercises: one changed line of a real kernel each, and what ptxsim reports of it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.model.paths import ROOT
+from cutesnake.report import html
+from cutesnake.report.learn.goals import read_goals
+from cutesnake.stages.compile.compile import compile_build
+from cutesnake.stages.fetch import fetched as fetched_package
+from cutesnake.stages.measure.case import Case
+from kernels.upstream.examples import FOLDER, SOURCE
+
+FILE = "config/learning.yaml"
+EXERCISES = Path("results/learn/exercises")
+INDEX = "learn_break.html"
+OUTCOMES = {
+    "right": "is right: its result passes, and no check of ptxsim reports anything",
+    "hangs": "hangs",
+    "races": "races: it relies on an order that nothing enforces",
+    "bounds": "accesses memory that does not belong to its tensors",
+    "wrong": "ends with wrong numbers, and no order is violated",
+    "refused": "does not compile",
+}
+SCHEDULES = ("random", "tma_late", "mma_late")
+
+
+class ExerciseError(ValueError):
+    """One-line error: an exercise that does not fit its kernel."""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A change of the `nth` line of `file` that matches the regular expression `line`: its match becomes `to`.
+
+    path: the reading path it belongs to. kernel: operator/kernel, built for sm_100a. workload: fields of the
+    operator's Workload. file: below the folder of NVIDIA's examples. outcome: a key of OUTCOMES. known: a source line
+    at which the unchanged kernel has a finding. why: the reason of the outcome.
+    """
+
+    name: str
+    path: str
+    kernel: str
+    workload: Mapping[str, Any]
+    file: str
+    line: str
+    to: str
+    ask: str
+    outcome: str
+    why: str
+    nth: int = 0
+    known: str = ""
+
+    def number(self, text: str) -> int:
+        """Return the index of the changed line in the source; raise ExerciseError if there is none."""
+        numbers = [n for n, line in enumerate(text.split("\n")) if re.search(self.line, line)]
+        if len(numbers) <= self.nth:
+            raise ExerciseError(f"{FILE}: {self.name}: {self.file} has {len(numbers)} lines that match {self.line!r}")
+        return numbers[self.nth]
+
+    def edited(self, text: str) -> str:
+        """Return the source with the changed line."""
+        lines = text.split("\n")
+        n = self.number(text)
+        lines[n] = re.sub(self.line, self.to, lines[n])
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of an edited kernel: a key of OUTCOMES, and the messages of the compiler or of ptxsim."""
+
+    outcome: str
+    messages: list[str]
+
+
+def read_exercises(path: Path | str = ROOT / FILE) -> dict[str, Exercise]:
+    """Return the exercises by name, in the order of the file; raise GoalError."""
+    return {name: Exercise(name, **values) for name, values in read_goals(path)["exercises"].items()}
+
+
+def fetched_source(exercise: Exercise, fetched: Path = Path("results/fetch")) -> str:
+    """Return the unchanged source, from the folder of fetched wheels; raise FetchError if it is not there."""
+    return (fetched_package(SOURCE, fetched) / FOLDER / exercise.file).read_text(encoding="utf-8")
+
+
+def copy_of(exercise: Exercise) -> Path:
+    """Return the place of a reader's copy of the source."""
+    return EXERCISES / exercise.name / Path(exercise.file).name
+
+
+def work_folder(exercise: Exercise) -> Path:
+    """Return the folder that an exercise is built in."""
+    return EXERCISES / exercise.name / "work"
+
+
+def run(exercise: Exercise, text: str, fetched: Path, folder: Path) -> Result:
+    """Compile the kernel with `text` as the source of its file and simulate it, all below `folder`.
+
+    fetched: the folder of fetched wheels, which stays as it is.
+    """
+    operator, kernel = exercise.kernel.split("/")
+    variant = load_kernel(operator, kernel).variants(make_workload(operator, exercise.workload), "sm_100a")[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    _mirror(fetched.absolute(), folder / "results/fetch", f"{SOURCE}/{FOLDER}/{exercise.file}", text)
+    build = Path("results/compile", operator, kernel, "sm_100a", variant.id)
+    with contextlib.chdir(folder):
+        compile_build(operator, kernel, "sm_100a", variant, build)
+        built = record.read("compile", build / "build.json")
+        if built.status != "ok":
+            return Result("refused", [str(built.reason)])
+        return _simulate(exercise, operator, kernel, {"id": variant.id, "params": dict(variant.params)}, build)
+
+
+def write(name: str, values: Mapping[str, Any], fetched: str, output: str) -> None:
+    """Try the change of an exercise, as learning.yaml has it, and write its page."""
+    exercise = Exercise(name, **values)
+    text = fetched_source(exercise, Path(fetched))
+    with tempfile.TemporaryDirectory(prefix="cutesnake-exercise-") as folder:
+        result = run(exercise, exercise.edited(text), Path(fetched), Path(folder) / "work")
+    html.write(render([(exercise, text, result)], exercise.ask, f"../../{INDEX}"), output)
+
+
+def write_index(goals: str, fetched: str, output: str) -> None:
+    """Write the page of all exercises, with a link to each."""
+    listed = [(exercise, fetched_source(exercise, Path(fetched)), None) for exercise in read_exercises(goals).values()]
+    html.write(render(listed, "Learn by breaking", "learn.html"), output)
+
+
+def render(listed: Sequence[tuple[Exercise, str, Result | None]], title: str, back: str) -> str:
+    """Return a page of exercises, each with its source and, unless it is None, its result."""
+    shown = []
+    for exercise, text, result in listed:
+        n = exercise.number(text)
+        before, after = text.split("\n")[n].strip(), exercise.edited(text).split("\n")[n].strip()
+        shown.append({"of": exercise, "line": n + 1, "before": before, "after": after, "result": result})
+    return html.template("learn_break.html.j2").render(
+        **html.look(), title=title, back=back, exercises=shown, outcomes=OUTCOMES
+    )
+
+
+def _simulate(exercise: Exercise, operator: str, kernel: str, variant: dict[str, Any], build: Path) -> Result:
+    from cutesnake.stages.simulate.simulation import simulate
+
+    settings = {"seeds": [0], "distributions": ["randn"], "schedules": SCHEDULES, "processors": 4}
+    parameters = asdict(make_workload(operator, exercise.workload))  # type: ignore[call-overload]
+    case = Case("correctness", operator, kernel, "sm_100a", variant, parameters, str(build), settings)
+    checked = simulate(case)
+    checks = (checked["metrics"] or {}).get("checks", [])
+    findings = list(dict.fromkeys(message for check in checks for message in check.get("findings", ())))
+    messages = [message for message in findings if not exercise.known or exercise.known not in message]
+    if checked["status"] == "ok" or (findings and not messages and _right(checks)):
+        return Result("right", [])
+    if not messages:
+        return Result("wrong", [str(checked["reason"])])
+    for outcome, kind in {"hangs": ": deadlock: ", "bounds": ": out-of-bounds: "}.items():
+        if any(kind in message for message in messages):
+            return Result(outcome, messages)
+    return Result("races", messages)
+
+
+def _mirror(source: Path, target: Path, edited: str, text: str) -> None:
+    """Make `target` a copy of `source` out of links, except for the file `edited`, which holds `text`."""
+    head, _, rest = edited.partition("/")
+    target.mkdir(parents=True)
+    for path in source.iterdir():
+        if path.name != head:
+            (target / path.name).symlink_to(path)
+    if rest:
+        _mirror(source / head, target / head, rest, text)
+    else:
+        (target / head).write_text(text, encoding="utf-8")
+
+
+def _right(checks: list[dict[str, Any]]) -> bool:
+    outputs = [output for check in checks for output in check["outputs"].values()]
+    return bool(outputs) and all(output["passed"] for output in outputs)
