@@ -13,6 +13,7 @@ import pytest
 
 from cutesnake.planning.machine import Machine
 from cutesnake.runtime import held_driver
+from own_operator import own  # noqa: F401  # a fixture
 from project import copy_project, snakemake
 
 ROOT = Path(__file__).resolve().parents[1]

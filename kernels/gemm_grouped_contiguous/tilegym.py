@@ -3,7 +3,7 @@
 It has three kernels: one whose blocks count through the groups' own tiles (`own`), and two whose blocks count through
 as many tiles for every group as the largest one has (`uniform`, and `swap`, which computes B A^T and transposes it).
 With tiles of 256 columns, which TileGym 1.5.1 takes by default on Hopper from 256 rows per group on, it multiplies both
-blocks of 128 columns by the scale of the first (tests/test_gemm_blockwise.py shows it on TileGym's own source). Only
+blocks of 128 columns by the scale of the first: tests/kernels/test_gemm_blockwise.py shows it on TileGym's source. Only
 tiles of 128 columns are taken here.
 """
 

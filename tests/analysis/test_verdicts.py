@@ -54,7 +54,7 @@ def test_power_limit_and_hosts_are_flagged():
         if entry.stage == "timing":
             slow = 3.2 if entry.case.kernel == "cutile" else 4.8
             metrics = msgspec.structs.replace(
-                entry.metrics, throttle_reasons=["software power cap"], lone_us=slow, hot_sm_clock_mhz=1500.0
+                entry.metrics, throttle_reasons=["software power cap"], empty_launch_us=slow, hot_sm_clock_mhz=1500.0
             )
             measured[path] = msgspec.structs.replace(entry, metrics=metrics)
     changed = sample.replace(everything, measured=measured)
@@ -230,7 +230,7 @@ def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winn
     (found,) = (one for one in verdicts(everything, compare(everything)).targets if one.predicted)
     assert (found.target, found.cold.basis, found.cold.winner) == ("sm_100a", "predicted", winner)
     assert found.cold.noise_percent == 60
-    assert found.cold.held.cases > 0  # from workflow/validation
+    assert found.cold.accuracy.cases > 0  # from workflow/validation
     assert "not_on_this_gpu" in {flag.id for flag in found.flags}
     assert sentences.headline(found)
-    assert sentences.held(found.cold.held)
+    assert sentences.accuracy(found.cold.accuracy)

@@ -21,6 +21,7 @@ from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import KernelTime, Speed
 from cutesnake.model.stages import MEASUREMENTS
+from cutesnake.report.bug_tables import bugs, bugs_summary
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.validated import FOLDER, read_held
 
@@ -370,5 +371,7 @@ TABLES: dict[str, Callable[..., str]] = {
         predicted_speedups,
         wall_time,
         faults,
+        bugs,
+        bugs_summary,
     )
 }

@@ -2,8 +2,8 @@
 
 Snakemake has no public switch for any of it. Each function says what it needs and which upstream issue it waits for;
 where there is none yet, `docs/decisions/snakemake_*.md` holds the report. All were tried with the versions OLDEST to
-TRIED, by a run over `tests/configs/tiny.yaml` (`tests/test_snakemake_versions.py`) and, with TRIED only, under Slurm. A
-name that a version lacks ends the run with one line. No other module imports Snakemake or uses a name that is private.
+TRIED: a run over `tests/configs/tiny.yaml` (`tests/workflow/test_snakemake_versions.py`), with TRIED also under Slurm.
+A name that a version lacks ends the run in one line. No other module imports Snakemake or uses a name that is private.
 """
 
 from __future__ import annotations
@@ -159,6 +159,12 @@ def set_resource(workflow: Any, name: str, value: int) -> None:
 def files_of_jobs(workflow: Any) -> Iterator[str]:
     """Inputs and outputs of all jobs of the graph. Upstream: docs/decisions/snakemake_graph.md."""
     return (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
+
+
+@_uses_private
+def files_of_started_jobs(workflow: Any) -> Iterator[str]:
+    """Return the outputs of the jobs that this run had to do. Upstream: docs/decisions/snakemake_graph.md."""
+    return (path for job in workflow.dag.jobs if workflow.dag.needrun(job) for path in job.output)
 
 
 # Scheduling and groups.

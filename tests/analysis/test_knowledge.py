@@ -1,0 +1,177 @@
+"""docs/knowledge: every claim is held against the record that it names, and rules say what a kernel adds."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from anatomy_records import record_of
+from builds import FOLDER as FOLDER_OF_BUILDS
+from builds import simulate
+from cutesnake.analysis.knowledge.compiled import compile_program
+from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
+from cutesnake.analysis.knowledge.evidence import NoEvidenceError, at_path, evidence_value, holds, meets
+from cutesnake.analysis.knowledge.verdicts import verdicts
+from cutesnake.model.catalog import kernel_files, load_kernel, load_operator
+from cutesnake.model.paths import ROOT
+from cutesnake.model.record import write_text
+from cutesnake.planning.staleness import digest_data, digest_files
+
+ENTRIES = read_entries()
+BUILT = ("anatomy", "simulated", "compiled")  # claims about builds, which are made for them
+CLAIMS = [(entry.name, claim) for entry in ENTRIES for claim in entry.evidence]
+
+
+def test_there_are_entries_of_every_kind_with_a_claim_each() -> None:
+    assert len(ENTRIES) >= 25
+    assert {entry.kind.split("/")[0] for entry in ENTRIES} == {"optimizations", "anti-patterns", "languages"}
+    assert {entry.kind for entry in ENTRIES} >= {"languages/cute-dsl/optimizations", "languages/cutile/anti-patterns"}
+
+
+def test_kernels_that_an_entry_names_exist() -> None:
+    for entry in ENTRIES:
+        for kernel in entry.kernels:
+            operator, name = kernel.split("/")
+            assert name in kernel_files(operator), (entry.name, kernel)
+
+
+def test_the_index_is_made_from_the_entries() -> None:
+    assert (FOLDER / INDEX).read_text() == index(ENTRIES), "run python -m cutesnake.analysis.knowledge.write_index"
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] not in BUILT], ids=lambda x: str(x)[:50]
+)
+def test_a_record_still_says_what_an_entry_claims(name, claim) -> None:
+    assert holds(claim, found := evidence_value(claim)), (name, claim["text"], found)
+
+
+@functools.cache
+def anatomy(build: str) -> dict[str, Any]:
+    return record_of(build)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "anatomy"], ids=lambda x: str(x)[:50]
+)
+def test_a_builds_anatomy_still_says_what_an_entry_claims(name, claim) -> None:
+    assert holds(claim, found := evidence_value(claim, anatomy)), (name, claim["text"], found)
+
+
+def findings(claim: Mapping[str, Any]) -> list[str]:
+    """Of a simulated check, under one schedule, of the build and the workload that a claim names."""
+    operator, kernel, target, name = claim["build"].split("/")
+    work = load_operator(operator).Workload(**claim["where"])
+    variants = load_kernel(operator, kernel).variants(work, target)
+    variant = next(variant for variant in variants if variant.id == name)
+    done = simulate(operator, kernel, target, variant, claim["where"], processors=claim.get("processors"))
+    return [finding for check in done["metrics"]["checks"] for finding in check["findings"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "simulated"], ids=lambda x: str(x)[:50]
+)
+def test_a_simulated_check_still_finds_what_an_entry_claims(name, claim) -> None:
+    found = findings(claim)
+    assert holds(claim, evidence_value(claim, findings=lambda _: found)), (name, claim["text"], found)
+    assert not holds(claim, evidence_value(claim, findings=lambda _: []))
+
+
+@functools.cache
+def compiled(file: str, function: str, target: str) -> dict[str, Any]:
+    """Figures of a program beside an entry, kept for as long as program, kernel and compiler are the same."""
+    versions = [importlib.metadata.version(name) for name in ("cuda-tile", "nvidia-cuda-tileiras")]
+    kernel = digest_files([ROOT / file, *(ROOT / "kernels/mla_decode/cutile").glob("*.py")])
+    kept = FOLDER_OF_BUILDS / f"compiled-{digest_data([kernel, function, target, versions])}.json"
+    if not kept.exists():
+        found = compile_program(ROOT / file, function, target)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps(found))
+    return json.loads(kept.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "compiled"], ids=lambda x: str(x)[:50]
+)
+def test_a_compiler_still_does_what_an_entry_claims(name, claim) -> None:
+    found = evidence_value(claim, compiled=lambda c: compiled(c["file"], c["function"], c["target"]))
+    assert holds(claim, found), (name, claim["text"], found)
+
+
+BOUNDS = {"equals", "contains", "at_least", "at_most", "says"}
+
+
+def test_every_claim_can_fail() -> None:
+    assert all(BOUNDS & set(claim) for _, claim in CLAIMS)
+    assert all(BOUNDS & set(c) for e in ENTRIES if e.rule for c in (*e.rule["when"], *e.rule["then"]))
+
+
+def test_a_claim_fails_when_its_record_says_otherwise(tmp_path) -> None:
+    claim = next(c for _, c in CLAIMS if c["kind"] == "ratio" and "at_least" in c)
+    folder = tmp_path / "recorded" / claim["set"]
+    folder.mkdir(parents=True)
+    for path in (ROOT / "recorded" / claim["set"]).glob(f"{claim['stage']}-{claim['operator']}-*.jsonl"):
+        entries = [json.loads(line) for line in path.read_text().splitlines()]
+        for one in entries:
+            if one["case"]["kernel"] == claim["slow"]["kernel"]:
+                one["metrics"][claim["metric"]] /= 2
+        (folder / path.name).write_text("\n".join(map(json.dumps, entries)))
+    assert holds(claim, evidence_value(claim)) and not holds(claim, evidence_value(claim, root=tmp_path))
+    for path in folder.iterdir():
+        path.write_text("")
+    with pytest.raises(NoEvidenceError, match="no timing record of"):
+        evidence_value(claim, root=tmp_path)
+
+
+@pytest.mark.parametrize("place", ["passed", "distribution"])
+def test_a_count_falls_when_a_record_says_otherwise(tmp_path, place) -> None:
+    claim = next(c for _, c in CLAIMS if c["kind"] == "count" and c.get("at_least") == 35)
+    file = f"recorded/{claim['set']}/{claim['stage']}-{claim['operator']}-{claim['of']['kernel']}.jsonl"
+    entries = [json.loads(line) for line in (ROOT / file).read_text().splitlines()]
+    for check in entries[0]["metrics"]["checks"]:
+        check[place] = {"passed": False, "distribution": "randn"}[place]
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("\n".join(map(json.dumps, entries)))
+    assert holds(claim, evidence_value(claim)) and not holds(claim, evidence_value(claim, root=tmp_path))
+    (tmp_path / file).write_text("")
+    with pytest.raises(NoEvidenceError, match="no correctness record of"):
+        evidence_value(claim, root=tmp_path)
+
+
+def entry(**rule: Any) -> Entry:
+    return Entry("optimizations/mine", "Mine", [], rule, [], "")
+
+
+def record(**main: Any) -> dict[str, Any]:
+    return {"functions": [main], "dsl": "cute", "target": "sm_90a"}
+
+
+def test_a_kernel_confirms_refines_or_contradicts_an_entry_or_says_nothing() -> None:
+    rule = entry(
+        when=[{"path": "counts/tma_load", "at_least": 1}],
+        then=[{"path": "stages", "at_least": 2}],
+        figure={"path": "stages", "range": [2, 6]},
+    )
+
+    def word(**main: Any) -> str | None:
+        return next((v.word for v in verdicts(record(**main), [rule])), None)
+
+    assert word(counts={"tma_load": 2}, stages=4) == "confirms"
+    assert word(counts={"tma_load": 2}, stages=9) == "refines"
+    assert word(counts={"tma_load": 2}, stages=1) == "contradicts"
+    assert word(counts={"tma_load": 0}, stages=1) is None
+    assert word(counts={"tma_load": 2}, stages=None) is None
+
+
+def test_paths_reach_into_lists_and_bounds_are_told_apart() -> None:
+    data = {"a": [{"b": 1}, {"b": 2}]}
+    assert at_path(data, "a/*/b") == [1, 2] and at_path(data, "a/#") == 2 and at_path(data, "a/5/b") is None
+    assert meets({"contains": "TMA"}, "by TMA") and not meets({"at_least": 3}, 2) and not meets({"at_most": 3}, None)

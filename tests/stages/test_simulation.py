@@ -1,0 +1,391 @@
+"""Correctness by simulation: which cases are planned where, what a record says, and that what is wrong fails."""
+
+import ctypes
+import dataclasses
+import re
+import shutil
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import get_args
+
+import pytest
+import yaml
+
+import ptxsim
+from builds import build, served, simulate
+from cutesnake.model import inputs, record
+from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.model.contract import Cost, Variant
+from cutesnake.model.paths import ROOT
+from cutesnake.planning import arch
+from cutesnake.planning import config as configuration
+from cutesnake.planning.matrix import Plan, make_plan
+from cutesnake.planning.staleness import closure, code_of
+from cutesnake.stages.compile.compile import compile_build
+from cutesnake.stages.measure import stage
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.simulate import simulation
+
+DEFAULT = {
+    **yaml.safe_load((ROOT / "config" / "config.yaml").read_text()),
+    "operators": ["mla_decode", "elementwise_add"],
+    "sweeps": {"elementwise_add": {"kernels": ["cute", "cutile"]}},
+}
+SETTINGS = {"schedules": ["random", "late"], "seeds": [0], "distributions": ["randn"]}
+
+
+@pytest.fixture
+def plan(machine, tmp_path):
+    def make(name: str, tools: dict | None = None, **changes) -> Plan:
+        here = machine(name)
+        here = dataclasses.replace(here, tools=tools) if tools is not None else here
+        return make_plan(configuration.check({**DEFAULT, **changes}), here)
+
+    return make
+
+
+def simulated(found: Plan) -> dict[tuple[str, str], list[str]]:
+    """(kernel, target) -> workloads."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for case in found.simulated.values():
+        cases.setdefault((case.build.kernel, case.build.target), []).append(case.workload.id)
+    return cases
+
+
+ADD, FP16, FP8, SM90 = "cute", "cutlass_fp16", "cutlass_fp8", "cute_sm90"
+TILE = ("cutile", "tilegym", "tilegym_split_kv")
+HOPPER = {(kernel, "sm_90a") for kernel in (ADD, SM90)}
+BLACKWELL = {(kernel, "sm_100a") for kernel in (ADD, FP16, FP8, "cute_sm100", *TILE)}
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("none", HOPPER | BLACKWELL),
+        ("rtx5090", HOPPER | BLACKWELL),
+        ("h200", BLACKWELL),
+        ("b200", HOPPER),
+    ],
+)
+def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> None:
+    assert set(simulated(plan(name))) == kernels
+
+
+def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated(plan) -> None:
+    found = plan("h200")
+    on_the_card = {case.key for case in found.run_here("correctness")}
+    assert on_the_card and not on_the_card & set(found.simulated)
+    for key in found.simulated:
+        assert found.case(key).build.target == "sm_100a"
+
+
+def test_the_short_list_needs_no_build_of_its_own_but_where_sizes_are_compiled_in(plan) -> None:
+    """Simulation is on by default: it should not make the default experiment compile more."""
+    without = plan("none", simulation={**DEFAULT["simulation"], "extent": "none"})
+    assert not without.simulated
+    more = set(plan("none").builds) - set(without.builds)
+    assert {key.split("/")[1] for key in more} == {"tilegym", "tilegym_split_kv"}
+
+
+def test_both_ways_through_nvidias_kernels_are_checked(plan) -> None:
+    """Split over CTAs with a reduction, and directly; and shuffled pages."""
+    variants = {case.build.variant.id for case in plan("none").simulated.values() if case.build.kernel in (FP16, FP8)}
+    assert variants == {"fp16_split", "fp16_direct", "fp8_split", "fp8_direct"}
+    assert any(w.endswith("paged") for w in simulated(plan("none"))[FP16, "sm_100a"])
+
+
+def test_the_full_list_is_one_switch_away(plan) -> None:
+    found = simulated(plan("none", simulation={**DEFAULT["simulation"], "extent": "full"}))
+    lengths = (1, 63, 64, 65, 257, 1024)
+    for kernel, dtype in ((FP16, "fp16"), (FP8, "fp8")):
+        wanted = {f"b{b}_q1_s{s}_{dtype}{pages}" for b in (1, 2) for s in lengths for pages in ("", "_paged")}
+        assert set(found[kernel, "sm_100a"]) == wanted
+
+
+def test_only_where_correctness_is_wanted(plan) -> None:
+    assert not plan("none", stages=["inspect"]).simulated
+    without = {key: value for key, value in DEFAULT.items() if key != "simulation"}
+    assert configuration.check(without).simulation is None
+
+
+def test_cutiles_builds_for_hopper_are_simulated_where_the_configuration_takes_them_in(plan) -> None:
+    def cutile(found, target):
+        return {key for key in found.simulated if f"/cutile/{target}/" in key}
+
+    found = plan("none")
+    assert cutile(found, "sm_100a") and not cutile(found, "sm_90a")
+    why = next(d for d in found.decisions if (d.kernel, d.target) == ("cutile", "sm_90a")).simulate
+    assert not why.ok and "simulation={short: {without: {cutile: []}}}" in why.reason
+    chosen = {**DEFAULT["simulation"], "short": {**DEFAULT["simulation"]["short"], "without": {"cutile": []}}}
+    assert cutile(plan("none", simulation=chosen), "sm_90a")
+
+
+def test_the_plan_lists_them(plan) -> None:
+    listed = plan("none").of("mla_decode")["simulated_cases"]
+    assert {"build": "mla_decode/cutlass_fp16/sm_100a/fp16_direct", "workload": "b1_q1_s65_fp16"} in listed
+
+
+@pytest.mark.parametrize(
+    ("dsl", "target", "lacking", "words"),
+    [
+        ("cutile", "sm_100a", ("cuda-bindings",), "cuda-bindings is not installed here"),
+        ("torch", "sm_90a", (), "there is no build to simulate"),
+        ("cute", "sm_120a", (), "ptxsim simulates sm_90a and sm_100a, not sm_120a"),
+        ("cute", "sm_100a", ("gcc",), "a C compiler (cc, gcc, clang) is not installed here"),
+        ("cute", "sm_100a", ("torch",), "torch is not installed here"),
+    ],
+)
+def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, words) -> None:
+    here = machine("none")
+    here = dataclasses.replace(
+        here,
+        tools={tool: path for tool, path in here.tools.items() if tool not in lacking},
+        packages={name: version for name, version in here.packages.items() if name not in lacking},
+    )
+    answer = arch.can_simulate(here, SimpleNamespace(DSL=dsl), target)
+    assert not answer.ok and words in answer.reason
+
+
+def test_without_a_compiler_nothing_is_simulated(plan) -> None:
+    found = plan("none", tools={})
+    assert not found.simulated
+    assert {d.simulate.reason for d in found.decisions if d.dsl == "cute" and d.build.ok} == {
+        "a C compiler (cc, gcc, clang) is not installed here: checking by simulation needs it"
+    }
+
+
+def test_the_schedules_of_the_configuration_are_those_of_the_simulator() -> None:
+    assert set(get_args(inputs.Schedule)) == {*ptxsim.SCHEDULES, simulation.SEARCH}
+
+
+def test_the_simulators_code_makes_simulated_cases_stale_and_no_others() -> None:
+    files = {path.name for path in closure("cutesnake.stages.simulate.simulation")}
+    assert {"tcgen05.py", "stub.c"} <= files
+    assert "tcgen05.py" not in {path.name for path in closure("cutesnake.stages.measure.correctness")}
+    assert code_of("cutesnake.stages.simulate.simulation") != code_of("cutesnake.stages.measure.correctness")
+
+
+def test_less_work_than_the_operator_calls_unavoidable_is_noted() -> None:
+    launch = {"mma_flops": 200, "global_read_unique_bytes": 90, "global_write_unique_bytes": 50}
+    notes = simulation.compare_cost([launch], Cost(flops=100, bytes_read=100, bytes_written=50))
+    assert "2.00 times" in notes[0] and "fewer than the operator says" in notes[1] and "1.00 times" in notes[2]
+    assert len(simulation.compare_cost([{**launch, "mma_flops": 0}], Cost(1, 1, 1))) == 2
+    only_written = simulation.compare_cost([{**launch, "mma_flops": 0}], Cost(0, 0, 50))
+    assert only_written[0].endswith("0 by cost(): the operator needs none")
+
+
+# Builds: `elementwise_add` takes seconds to compile, NVIDIA's kernels longer.
+
+
+def identity(operator: str, kernel: str, target: str, variant: Variant, **parameters) -> dict:
+    return {
+        **{"operator": operator, "kernel": kernel, "target": target, "parameters": parameters},
+        "variant": {"id": variant.id, "params": dict(variant.params)},
+    }
+
+
+@pytest.fixture(scope="session")
+def add(tmp_path_factory) -> tuple[Path, dict]:
+    """(folder of a build, identity of a small case)."""
+    module = load_kernel("elementwise_add", "cute")
+    known = identity("elementwise_add", "cute", "sm_100a", Variant("", {}), rows=3, columns=1000)
+    case = Case(stage="correctness", build="", settings=SETTINGS, **known)
+    variant = module.variants(case.workload, "sm_100a")[0]
+    folder = tmp_path_factory.mktemp("add") / "results/compile/elementwise_add/cute/sm_100a" / variant.id
+    with served():
+        compile_build("elementwise_add", "cute", "sm_100a", variant, folder)
+    return folder, {**known, "variant": {"id": variant.id, "params": dict(variant.params)}}
+
+
+def check(folder: Path, known: dict, output: Path, **settings) -> dict:
+    stage.run_stage(
+        "correctness",
+        known,
+        {**SETTINGS, **settings},
+        folder / "build.json",
+        output / "record.json",
+        backend="ptxsim",
+        log=output / "log",
+    )
+    return record.plain(record.read("correctness", output / "record.json"))
+
+
+def test_a_right_kernel_is_right_and_its_record_says_how_that_is_known(add, tmp_path) -> None:
+    found = check(*add, tmp_path, distributions=["randn", "large"], seeds=[0, 1])
+    assert (found["status"], found["backend"], found["device"]) == ("ok", "ptxsim", None)
+    metrics = found["metrics"]
+    assert metrics["passed"] == 4 and metrics["deterministic"]
+    assert all(c["schedules"] == ["random", "late"] and c["findings"] == [] for c in metrics["checks"])
+    counted = metrics["simulated"]
+    assert counted["launches_run"] == 8 and len(counted["launches"]) == 1
+    assert counted["launches"][0]["global_read_unique_bytes"] == counted["cost"]["bytes_read"] == 24_000
+    assert "schedule late" in (tmp_path / "log").read_text()
+
+
+def edit(ptx: Path, pattern: str, replacement: str) -> None:
+    text, count = re.subn(pattern, replacement, ptx.read_text())
+    assert count
+    ptx.write_text(text)
+
+
+def test_a_wrong_instruction_is_a_wrong_result(add, tmp_path) -> None:
+    folder, known = add
+    mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
+    edit(mutant / "kernel.ptx", r"\badd\.(rn\.)?f32x2\b", "mul.rn.f32x2")
+    found = check(mutant, known, tmp_path)
+    assert found["status"] == "failed" and "error of c is" in found["reason"]
+
+
+@pytest.fixture
+def meddle(monkeypatch):
+    """`meddle(change)`: after every simulated run, `change(launches, result, schedule)`."""
+    run = ptxsim.run
+
+    def use(change) -> None:
+        def running(launches, schedule, seed, **options):
+            result = run(launches, schedule, seed, **options)
+            change(launches, result, schedule)
+            return result
+
+        monkeypatch.setattr(ptxsim, "run", running)
+
+    return use
+
+
+def test_an_element_that_is_wrong_under_one_schedule_only_fails(add, tmp_path, meddle) -> None:
+    def spoil(launches, result, schedule) -> None:
+        if schedule == "late":
+            (output,) = (a for a in launches[0].memory.allocations if a.name == "c")
+            ctypes.memset(output.address + 4000, 0x7F, 4)
+
+    meddle(spoil)
+    found = check(*add, tmp_path)
+    assert found["status"] == "failed" and found["metrics"]["deterministic"] is False
+    assert found["metrics"]["checks"][0]["outputs"]["c"]["worst_index"] == [1, 0]
+
+
+def test_a_finding_fails_a_case_whose_numbers_are_right(add, tmp_path, meddle) -> None:
+    def find(launches, result, schedule) -> None:
+        if schedule == "late":
+            result.findings.append(ptxsim.Finding("race", "warp 1 reads what warp 0 writes", "kernel", 12))
+
+    meddle(find)
+    found = check(*add, tmp_path)
+    assert found["status"] == "failed" and found["metrics"]["checks"][0]["relative_error"] == 0
+    assert "schedule late: race: warp 1 reads what warp 0 writes (kernel, PTX line 12)" in found["reason"]
+
+
+def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path, monkeypatch) -> None:
+    def refuse(*_, **__):
+        raise ptxsim.PtxError(f"{ROOT}/kernel.ptx:7: unknown opcode foo")
+
+    monkeypatch.setattr(ptxsim, "run", refuse)
+    found = check(*add, tmp_path)
+    assert found["status"] == "failed" and "ptxsim cannot run it: kernel.ptx:7: unknown opcode foo" in found["reason"]
+
+
+def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None:
+    def forever(*_, **__):
+        while True:
+            pass
+
+    monkeypatch.setattr(ptxsim, "run", forever)
+    folder, known = add
+    case = Case(stage="correctness", build=str(folder), settings=SETTINGS, **known)
+    found = simulation.simulate(case, limit_s=0.5)
+    assert found["status"] == "failed" and "time limit of 0.5 s" in found["reason"]
+
+
+def test_a_limit_of_processor_time_does_not_count_waiting() -> None:
+    with simulation.time_limit(0.1, processor=True):
+        time.sleep(0.2)
+    limit = simulation.time_limit(0.1, processor=True)
+    with pytest.raises(simulation.NotSimulatedError, match="processor time"), limit:
+        while True:
+            pass
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_time_limit_that_strikes_in_a_finalizer_strikes_again() -> None:
+    class Slow:
+        def __del__(self) -> None:
+            while True:  # what is raised here is dropped by Python
+                pass
+
+    with pytest.raises(simulation.NotSimulatedError, match="time limit"), simulation.time_limit(0.2):
+        Slow()
+        while True:
+            pass
+
+
+@pytest.fixture(scope="session")
+def cutlass() -> tuple[Path, dict]:
+    """(folder of a build of NVIDIA's FP16 kernel that does not split, identity of its smallest default workload)."""
+    known = {"batch": 1, "kv_length": 65, "dtype": "fp16"}
+    case = Case("correctness", "mla_decode", FP16, "sm_100a", {"id": "", "params": {}}, known, "")
+    variant = load_kernel("mla_decode", FP16).variants(case.workload, "sm_100a")[0]
+    return build("mla_decode", FP16, "sm_100a", variant), identity("mla_decode", FP16, "sm_100a", variant, **known)
+
+
+@pytest.mark.slow
+def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> None:
+    found = check(*cutlass, tmp_path, schedules=["random", "tma_late"])
+    assert found["reason"] is None
+    counted = found["metrics"]["simulated"]
+    assert sum(launch["mma_flops"] for launch in counted["launches"]) == 2 * 128 * 128 * (576 + 512)  # one tile of keys
+    assert not any("fewer" in note for note in counted["notes"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "words"),
+    [
+        (r"tcgen05\.dealloc[^;]*;", "", "leak: "),
+        (r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64\s+\[[^\]]*\];", "", "deadlock: "),
+        (r"\blg2\.approx\.(ftz\.)?f32\b", "neg.f32", "of lse is"),
+    ],
+    ids=["tensor memory is never freed", "an arrival is missing", "another function than log2"],
+)
+def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(cutlass, tmp_path, pattern, replacement, words) -> None:
+    folder, known = cutlass
+    mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
+    edit(mutant / "kernel.ptx", pattern, replacement)
+    found = check(mutant, known, tmp_path)
+    assert found["status"] == "failed" and words in found["reason"]
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_a_cutile_build_is_simulated_with_the_descriptors_of_its_own_host_code(target) -> None:
+    """Our GEMM with an epilogue in cuTile loads and stores by TMA; a wrong product would fail like a finding."""
+    kernel = load_kernel("gemm_epilogue", "cutile")
+    given = {"m": 200, "n": 264, "k": 136, "activation": "silu", "dtype": "bf16"}
+    variant = next(iter(kernel.variants(make_workload("gemm_epilogue", given), target)))
+    entry = simulate("gemm_epilogue", "cutile", target, variant, given, schedules=("random", "late"))
+    assert entry["status"] == "ok", entry["reason"]
+    (launch,) = entry["metrics"]["simulated"]["launches"]
+    assert launch["tma_instructions"] > 0 and launch["mma_flops"] >= 2 * 200 * 264 * 136
+
+
+def test_a_search_is_so_many_runs_whose_findings_say_under_which_aim(add, tmp_path, meddle) -> None:
+    seen = []
+
+    def find(launches, result, schedule) -> None:
+        seen.append(schedule)
+        if schedule.startswith("hold:"):
+            result.findings.append(ptxsim.Finding("race", "found", "kernel"))
+
+    meddle(find)
+    found = check(*add, tmp_path, schedules=["late", "search"], search_runs=3)
+    assert seen[:2] == ["late", "random"] and len(seen) == 4
+    (entry,) = found["metrics"]["checks"]
+    assert entry["schedules"] == ["late", "search 1", "search 2", "search 3"]
+    assert all(" under hold:" in text for text in entry["findings"])
+
+
+def test_what_a_case_never_put_to_the_test_is_a_warning_in_its_record_and_its_log(add, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("ptxsim.core.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
+    found = check(*add, tmp_path)
+    (warning,) = found["metrics"]["simulated"]["warnings"]
+    assert warning.endswith(": mbarrier at 8: the parity never flipped")
+    assert f"warning: {warning}" in (tmp_path / "log").read_text()

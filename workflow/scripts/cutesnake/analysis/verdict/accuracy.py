@@ -1,0 +1,55 @@
+"""How often predictions agreed with a GPU, from the files of workflow/validation/."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cutesnake.analysis.verdict.decide import apart
+from cutesnake.model.records.verdict import Accuracy, Figure
+from cutesnake.stages.predict.validated import files
+
+CLEAR_PERCENT = 10.0
+
+
+def accuracy(figure: Figure, paths: Iterable[Path] | None = None) -> Accuracy:
+    """Count errors and rightly named faster kernels, of families that the model was not made with."""
+    used = [path for path in (files() if paths is None else paths) if not path.name.startswith("development")]
+    rows = [row for path in used for row in _rows(path) if row["kind"] == figure]
+    errors = [100 * abs(row["predicted_us"] / row["measured_us"] - 1) for row in rows]
+    pairs = list(_pairs(rows))
+    clear = [right for percent, right in pairs if percent > CLEAR_PERCENT]
+    return Accuracy(
+        devices=sorted({row["device"].upper() for row in rows}),
+        cases=len(rows),
+        median_error_percent=statistics.median(errors) if errors else None,
+        nine_in_ten_percent=statistics.quantiles(errors, n=10, method="inclusive")[-1] if len(errors) > 1 else None,
+        pairs=len(pairs),
+        right=sum(right for _, right in pairs),
+        clear_percent=CLEAR_PERCENT,
+        clear=len(clear),
+        clear_right=sum(clear),
+        sources=[f"workflow/validation/{path.name}" for path in used],
+    )
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [row for row in rows if "kind" in row and row.get("predicted_us") and row.get("measured_us")]
+
+
+def _pairs(rows: Iterable[dict[str, Any]]) -> Iterable[tuple[float, bool]]:
+    """Yield, per pair of kernels on a workload, by how much the predictions differ and whether their order is right."""
+    groups: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        kernels = groups.setdefault((row["device"], row["operator"], row["workload"]), {})
+        if row["kernel"] not in kernels or row["measured_us"] < kernels[row["kernel"]]["measured_us"]:
+            kernels[row["kernel"]] = row
+    for kernels in groups.values():
+        for one, other in itertools.combinations(kernels.values(), 2):
+            predicted = one["predicted_us"] / other["predicted_us"]
+            yield apart(predicted), (predicted > 1) == (one["measured_us"] > other["measured_us"])

@@ -1,0 +1,73 @@
+"""Tables of docs/bugs.md, from the records of bugs that were shipped (benchmarks/museum/*.json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model.paths import ROOT
+
+FOLDER = ROOT / "benchmarks/museum"
+CHECKED = ("ordering", "fence", "hang", "bounds")
+NEAR = 20  # lines
+Record = dict[str, Any]
+
+
+def records(folder: Path = FOLDER) -> dict[str, Record]:
+    """Return the records of all pairs by name."""
+    return {name: x for path in sorted(folder.glob("*.json")) for name, x in json.loads(path.read_text()).items()}
+
+
+def bugs(part: str) -> str:
+    """Return one table of pairs: missed, found, or with findings after the fix."""
+    parts = {
+        "missed": lambda x: not x["found"],
+        "found": lambda x: x["found"],
+        "after": lambda x: bool(x["after"]),
+    }
+    chosen = {name: x for name, x in records().items() if parts[part](x)}
+    if part == "after":
+        rows = [[f"`{name}`", "; ".join(x["after"]), x["explained"]] for name, x in chosen.items()]
+        return _table(("pair", "findings after the fix", "explanation"), rows)
+    last = ("why", "missed") if part == "missed" else ("reported as", "kinds")
+    rows = []
+    for name, x in sorted(chosen.items(), key=lambda item: (item[1]["from"], item[0])):
+        links = ", ".join(f"[{_short(url)}]({url})" for url in x["upstream"])
+        reported = x["missed"] if part == "missed" else f"{', '.join(x['kinds'])} under `{x['schedule']}`"
+        lines = "-" if x["distance"] is None else str(x["distance"])
+        rows.append(
+            [f"`{name}`", x["title"], f"{links}: {x['file']}", x["area"], reported, lines, f"{x['seconds']:.1f}"]
+        )
+    return _table(("pair", "bug", "fix or report", "area", last[0], "lines to the fix", "seconds"), rows)
+
+
+def bugs_summary() -> str:
+    """Return counts per area."""
+    every = records()
+    rows = []
+    areas = [*CHECKED, *sorted({x["area"] for x in every.values()} - set(CHECKED))]
+    groups = [(area, [x for x in every.values() if x["area"] == area]) for area in areas]
+    groups.append(("first four together", [x for x in every.values() if x["area"] in CHECKED]))
+    for area, group in groups:
+        reported = [x for x in group if x["found"]]
+        near = [x for x in reported if x["distance"] is not None and x["distance"] <= NEAR]
+        wheels = [x for x in group if x["from"] == "wheels"]
+        numbers = (len(group), len(wheels), len(reported), len(near), sum(not x["after"] for x in group))
+        rows.append([area, *map(str, numbers)])
+    header = ("area", "pairs", "of them from wheels", "found", f"within {NEAR} lines", "silent after the fix")
+    return _table(header, rows)
+
+
+def _short(url: str) -> str:
+    """Return repository and number or commit of an address."""
+    repository, *rest = url.removeprefix("https://github.com/").split("/")[1:]
+    kind, name = (*rest, "", "")[:2]
+    return f"{repository}#{name}" if kind in ("pull", "issues") else f"{repository}@{name[:9]}"
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(header)]
+    lines += [["---"] * len(lines[0]), *map(list, rows)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
