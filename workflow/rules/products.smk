@@ -168,7 +168,7 @@ def predicted_product(case):
     return Product(
         case.id.path("predict"),
         "predict",
-        lambda: recipe_of_prediction(names, case),
+        lambda: recipe_of_prediction(names, case, timing_of(names)),
         [case.build.id.path("compile"), *timed_beside(names)],
     )
 

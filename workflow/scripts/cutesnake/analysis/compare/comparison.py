@@ -281,6 +281,8 @@ def _static(
         if floor is None or floor.floor_us is None or evidence.why_no_build(case[1], case[2], variant):
             return None  # a kernel without a build has no time and no bound
         why = f"not measured ({evidence.why_no_case(source, 'timing', *where)})"
+        if failed := evidence.why_not_predicted(case[1], case[2], variant, case[3]):
+            why += f", not predicted ({failed})"
         reason = f"{why}; lower bound of any kernel on {floor.device} at nominal boost clock"
         return Cell(floor.floor_us, metric.unit, "static", None, reason)
     read = _STATIC.get(metric.key)

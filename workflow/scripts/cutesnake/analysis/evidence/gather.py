@@ -177,6 +177,11 @@ class Evidence:
         entry = self._foreseen.get((kernel, target, variant, workload))
         return entry if entry and entry[1].status == "ok" else None
 
+    def why_not_predicted(self, kernel: str, target: str, variant: str, workload: str) -> str | None:
+        """Return why a case's prediction failed, or None."""
+        entry = self._foreseen.get((kernel, target, variant, workload))
+        return first_line(entry[1].reason) if entry and entry[1].status != "ok" else None
+
     def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
         """Return variant -> predicted cold µs, the shortest first."""
         variants = self.variants.get((kernel, target, workload), [])
