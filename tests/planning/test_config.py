@@ -261,6 +261,24 @@ def test_a_configuration_file_is_read_strictly(tmp_path, text, words) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_an_empty_mapping_in_place_of_a_list_is_refused(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("stages: {}\n")
+    config = copy.deepcopy(DEFAULT)  # what Snakemake makes of it: `{}` merged into the list changes nothing
+    read_again(config, [path], [])
+    with pytest.raises(ConfigError, match=r"stages is \{\}; it must be a list"):
+        check(config)
+
+
+def test_more_workloads_than_can_be_planned_are_refused_before_they_are_made(tmp_path) -> None:
+    config = copy.deepcopy(DEFAULT)
+    many = {"rows": list(range(1, 1001)), "columns": list(range(1, 1001))}
+    config["sweeps"] = {"elementwise_add": {"workloads": [many]}}
+    config["operators"] = ["elementwise_add"]
+    with pytest.raises(ConfigError, match=r"make [\d,]+ workloads; 100,000 at most"):
+        check(config)
+
+
 def test_a_configuration_file_is_utf8(tmp_path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_bytes(b"# one\n# caf\xe9\n")

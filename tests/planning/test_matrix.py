@@ -144,9 +144,7 @@ def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
         assert {d.target for d in found.decisions} == {"sm_90a", "sm_100a"}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("none", "without a GPU"), ("a100", "on a GPU of compute capability 8.0")]
-)
+@pytest.mark.parametrize(("name", "words"), [("none", "without a GPU"), ("a100", "on a GPU of compute capability 8.0")])
 def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, words) -> None:
     asked = replace(experiment(), targets=["here"])
     with pytest.raises(ConfigError, match=f"`here` stands for no target {words}; allowed: sm_90a"):

@@ -193,8 +193,10 @@ def files_of_run():
 
 
 def tell_failures():
-    """Say at a run's end which cells failed, of those that the run is about."""
+    """Say at a run's end which cells failed: of the operators that it compares, or else of the jobs that it did."""
     files = files_of_run()
+    if files.isdisjoint(COMPARISONS):
+        files = frozenset(map(str, snakemake_internals.files_of_started_jobs(workflow)))
     made = failures.of_run(MADE, BATCH_OF, files)
     compared = {name for name in PLAN.workloads if f"results/compare/{name}.json" in files}
     operators = compared | {case.operator for _, case, _ in made}

@@ -78,7 +78,7 @@ def products_of_all():
         f"results/{CATALOGUE}",
         "page",
         lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
-        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *SUMMARY, *TEMPLATES],
+        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
     for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)
@@ -168,7 +168,7 @@ def predicted_product(case):
     return Product(
         case.id.path("predict"),
         "predict",
-        lambda: recipe_of_prediction(names, case),
+        lambda: recipe_of_prediction(names, case, timing_of(names)),
         [case.build.id.path("compile"), *timed_beside(names)],
     )
 

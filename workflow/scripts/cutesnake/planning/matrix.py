@@ -80,12 +80,14 @@ class Plan:
     profiled: set[str] = field(default_factory=set)
     operators: list[str] = field(default_factory=list)  # of the configuration, also those that are not planned
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the GPU that is predicted for
-    foreseen: set[tuple[str, str]] = field(default_factory=set)  # (operator, workload) that are predicted
+    foreseen: set[tuple[str, str, str]] = field(default_factory=set)  # (operator, kernel, workload) that are predicted
+    foreseen_always: set[tuple[str, str]] = field(default_factory=set)  # of these, the ones that no record replaces
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> OWN or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
     # Of the builds, those that this run makes, and those shown from records: see recorded_builds.py.
     live: list[str] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    predicting: list[str] = field(default_factory=list)  # cases that this run predicts itself
     # Where cases run: this machine, or what a job found on a node of each class.
     places: dict[str, Machine] = field(default_factory=dict)
     running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
@@ -114,7 +116,7 @@ class Plan:
         able = {(d.operator, d.kernel, d.target) for d in self.decisions if d.simulate.ok and d.target in self.clocks}
         for case in self.cases.values():
             build = case.build
-            wanted = (build.operator, case.workload.id) in self.foreseen
+            wanted = (build.operator, build.kernel, case.workload.id) in self.foreseen
             if wanted and (build.operator, build.kernel, build.target) in able:
                 yield case
 
@@ -155,6 +157,7 @@ class Plan:
 
     def of(self, operator: str) -> dict[str, Any]:
         """For results/plan/<operator>.json, as plain data: what concerns one operator."""
+        foreseen = {(name, workload) for name, _, workload in self.foreseen}
         return {
             "operator": operator,
             "axis": self.axes[operator],
@@ -179,7 +182,7 @@ class Plan:
             "unsupported": [entry for entry in self.unsupported if entry["operator"] == operator],
             "predicted": {
                 "devices": self.clocks,
-                "workloads": [w.id for w in self.workloads[operator] if (operator, w.id) in self.foreseen],
+                "workloads": [w.id for w in self.workloads[operator] if (operator, w.id) in foreseen],
             },
             "profiled": [w.id for w in self.workloads[operator] if w.id in self.profiled],
         }
@@ -242,7 +245,8 @@ def make_plan(
         plan.workloads[operator] = sweep.workloads()
         plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
         plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}
-        plan.foreseen |= {(operator, workload.id) for workload in sweep.predicted()}
+        plan.foreseen |= {(operator, kernel, w.id) for kernel in sweep.kernels for w in sweep.predicted(kernel)}
+        plan.foreseen_always |= {(operator, workload.id) for workload in sweep.predicted_always()}
         plan.profiled |= {workload.id for workload in sweep.profiled()}
         for kernel in sweep.kernels:
             _add_kernel(plan, experiment, sweep, kernel, carried)

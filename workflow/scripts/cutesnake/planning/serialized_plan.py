@@ -34,6 +34,7 @@ PLAIN_FIELDS = (
     "operators",
     "live",
     "kept",
+    "predicting",
     "dtypes",
     "axes",
     "unsupported",
@@ -132,7 +133,8 @@ def pack(plan: Plan) -> dict[str, Any]:
         },
         "places": {name: place.as_dict() for name, place in plan.places.items()},
         "profiled": sorted(plan.profiled),
-        "foreseen": [list(pair) for pair in sorted(plan.foreseen)],
+        "foreseen": [list(names) for names in sorted(plan.foreseen)],
+        "foreseen_always": [list(names) for names in sorted(plan.foreseen_always)],
         "sources": [[*key, source] for key, source in plan.sources.items()],
         "broken": [[*key, how] for key, how in plan.broken.items()],
     }
@@ -161,7 +163,8 @@ def unpack(data: Mapping[str, Any]) -> Plan:
         simulated=cases(data["simulated"]),
         places={name: Machine.from_dict(place) for name, place in data["places"].items()},
         profiled=set(data["profiled"]),
-        foreseen={(operator, workload) for operator, workload in data["foreseen"]},
+        foreseen={(operator, kernel, workload) for operator, kernel, workload in data["foreseen"]},
+        foreseen_always={(operator, workload) for operator, workload in data["foreseen_always"]},
         sources={(operator, kernel): source for operator, kernel, source in data["sources"]},
         broken={(operator, kernel): how for operator, kernel, how in data["broken"]},
     )

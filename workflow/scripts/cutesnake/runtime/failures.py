@@ -75,18 +75,29 @@ def lines(
 
 
 def verdict(path: str) -> str | None:
-    """Return an operator's speedup on each GPU as a sentence, None if not measured."""
+    """Return an operator's verdict on each measured GPU as a sentence, or None."""
     record = _record(path)
     try:
-        speeds = [(entry["device"]["device"], entry["cold"]) for entry in (record or {})["speedups"] if entry["cold"]]
-        message = [
-            f"{cold['mean']:.2f}{'' if place else ' times as fast as cuTile'} on {device} "
-            f"({cold['faster'] + cold['equal'] + cold['slower']} workloads)"
-            for place, (device, cold) in enumerate(speeds)
+        parts = [
+            f"{_result(main)} on {one['gpu']}"
+            for one in (record or {})["verdicts"]
+            if not one["predicted"] and (main := one.get("warm") or one.get("cold"))
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    return f"{record['operator']}: CuTe DSL is {', '.join(message)}; L2 flushed." if record and message else None
+    return f"{record['operator']}: {'; '.join(parts)}." if record and parts else None
+
+
+def _result(decision: Mapping[str, Any]) -> str:
+    """Return who wins, by how much and on how many workloads."""
+    count = sum(len(decision[which]) for which in ("cute_wins", "cutile_wins", "equal"))
+    counted = f"faster on {len(decision['cute_wins'])} of {count} workloads ({decision['figure']} L2)"
+    if decision["winner"] == "depends":
+        return f"{'tie' if decision['reason'] == 'noise' else 'depends on the workload'}, CuTe DSL {counted}"
+    if decision["winner"] == "cute":
+        return f"CuTe DSL is {decision['mean']:.2f} times as fast as cuTile, {counted},"
+    counted = f"faster on {len(decision['cutile_wins'])} of {count} workloads ({decision['figure']} L2)"
+    return f"cuTile is {1 / decision['mean']:.2f} times as fast as CuTe DSL, {counted},"
 
 
 def _record(path: str) -> dict[str, Any] | None:
