@@ -273,11 +273,11 @@ def lesson_product(lesson):
 
 PRODUCTS = {product.path: product for product in products()}
 MADE_AGAIN = MISSING = frozenset()
-if snakemake_internals.is_main(workflow):  # a job that an executor starts reads all this again; it gets its task by arguments
+if snakemake_internals.is_main(
+    workflow
+):  # a job that an executor starts reads all this again; it gets its task by arguments
     forced = outputs.forced_by(sys.argv)
-    FINDINGS = outputs.look(
-        PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced
-    )
+    FINDINGS = outputs.look(PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced)
     if FINDINGS.damage():
         logger.warning(FINDINGS.damage())
     if FINDINGS.staleness():
