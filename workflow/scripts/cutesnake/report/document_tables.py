@@ -21,7 +21,7 @@ from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import KernelTime, Speed
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.report.bug_tables import bugs, bugs_summary
+from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.validated import FOLDER, read_held
 
@@ -373,5 +373,6 @@ TABLES: dict[str, Callable[..., str]] = {
         faults,
         bugs,
         bugs_summary,
+        findings_on_right_kernels,
     )
 }
