@@ -16,8 +16,8 @@ from cutesnake.analysis.compare import comparison, csv_table
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model import record
-from cutesnake.model.records.common import Part
-from cutesnake.model.records.compare import CompareRow, Counts, Origin
+from cutesnake.model.records.common import Origin, Part
+from cutesnake.model.records.compare import CompareRow, Counts
 from cutesnake.model.records.plot import PlotEntry
 from cutesnake.model.records.roofline import RooflineRow
 from cutesnake.model.records.timing import TimingMetrics

@@ -151,7 +151,9 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
     assert {key.split("/")[2] for key in both} == {"sm_100a", "sm_90a"}
     assert planned(stages=["inspect"]) == [] and planned(prediction={"devices": []}) == []
     every = {"elementwise_add": {"kernels": ["cute"], "predict": ["all"]}}
-    assert len(planned(sweeps=every)) == 2
+    assert len(planned(sweeps=every)) == 6
+    one_kernel = {"elementwise_add": {"kernels": ["cute", "cutile"], "predict": {"cutile": ["all"], "others": []}}}
+    assert {key.split("/")[1] for key in planned(sweeps=one_kernel)} == {"cutile"}
 
 
 @pytest.mark.parametrize(
@@ -159,6 +161,7 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
     [
         ({"prediction": {"devices": ["b2000"]}}, r"prediction\.devices: .*b2000"),
         ({"prediction": {"devices": ["h200", "h100"]}}, "h200 and h100 are both sm_90a; name one"),
+        ({"sweeps": {"elementwise_add": {"predict": {"cut": []}}}}, r"predict: 'cut' is no kernel of the sweep"),
         ({"sweeps": {"elementwise_add": {"predict": ["m4096"]}}}, r"predict: 'm4096' is no workload of the sweep"),
     ],
 )

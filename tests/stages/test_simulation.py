@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import re
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -73,7 +74,7 @@ def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> No
 
 def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated(plan) -> None:
     found = plan("h200")
-    on_the_card = {case.key for case in found.run_here("correctness")}
+    on_the_card = {case.key for case in found.cases_to_run("correctness")}
     assert on_the_card and not on_the_card & set(found.simulated)
     for key in found.simulated:
         assert found.case(key).build.target == "sm_100a"
@@ -294,6 +295,15 @@ def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None
     case = Case(stage="correctness", build=str(folder), settings=SETTINGS, **known)
     found = simulation.simulate(case, limit_s=0.5)
     assert found["status"] == "failed" and "time limit of 0.5 s" in found["reason"]
+
+
+def test_a_limit_of_processor_time_does_not_count_waiting() -> None:
+    with simulation.time_limit(0.1, processor=True):
+        time.sleep(0.2)
+    limit = simulation.time_limit(0.1, processor=True)
+    with pytest.raises(simulation.NotSimulatedError, match="processor time"), limit:
+        while True:
+            pass
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

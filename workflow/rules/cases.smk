@@ -245,7 +245,7 @@ def recipe_of_case(stage, names, settings, device, case):
     return recipe(code, TORCH, **params, **({"packages": needed} if needed else {}))
 
 
-def recipe_of_prediction(names, case):
+def recipe_of_prediction(names, case, timing=None):
     return recipe(
         code_of("predict.py", f"kernels.{names.operator}.{names.kernel}"),
         TORCH,
@@ -253,7 +253,7 @@ def recipe_of_prediction(names, case):
         device=PLAN.clocks[names.target],
         clock=clock_of(names),
         validated=digest_files(validation()),
-        timing=timing_of(names),
+        timing=timing,
     )
 
 

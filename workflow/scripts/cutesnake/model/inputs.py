@@ -165,14 +165,17 @@ class SweepFile(Part):
     distributions: Texts | Absent = UNSET
     workloads: Workloads | Absent = UNSET
     simulation: SimulatedLists | Absent = UNSET
-    predict: list[str] | Absent = UNSET
+    predict: list[str] | dict[str, list[str]] | Absent = UNSET
+    predict_always: list[str] | Absent = UNSET
     profile: list[str] | Absent = UNSET
 
     def __post_init__(self) -> None:
-        for key in ("kernels", "distributions", "predict", "profile"):
+        for key in ("kernels", "distributions", "predict_always", "profile"):
             once(getattr(self, key), key)
         for dtypes in self.dtypes.values() if isinstance(self.dtypes, dict) else [self.dtypes]:
             once(dtypes, "dtypes")
+        for named in self.predict.values() if isinstance(self.predict, dict) else [self.predict]:
+            once(named, "predict")
 
 
 class Peaks(Part):

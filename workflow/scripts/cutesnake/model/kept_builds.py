@@ -1,7 +1,8 @@
 """Builds, static metrics, simulated checks and predictions kept in `recorded/builds/`.
 
 `recorded/builds/<operator>.jsonl` has a line per build: the records of its stages, and for each a key of what it was
-made from. A record counts only while its key is that of today's code, parameters and compilers.
+made from. A record counts only while its key is that of today's code, parameters and compilers. Predictions of a build
+repeat most of each other: all but the first are written as `{"like": name, "but": differences}`.
 """
 
 from __future__ import annotations
@@ -66,9 +67,10 @@ def read_records(file: Path, wanted: Mapping[str, Sequence[str]]) -> dict[str, R
     """
     records: dict[str, Record] = {}
     for number, kept in _lines(file, KeptBuild):
+        whole = _expanded(kept.records) if kept.build in wanted else {}
         for name in wanted.get(kept.build, ()):
             where = f"{FOLDER}/{file.name}#{number}/{name}"
-            records[where] = record.parse(name.partition("/")[0], bytes(kept.records[name]), where)
+            records[where] = record.parse(name.partition("/")[0], bytes(whole[name]), where)
     return records
 
 
@@ -92,13 +94,66 @@ def write_builds(
         now = {name: Key(*key) for name, key in named.items()}
         records = {name: _kept(paths[build][name]) for name in named}
         earlier = before.get(build)
-        if earlier and earlier.keys.get(COMPILE) == now[COMPILE]:
-            now, records = {**earlier.keys, **now}, {**earlier.records, **records}
-        line = msgspec.json.encode(KeptBuild(build, now, records))
+        if earlier and COMPILE in earlier.keys and earlier.keys[COMPILE].holds(now[COMPILE]):
+            now, records = {**earlier.keys, **now}, {**_expanded(earlier.records), **records}
+        line = msgspec.json.encode(KeptBuild(build, now, _compact(records)))
         files.setdefault(build.partition("/")[0], []).append(line)
     for operator, lines in files.items():
         record.write_text(folder / f"{operator}.jsonl", b"\n".join([*lines, b""]).decode())
     return len(keys)
+
+
+def _compact(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Write predictions as differences from the first one."""
+    merged = dict(records)
+    first: tuple[str, Any] | None = None
+    for name in sorted(merged):
+        if name.startswith(PREDICTION):
+            entry = msgspec.json.decode(merged[name])
+            if first is None:
+                first = name, entry
+            elif _merged(first[1], but := _differences(first[1], entry)) == entry:
+                merged[name] = msgspec.Raw(msgspec.json.encode({"like": first[0], "but": but}))
+    return merged
+
+
+def _expanded(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Undo `_compact`."""
+    merged = dict(records)
+    for name, text in records.items():
+        if name.startswith(PREDICTION) and "like" in (entry := msgspec.json.decode(text)):
+            whole = _merged(msgspec.json.decode(records[entry["like"]]), entry["but"])
+            merged[name] = msgspec.Raw(msgspec.json.encode(whole))
+    return merged
+
+
+def _differences(base: Any, entry: Any) -> Any:
+    """Return the values of `entry` that `base` lacks, at any depth.
+
+    Lists are compared by item if they have one length.
+    """
+    if isinstance(base, dict) and isinstance(entry, dict):
+        changed = {key: value for key, value in entry.items() if key not in base or base[key] != value}
+        return {key: _differences(base.get(key), value) for key, value in changed.items()}
+    if (
+        isinstance(base, list)
+        and isinstance(entry, list)
+        and len(base) == len(entry)
+        and all(isinstance(one, dict) for one in (*base, *entry))
+    ):
+        return {
+            str(n): _differences(*pair) for n, pair in enumerate(zip(base, entry, strict=True)) if pair[0] != pair[1]
+        }
+    return entry
+
+
+def _merged(base: Any, but: Any) -> Any:
+    """Return `base` with the values of `_differences` in place of its own."""
+    if isinstance(base, dict) and isinstance(but, dict):
+        return base | {key: _merged(base.get(key), value) for key, value in but.items()}
+    if isinstance(base, list) and isinstance(but, dict):
+        return [_merged(one, but.get(str(n), {})) if isinstance(one, dict) else one for n, one in enumerate(base)]
+    return but
 
 
 def _kept(path: str) -> msgspec.Raw:

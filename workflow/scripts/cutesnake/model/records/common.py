@@ -82,6 +82,15 @@ class Variant(Part):
     params: dict[str, Parameter]
 
 
+class Origin(Part):
+    """Where measurements come from: first and last day, and commits, the oldest first."""
+
+    kind: Literal["live", "recorded", "none"]
+    device: str | None
+    dates: list[str]
+    commits: list[str]
+
+
 class Ability(Part):
     """Whether something can be done, and why not."""
 

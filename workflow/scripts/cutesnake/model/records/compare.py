@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from cutesnake.model.records.common import Count, Dsl, Part, Positive, Provenance, Record, doc, need
+from cutesnake.model.records.common import Count, Dsl, Origin, Part, Positive, Provenance, Record, doc, need
+from cutesnake.model.records.verdict import TargetVerdict
 
 Basis = Literal["static", "measured"]
 
@@ -93,15 +94,6 @@ class Coverage(Part):
         """Return the outcome of `build` or of a GPU stage."""
         counts: Counts = getattr(self, stage)
         return counts
-
-
-class Origin(Part):
-    """Where measurements come from: first and last day, and commits, the oldest first."""
-
-    kind: Literal["live", "recorded", "none"]
-    device: str | None
-    dates: list[str]
-    commits: list[str]
 
 
 class KernelTime(Part):
@@ -349,3 +341,4 @@ class Compare(Record, tag="compare"):
         ),
     ]
     rows: Annotated[list[CompareRow], doc("of the workloads that pages show in full; the CSV file has all")]
+    verdicts: Annotated[list[TargetVerdict], doc("who wins on each GPU, without pairs and causes")]

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutesnake.model.records.common import Part, Provenance, Record, doc, need
-from cutesnake.model.records.compare import Origin
+from cutesnake.model.records.common import Origin, Part, Provenance, Record, doc, need
 
 
 class PlotEntry(Part):

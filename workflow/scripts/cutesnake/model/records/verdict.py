@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cutesnake.model.records.common import Count, Dsl, Part, Positive, doc
-from cutesnake.model.records.compare import Origin
+from cutesnake.model.records.common import Count, Dsl, Origin, Part, Positive, doc
 
 Figure = Literal["warm", "cold"]
 Side = Literal["cute", "cutile"]
