@@ -33,7 +33,7 @@ def products():
             yield figures_product(build)
     yield from checked_products()
     for stage in ("timing", "nsys", "ncu"):
-        for case in PLAN.run_here(stage):
+        for case in PLAN.cases_to_run(stage):
             if case.id.path(stage) not in BATCH_OF:
                 yield case_product(stage, case)
         if stage == "timing":
