@@ -1,4 +1,7 @@
-"""What `cute_sm100` is predicted to take beside NVIDIA's kernel: the document has what the record has."""
+"""What `cute_sm100` is predicted to take next to NVIDIA's kernel.
+
+The document has what the record has.
+"""
 
 from benchmarks.mla_cute_sm100 import beside_nvidia
 from cutesnake.model.paths import ROOT
@@ -7,8 +10,8 @@ FOLDER = ROOT / "benchmarks/mla_cute_sm100"
 
 
 def test_the_benchmarks_document_has_the_table_of_the_record() -> None:
-    told = beside_nvidia.table(beside_nvidia.read(FOLDER / "beside_nvidia.jsonl"))
-    rows = [line for line in told.splitlines() if line.startswith("|")]
+    reported = beside_nvidia.table(beside_nvidia.read(FOLDER / "beside_nvidia.jsonl"))
+    rows = [line for line in reported.splitlines() if line.startswith("|")]
     text = (FOLDER / "README.md").read_text()
     sizes = {(w.batch, w.kv_length, w.lengths) for w in beside_nvidia.workloads()}
     assert len(rows) == 2 + len(sizes) and "\n".join(rows) in text

@@ -15,11 +15,11 @@ from project import ROOT
 def states(tmp_path, monkeypatch) -> list[str | None]:
     """The state of the code, which a test may change."""
     monkeypatch.chdir(tmp_path)
-    found: list[str | None] = ["before"]
-    monkeypatch.setattr(staleness, "_state", lambda folders: found[0])
+    result: list[str | None] = ["before"]
+    monkeypatch.setattr(staleness, "_state", lambda folders: result[0])
     monkeypatch.setattr(kernel_answers, "recall", True)
     looked_at.memory.cache_clear()
-    yield found
+    yield result
     looked_at.memory.cache_clear()
 
 
@@ -56,7 +56,7 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         (".", "the id '.'; it must be"),
         ("..", "the id '..'; it must be"),
@@ -65,8 +65,8 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
         ("x" * 300, "x{20}… of 300 characters; 150 at most"),
     ],
 )
-def test_the_id_of_a_variant_names_a_folder_of_its_own(name, words) -> None:
+def test_the_id_of_a_variant_names_a_folder_of_its_own(name, message) -> None:
     kernel = SimpleNamespace(variants=lambda workload, target: (Variant(name, {}),))
-    with pytest.raises(ContractError, match=words) as caught:
+    with pytest.raises(ContractError, match=message) as caught:
         kernel_answers.variants(kernel, SimpleNamespace(id="m1"), "sm_90a")
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 200

@@ -15,7 +15,7 @@ from project import ROOT, snakemake
 
 @pytest.mark.fault("Configuration", "`CUTESNAKE_MACHINE` that is no machine", "one line")
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (None, "No such file or directory; "),
         ("{", "describes no machine"),
@@ -26,14 +26,14 @@ from project import ROOT, snakemake
         ("[" * 100_000, "describes no machine"),
     ],
 )
-def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, words) -> None:
+def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, message) -> None:
     path = tmp_path / "machine.json"
     if content is not None:
         path.write_text(content)
     monkeypatch.setenv(machine.PRETENDED, str(path))
     with pytest.raises(machine.MachineError) as caught:
         machine.probe()
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith("CUTESNAKE_MACHINE is ")
 
 
@@ -52,7 +52,7 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
 @pytest.mark.fault("Configuration", "a path that is not planned", "one line with the nearest planned ones")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "message"),
     [
         (f"compile/{BUILD}x/build.json", f"{BUILD}x is not planned; nearest: {BUILD}, "),
         (f"correctness/{BUILD}/m3_n1001_fp32.json", f"is not planned; nearest: {BUILD}/"),
@@ -63,9 +63,9 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
         (f"autotune/{BUILD}.json", "is not planned; nothing of that kind is"),
     ],
 )
-def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, words) -> None:
+def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, message) -> None:
     done = snakemake(built, "--dry-run", f"results/{path}")
-    assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.fault("Configuration", "`--cores 0`", "one line; Snakemake would wait forever")
@@ -121,15 +121,15 @@ def make(path: Path, content: bytes | str | None) -> Path:
 @pytest.mark.fault(
     "Configuration", "a `--configfile` that is missing, a folder, empty, a list, or not UTF-8", "one line"
 )
-@pytest.mark.parametrize(("content", "words"), CONFIGURATIONS)
+@pytest.mark.parametrize(("content", "message"), CONFIGURATIONS)
 @pytest.mark.parametrize(
     "form", ["--configfile {}", "--configfiles {}", "--configfile={}", "-n --configfile {} -q all"]
 )
-def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, words) -> None:
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, message) -> None:
     path = make(tmp_path / "run.yaml", content)
     with pytest.raises(SystemExit) as caught:
         given.check(form.format(path).split())
-    assert words in caught.value.code and "\n" not in caught.value.code
+    assert message in caught.value.code and "\n" not in caught.value.code
     assert caught.value.code.startswith(f"--configfile {path}")
 
 
@@ -152,7 +152,7 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ("timing.max_seconds=3", "write 'timing={max_seconds: 3}'"),
         ("sweeps.mla_decode.kernels=[cutile]", "write 'sweeps={mla_decode: {kernels: [cutile]}}'"),
@@ -160,10 +160,10 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
         ("max seconds=3", "is read as KEY=VALUE, such as"),
     ],
 )
-def test_what_is_no_key_and_value_is_one_line(entry, words) -> None:
+def test_what_is_no_key_and_value_is_one_line(entry, message) -> None:
     with pytest.raises(SystemExit) as caught:
         given.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
-    assert caught.value.code.startswith(f"--config {entry}: ") and words in caught.value.code
+    assert caught.value.code.startswith(f"--config {entry}: ") and message in caught.value.code
     given.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
 
 
@@ -192,29 +192,29 @@ def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) 
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--workflow-profile", profile]
     together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
     done = subprocess.run([*command, "--configfile", str(path)], cwd=ROOT, check=False, **together)
-    said = done.stdout.strip().splitlines()
+    message = done.stdout.strip().splitlines()
     assert done.returncode != 0
     if profile == "none":
-        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in said[-1]
+        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in message[-1]
     else:
-        assert said[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
-        assert len(said) == 2, "and the profile that is used"
+        assert message[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
+        assert len(message) == 2, "and the profile that is used"
 
 
-@pytest.mark.parametrize(("content", "words"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
-def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
+@pytest.mark.parametrize(("content", "text"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
+def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, text) -> None:
     make(fresh / "config/config.yaml", content)
     done = snakemake(fresh, "--dry-run")
-    said = done.stdout + done.stderr
-    assert done.returncode != 0 and "Traceback" not in said
-    assert words.replace("run.yaml", "config/config.yaml") in said
+    message = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in message
+    assert text.replace("run.yaml", "config/config.yaml") in message
 
 
 @pytest.mark.fault("Machine", "a folder without write access", "one line that names `--directory`")
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["--dry-run", "--summary", "--lint"])
 def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path, action) -> None:
-    """A read-only mount of the project, in a name space of its own, which needs root."""
+    # A read-only mount of the project, in a name space of its own, which needs root.
     mount = f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT}"
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("mounting needs root, and a system that lets it")
@@ -229,9 +229,11 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
         )
 
     first = run("")
-    said = first.stdout + first.stderr
-    assert "Traceback" not in said
+    message = first.stdout + first.stderr
+    assert "Traceback" not in message
     refused = f"{ROOT} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder"
-    assert (first.returncode == 0, refused in said) == ((False, True) if action != "--lint" else (True, False)), said
+    assert (first.returncode == 0, refused in message) == ((False, True) if action != "--lint" else (True, False)), (
+        message
+    )
     elsewhere = run(f"--directory {tmp_path}")
     assert elsewhere.returncode == 0 and "cannot be written" not in elsewhere.stdout + elsewhere.stderr
