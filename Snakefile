@@ -93,7 +93,8 @@ onstart:
 
 # Not where there was nothing to do. A cell that failed is a row of the report, and ends no run.
 onsuccess:
-    if COMPARISONS[0] in files_of_run() and (told := failures.verdict(COMPARISONS[0])):
+    made = [path for path in COMPARISONS if path in files_of_run()]
+    if (made[:1] == COMPARISONS[:1] or len(made) == 1) and (told := failures.verdict(made[0])):
         logger.info(told, extra={"end": "verdict"})
     tell_failures()
 

@@ -19,9 +19,9 @@ from cutesnake.analysis.compare import comparison, csv_table
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model import record
-from cutesnake.model.records.common import Part
-from cutesnake.model.records.compare import CompareRow, Counts, Origin
-from cutesnake.model.records.plot import Picture
+from cutesnake.model.records.common import Origin, Part
+from cutesnake.model.records.compare import CompareRow, Counts
+from cutesnake.model.records.plot import PlotEntry
 from cutesnake.model.records.roofline import RooflineRow
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.report import comparison as tables_of
@@ -38,7 +38,7 @@ def typed(value: Any) -> Any:
         rows = [one if isinstance(one, Part) else msgspec.convert(one, RooflineRow) for one in value.roofline]
         return Evidence(**{name: typed(one) for name, one in fields.items()} | {"roofline": rows})
     if isinstance(value, Contents):
-        plots = [one if isinstance(one, Part) else msgspec.convert(one, Picture) for one in value.plots]
+        plots = [one if isinstance(one, Part) else msgspec.convert(one, PlotEntry) for one in value.plots]
         names = ("arch", "evidence", "comparison", "changes")
         parts = {name: typed(getattr(value, name)) for name in names}
         return dataclasses.replace(value, plots=plots, **parts)

@@ -45,7 +45,7 @@ class Measured:
     microseconds: float
     clock_mhz: float
     calls_per_graph: int | None = None
-    lone_us: float | None = None
+    empty_launch_us: float | None = None
 
 
 @dataclass(frozen=True)

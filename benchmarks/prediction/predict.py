@@ -106,7 +106,7 @@ def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> 
                 code=captured.code,
                 surveys=surveys,
                 calls_per_graph=figure.calls_per_graph,
-                single_launch_us=figure.lone_us,
+                single_launch_us=figure.empty_launch_us,
             )
     except Exception as failure:
         return {"error": f"{type(failure).__name__}: {failure}"}

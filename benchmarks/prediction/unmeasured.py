@@ -94,8 +94,8 @@ def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict
         result = at_clock(row["predicted"], figure.clock_mhz) if row["predicted"] else None
         if result is not None and figure.calls_per_graph:
             result += row.get("graph_us", 0.0) / figure.calls_per_graph
-        if result is not None and figure.lone_us and "lone_us" in row:
-            result += figure.lone_us - row["lone_us"]
+        if result is not None and figure.empty_launch_us and "lone_us" in row:
+            result += figure.empty_launch_us - row["lone_us"]
         yield {name: row[name] for name in NAMES} | {
             "sm_clock_mhz": round(figure.clock_mhz),
             "measured_us": round(figure.microseconds, 3),

@@ -64,7 +64,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 @not_baked
-def alike(variant: Variant) -> str:
+def group_key(variant: Variant) -> str:
     """All sizes are constants; the number of rows makes other code only where the last tile of them is not full."""
     others = {name: value for name, value in variant.params.items() if name != "m"}
     rows = {"rows_left": variant.params["m"] % variant.params["tile_m"]}

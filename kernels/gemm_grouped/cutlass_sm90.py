@@ -14,7 +14,7 @@ from kernels.upstream.gemm import Tiling
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "alike", "bind", "compile", "supports", "variants"]
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "group_key", "supports", "variants"]
 
 DSL = "cute"
 TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": ("TMA", "wgmma")}
@@ -36,6 +36,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 @not_baked
-def alike(variant: Variant) -> str:
+def group_key(variant: Variant) -> str:
     """The number of tiles of all groups is a constant of the example's scheduler."""
     return ", ".join(f"{name} {value}" for name, value in variant.params.items() if name != "tiles")

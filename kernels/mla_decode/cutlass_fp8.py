@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Variant, not_baked
 from kernels.mla_decode.cutlass import adapter
-from kernels.mla_decode.cutlass.adapter import OUTSIDE, TARGETS, bind
+from kernels.mla_decode.cutlass.adapter import TARGETS, UNSUPPORTED, bind
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Workload
 
-__all__ = ["DSL", "OUTSIDE", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+__all__ = ["DSL", "SOURCE", "TARGETS", "UNSUPPORTED", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 

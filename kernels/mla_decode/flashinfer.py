@@ -22,7 +22,7 @@ DSL = "cuda"
 SOURCE = INSTALLED
 NEEDS = {"flashinfer": "flashinfer-python"}
 TARGETS = {"sm_90a": ("wgmma", "TMA")}
-OUTSIDE = {
+UNSUPPORTED = {
     "nan_padding": "FlashInfer's documentation says nothing of NaN in the cache past a request's end",
     "empty_requests": "FlashInfer's documentation says nothing of requests without keys",
 }

@@ -35,7 +35,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 @not_baked
-def alike(variant: Variant) -> str:
+def group_key(variant: Variant) -> str:
     """Lengths are compile-time constants; few tiles of keys, or a last one that is not full, change the loop."""
     tiles, rest = divmod(variant.params["kv_length"], variant.params["tile_n"])
     return f"{variant.params['dtype']}, {tiles if tiles < MANY_TILES else 'many'} tiles{', one not full' * bool(rest)}"

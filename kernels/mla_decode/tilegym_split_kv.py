@@ -46,7 +46,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 @not_baked
-def alike(variant: Variant) -> str:
+def group_key(variant: Variant) -> str:
     """Splits, their lengths and heads are compile-time constants; a split of one tile has no loop.
 
     The reduction is a function of its own, whose shared memory grows with the number of splits.

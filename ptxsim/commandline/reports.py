@@ -29,6 +29,7 @@ RULES = {
     "outside": "A TMA load outside its tensor",
     "race": "Unordered accesses of shared or tensor memory",
     "repeated": "An asynchronous operation that several lanes request",
+    "tensor-lanes": "A tcgen05.ld or st of lanes that its warp cannot reach",
     "tensor-fence": "Tensor memory work without tcgen05.fence",
     "unfenced": "A wgmma without wgmma.fence",
     "uninitialised": "A read of memory that nothing wrote",

@@ -30,6 +30,7 @@ _ORDER = {
     "nc",
     "unified",
 }
+_CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}  # performance hints: they order nothing (PTX ISA 9.7.9.1)
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const")
 _HINTS = ("L1::", "L2::", "level::")
 
@@ -60,7 +61,7 @@ def scope_of(ins: Instruction) -> str:
 
 def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset()) -> str:
     """Return the PTX type of a load, store or atomic; reject unknown modifiers."""
-    known = _ORDER | set(_SPACES) | {"v2", "v4", "v8"} | extra
+    known = _ORDER | _CACHE | set(_SPACES) | {"v2", "v4", "v8"} | extra
     kinds = []
     for part in ins.parts[1:]:
         if part in TYPES:

@@ -162,13 +162,15 @@ def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
     for warp in f.warps():
         first = 32 * warp - f.lo
         packed_address = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
-        lane, column, quarter = packed_address >> 16 & 0xFFFF, packed_address & 0xFFFF, warp % 4
-        if lane // 32 != quarter or lane % 32 + spec.span > 32:
+        named, column, quarter = packed_address >> 16 & 0xFFFF, packed_address & 0xFFFF, warp % 4
+        outside = named % 32 + spec.span > 32 or named >= LANES
+        if outside or (named // 32 != quarter and "tensor-lanes" in f.machine.checks):
             what = (
-                f"{spec.verb} of tensor-memory lanes {lane} to {lane + spec.span - 1} by warp {warp}, "
+                f"{spec.verb} of tensor-memory lanes {named} to {named + spec.span - 1} by warp {warp}, "
                 f"which owns lanes {32 * quarter} to {32 * quarter + 31}"
             )
-            f.report(spec.at, "tensor-memory lanes", what)
+            f.report(spec.at, "tensor-lanes", what)
+        lane = 32 * quarter + named % 32  # a GPU takes a warp's quarter from its number, not from the address
         rows, cols, columns = spec.cells(lane, column)
         check_columns(f, spec.at, f.cta.tensor_memory, column, column + columns, spec.verb)
         yield Part(warp, slice(first, first + 32), rows, cols)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from verdict_samples import pairs, time, timings
 
+from cutesnake.analysis.verdict.accuracy import accuracy
 from cutesnake.analysis.verdict.decide import Time, best_rival, decide, interval, noise, pairing
-from cutesnake.analysis.verdict.held import held
 
 
 def synthetic(*ratios: float, noise_percent: float = 0.5):
@@ -105,7 +105,7 @@ def test_predictions_are_counted_by_error_and_by_order(tmp_path):
     ]
     (tmp_path / "held_out.jsonl").write_text("\n".join(lines))
     (tmp_path / "development.jsonl").write_text(lines[2])  # not counted: the model was made with it
-    result = held("warm", sorted(tmp_path.glob("*.jsonl")))
+    result = accuracy("warm", sorted(tmp_path.glob("*.jsonl")))
     assert (result.cases, result.pairs, result.right, result.clear, result.clear_right) == (3, 3, 1, 3, 1)
     assert result.median_error_percent == pytest.approx(100 / 11)
-    assert held("cold", sorted(tmp_path.glob("*.jsonl"))).cases == 0
+    assert accuracy("cold", sorted(tmp_path.glob("*.jsonl"))).cases == 0

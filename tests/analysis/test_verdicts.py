@@ -54,7 +54,7 @@ def test_power_limit_and_hosts_are_flagged():
         if entry.stage == "timing":
             slow = 3.2 if entry.case.kernel == "cutile" else 4.8
             metrics = msgspec.structs.replace(
-                entry.metrics, throttle_reasons=["software power cap"], lone_us=slow, hot_sm_clock_mhz=1500.0
+                entry.metrics, throttle_reasons=["software power cap"], empty_launch_us=slow, hot_sm_clock_mhz=1500.0
             )
             measured[path] = msgspec.structs.replace(entry, metrics=metrics)
     changed = sample.replace(everything, measured=measured)
@@ -230,7 +230,7 @@ def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winn
     (result,) = (one for one in verdicts(everything, compare(everything)).targets if one.predicted)
     assert (result.target, result.cold.basis, result.cold.winner) == ("sm_100a", "predicted", winner)
     assert result.cold.noise_percent == 60
-    assert result.cold.held.cases > 0  # from workflow/validation
+    assert result.cold.accuracy.cases > 0  # from workflow/validation
     assert "not_on_this_gpu" in {flag.id for flag in result.flags}
     assert sentences.headline(result)
-    assert sentences.held(result.cold.held)
+    assert sentences.accuracy(result.cold.accuracy)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cutesnake.model.targets import TARGETS, with_target_here
+from cutesnake.model.targets import TARGETS, resolve_local_target
 from cutesnake.planning.arch import can_build, can_run, decide, stage_answers
 
 TCGEN05 = SimpleNamespace(DSL="cute", SOURCE="ours", TARGETS={"sm_100a": ("tcgen05", "tensor memory")}, NEEDS={})
@@ -27,7 +27,7 @@ def test_a_plain_kernel_runs_on_its_own_architecture_only(machine, name) -> None
 @pytest.mark.parametrize("name", RUNS)
 def test_here_is_the_target_of_the_card(machine, name) -> None:
     device = machine(name).device
-    result = with_target_here(["sm_90a", "sm_100a", "here"], device and device.compute_capability)
+    result = resolve_local_target(["sm_90a", "sm_100a", "here"], device and device.compute_capability)
     extra = [RUNS[name]] if RUNS[name] not in ("sm_90a", "sm_100a", None) else []
     assert result == ["sm_90a", "sm_100a", *extra]
 

@@ -14,7 +14,7 @@ import yaml
 from cutesnake.model import catalog, inputs
 from cutesnake.model.catalog import load_operator, make_workload
 from cutesnake.model.paths import ROOT, SCHEMAS
-from cutesnake.model.targets import HERE, TARGETS
+from cutesnake.model.targets import LOCAL_TARGET, TARGETS
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.config import ConfigError, check, lay_over_file, read_again
 from cutesnake.planning.sweep import is_named
@@ -71,7 +71,7 @@ def test_the_default_sweep_is_the_promised_one() -> None:
 
 
 def test_types_know_every_target() -> None:
-    assert set(get_args(inputs.Asked)) == {*TARGETS, HERE} and set(get_args(inputs.Target)) == set(TARGETS)
+    assert set(get_args(inputs.Asked)) == {*TARGETS, LOCAL_TARGET} and set(get_args(inputs.Target)) == set(TARGETS)
     assert set(check(DEFAULT).sweeps["mla_decode"].dtypes) == set(TARGETS)  # a GPU of any of them has something to do
 
 
@@ -262,6 +262,24 @@ def test_a_configuration_file_is_read_strictly(tmp_path, text, message) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         read_again({}, [path], [])
     assert "\n" not in str(caught.value)
+
+
+def test_an_empty_mapping_in_place_of_a_list_is_refused(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("stages: {}\n")
+    config = copy.deepcopy(DEFAULT)  # what Snakemake makes of it: `{}` merged into the list changes nothing
+    read_again(config, [path], [])
+    with pytest.raises(ConfigError, match=r"stages is \{\}; it must be a list"):
+        check(config)
+
+
+def test_more_workloads_than_can_be_planned_are_refused_before_they_are_made(tmp_path) -> None:
+    config = copy.deepcopy(DEFAULT)
+    many = {"rows": list(range(1, 1001)), "columns": list(range(1, 1001))}
+    config["sweeps"] = {"elementwise_add": {"workloads": [many]}}
+    config["operators"] = ["elementwise_add"]
+    with pytest.raises(ConfigError, match=r"make [\d,]+ workloads; 100,000 at most"):
+        check(config)
 
 
 def test_a_configuration_file_is_utf8(tmp_path) -> None:

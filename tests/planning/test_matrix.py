@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from cutesnake.model.catalog import like_no_other
+from cutesnake.model.catalog import no_group_key
 from cutesnake.model.contract import Variant
 from cutesnake.model.paths import ROOT
 from cutesnake.model.stages import GPU_STAGES
@@ -28,8 +28,8 @@ def experiment(stages: tuple[str, ...] = ("correctness", "timing", "ncu"), **cha
     return Experiment(["sm_90a", "sm_100a"], list(stages), {"elementwise_add": sweep}, [0], None, {})
 
 
-def kernel(targets, supports, variants, alike=like_no_other):
-    known = {"DSL": "cute", "SOURCE": "ours", "NEEDS": {}, "TARGETS": targets, "alike": alike}
+def kernel(targets, supports, variants, group_key=no_group_key):
+    known = {"DSL": "cute", "SOURCE": "ours", "NEEDS": {}, "TARGETS": targets, "group_key": group_key}
     return SimpleNamespace(**known, supports=supports, variants=variants)
 
 
@@ -74,7 +74,7 @@ def test_one_build_serves_all_sizes_of_a_dynamic_kernel(plan) -> None:
 
 
 def test_where_no_card_is_one_build_stands_for_those_that_differ_in_baked_sizes_only(plan, monkeypatch) -> None:
-    monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: variant.id.partition("_")[0])
+    monkeypatch.setattr(KERNELS["baked"], "group_key", lambda variant: variant.id.partition("_")[0])
     result = plan("none")
     assert builds(result, "baked") == ["sm_90a/bf16_m1", "sm_90a/fp32_m1"]  # m1 is profiled
     key = "elementwise_add/baked/sm_90a/{}"
@@ -85,15 +85,15 @@ def test_where_no_card_is_one_build_stands_for_those_that_differ_in_baked_sizes_
 
 def test_every_baked_size_is_built_on_request(monkeypatch, machine, tmp_path) -> None:
     monkeypatch.setattr(matrix, "load_kernel", lambda operator, name: KERNELS[name])
-    monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: "one of a kind")
+    monkeypatch.setattr(KERNELS["baked"], "group_key", lambda variant: "one of a kind")
     asked = replace(experiment(), every_size=True)
     assert len(builds(matrix.make_plan(asked, machine("none")), "baked")) == 4
 
 
 def test_what_is_alike_must_be_a_text(plan, monkeypatch) -> None:
-    monkeypatch.setattr(KERNELS["baked"], "alike", lambda variant: 1)
+    monkeypatch.setattr(KERNELS["baked"], "group_key", lambda variant: 1)
     result = plan("none")
-    assert "alike() gives 1 for" in result.broken["elementwise_add", "baked"]
+    assert "group_key() gives 1 for" in result.broken["elementwise_add", "baked"]
     assert not builds(result, "baked")
 
 

@@ -4,6 +4,7 @@ Which of them hold, what a run makes itself, and what turns live when code chang
 """
 
 import dataclasses
+import json
 import os
 import re
 from types import SimpleNamespace
@@ -143,6 +144,60 @@ def test_records_that_another_machine_made_stay_while_the_build_is_the_same(tmp_
     assert write("a", "correctness/w") == {"compile", "correctness/w"}
     assert write("a") == {"compile", "correctness/w"}
     assert write("b") == {"compile"}
+
+
+@pytest.fixture
+def predicted(plan):
+    """The plan with a predicted case of its checked build, and of another one."""
+    cases = [PlannedCase(plan.builds[f"op/cute/sm_90a/{name}"], Workload("w")) for name in ("second", "third")]
+    plan.cases = {case.key: case for case in cases}
+    plan.clocks, able = {"sm_90a": "h200"}, SimpleNamespace(ok=True)
+    plan.decisions = [SimpleNamespace(operator="op", kernel="cute", target="sm_90a", simulate=able)]
+    plan.foreseen = {("op", "cute", "w")}
+    return plan
+
+
+def test_a_prediction_with_a_record_is_shown_and_not_made_again(predicted, tmp_path) -> None:
+    assert recorded_builds.select(predicted, tmp_path, recipes()).predicting == set(predicted.cases)
+    keep(tmp_path, predicted, recipes())
+    chosen = recorded_builds.select(predicted, tmp_path, recipes())
+    assert chosen.live == {"op/cute/sm_90a/second"} and not chosen.predicting
+    assert chosen.kept["op/cute/sm_90a/second"] == ("predict/w",)
+    assert recorded_builds.select(predicted, tmp_path, recipes(), "ignore").predicting == set(predicted.cases)
+
+
+def test_a_prediction_that_a_sweep_lists_for_every_run_is_made_again(predicted, tmp_path) -> None:
+    keep(tmp_path, predicted, recipes())
+    predicted.foreseen_always = {("op", "w")}
+    chosen = recorded_builds.select(predicted, tmp_path, recipes())
+    assert chosen.predicting == {"op/cute/sm_90a/second/w"} and "op/cute/sm_90a/second" not in chosen.kept
+
+
+def test_another_simulator_drops_a_prediction_and_another_kernel_makes_it_again(predicted, tmp_path) -> None:
+    keep(tmp_path, predicted, recipes())
+    simulator = dataclasses.replace(recipes(), of_prediction=lambda case: recipe("changed"))
+    chosen = recorded_builds.select(predicted, tmp_path, simulator)
+    assert not chosen.predicting and "op/cute/sm_90a/second" not in chosen.kept and chosen.stale == 2
+    assert recorded_builds.select(predicted, tmp_path, recipes("changed")).predicting == set(predicted.cases)
+
+
+def test_predictions_of_a_build_come_back_from_their_differences(tmp_path) -> None:
+    entry = next(one for one in sample.evidence().builds.values() if one["status"] == "ok")
+    record.write("compile", tmp_path / "build.json", entry)
+    launch = {"name": "kernel" * 30, "end_us": 1.0}
+    first = {"case": {"workload": "a"}, "reason": None, "metrics": {"us": 1.0, "launches": [launch, launch]}}
+    again = {
+        "case": {"workload": "b"},
+        "reason": None,
+        "metrics": {"us": 2.0, "launches": [launch, {**launch, "end_us": 3.0}]},
+    }
+    failed = {"case": {"workload": "c"}, "reason": "too long", "metrics": None}
+    other = {"case": {"workload": "d"}, "reason": None, "metrics": {"us": 1.0, "launches": [launch]}}
+    records = {f"predict/{one['case']['workload']}": one for one in (first, again, failed, other)}
+    raw = {name: kept_builds.msgspec.Raw(json.dumps(one).encode()) for name, one in records.items()}
+    small = kept_builds._compact(raw)
+    assert len(bytes(small["predict/b"])) < 0.5 * len(json.dumps(again))
+    assert {name: json.loads(bytes(text)) for name, text in kept_builds._expanded(small).items()} == records
 
 
 def planned_builds(project, *targets):

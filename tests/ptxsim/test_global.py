@@ -230,3 +230,11 @@ def test_an_early_launch_with_nothing_before_it_says_that_its_wait_was_not_teste
     alone = dataclasses.replace(alone, attributes={"attribute_6": (1, 0, 0)})
     (note,) = ptxsim.run(alone).coverage[0].notes()
     assert "no launch came before it" in note
+
+
+@pytest.mark.parametrize("load", ["ld.global.cv.u32", "ld.global.ca.u32", "ld.cg.global.u32"])
+@pytest.mark.parametrize("store", ["st.global.wt.u32", "st.global.wb.u32"])
+def test_cache_operators_move_the_same_values(load, store) -> None:
+    x, y = np.array([7], np.uint32), np.zeros(1, np.uint32)
+    body = f"ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; {load} %r1, [%d1]; {store} [%d2], %r1;"
+    assert run_kernel(body, x, y, threads=1).ok and y[0] == 7

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
+import ptxsim
 from ptxsim.isa.numeric import TABLES, bf16_to_f32, f32_to_bf16
 from ptxsim.memory.tensor_memory import shape_index
 
@@ -286,6 +287,37 @@ def test_store_and_load_shapes_agree() -> None:
         for r in range(4):
             want[t // 4 + 8 * (r // 2), t % 4 * 2 + r % 2] = 4 * t + r
     np.testing.assert_array_equal(out, np.concatenate([want, want]))
+
+
+QUARTERS = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1];
+and.b32 %r6, %r3, 3; shl.b32 %r6, %r6, 21; add.u32 %r6, %r4, %r6; add.u32 %r5, %r4, NAMED; setp.gt.u32 %p2, %r3, 3;
+@!%p2 bra B; tcgen05.st.sync.aligned.SHAPE.x1.b32 [%r5], {REGISTERS}; tcgen05.wait::st.sync.aligned; B: bar.sync 0;
+@%p2 bra C; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r7}, [%r6]; tcgen05.wait::ld.sync.aligned; ld.param.u64 %d1, [p0];
+mad.wide.u32 %d1, %r2, 4, %d1; st.global.u32 [%d1], %r7; C: bar.sync 0; @%p1 bra E;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 32; E:"""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_warp_reaches_its_own_quarter_of_tensor_memory_whatever_the_address_names(asked) -> None:
+    """PTX ISA, tcgen05.ld and st, access restrictions: warp w of a warpgroup has lanes 32 w to 32 w + 31.
+
+    FlashInfer's 16-warp MLA decode and DeepGEMM's epilogues leave the quarter out of the address on B200.
+    """
+    body = QUARTERS.replace("SHAPE", "32x32b").replace("REGISTERS", "%r2").replace("NAMED", "0")
+    out, checks = np.zeros(128, np.uint32), ptxsim.DEFAULT_CHECKS + ("tensor-lanes",) * asked
+    result = run_kernel(body, out, threads=256, shared=64, checks=checks)
+    assert [f.kind for f in result.findings] == ["tensor-lanes"] * asked
+    np.testing.assert_array_equal(out, np.arange(128, 256))
+
+
+@pytest.mark.parametrize(
+    ("shape", "lane", "found"), [("16x64b", 16, 0), ("16x64b", 17, 1), ("32x32b", 16, 1), ("16x64b", 128, 1)]
+)
+def test_an_access_stays_within_its_quarter(shape, lane, found) -> None:
+    body = QUARTERS.replace("SHAPE", shape).replace("REGISTERS", "%r2").replace("NAMED", str(lane << 16))
+    result = run_kernel(body, np.zeros(128, np.uint32), threads=256, shared=64)
+    assert [f.kind for f in result.findings] == ["tensor-lanes"] * found
 
 
 REDUCED = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;

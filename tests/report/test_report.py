@@ -15,9 +15,8 @@ import pytest
 
 import sample
 from cutesnake.analysis.summary import OperatorSummary
-from cutesnake.model.records.compare import Origin, Speed, Speedup
 from cutesnake.report.formatting import Notes, signed
-from loose import compare, panels, render, sets, state, summary, totals, untested
+from loose import compare, panels, render, sets, state, summary, totals, typed, untested
 from loose import view_tables as tables
 from report_pages import Page, contents
 
@@ -352,15 +351,15 @@ def test_an_operators_page_stays_small(large):
     assert len(render(dataclasses.replace(large, is_front=False)).encode()) < 2_000_000
 
 
-def test_the_front_page_links_all_operators_and_shows_their_recorded_speedups(large):
+def test_the_front_page_links_all_operators_and_shows_their_recorded_verdicts(large):
     names = ["blend", *(f"operator_{number}" for number in range(14))]
-    speed = Speed(1.25, 1.1, "a", 1.4, "b", 3, 0, 0)
-    origin = Origin("recorded", "NVIDIA H200", ["2026-11-22"], ["abc1234"])
-    summary = {"operator_3": OperatorSummary("operator_3", [Speedup("sm_90a", origin, speed, speed, [])])}
+    verdicts = [one for one in typed(compare(sample.evidence(gpu=True, recorded=True))).verdicts if one.warm]
+    assert verdicts and verdicts[0].warm.winner == "cute"
+    summary = {"operator_3": OperatorSummary("operator_3", verdicts)}
     page = Page(render(dataclasses.replace(large, summary=summary, arch={**large.arch, "operators": names})))
     assert {f"report/{name}.html" for name in names[1:]} <= set(page.links)
     row = page.text[page.text.index("operator_3") : page.text.index("operator_4")]
-    assert "CuTe DSL 1.25\N{MULTIPLICATION SIGN}" in row and "H200" in page.text
+    assert f"CuTe DSL {verdicts[0].warm.mean:.2f}" in row and verdicts[0].gpu in page.text
 
 
 def test_pages_lead_to_each_other(tmp_path):

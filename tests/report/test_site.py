@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
+import fastparquet
 import pytest
 
 import cutesnake
 import dry_runs
+import sample
+from cutesnake.model import record
 from cutesnake.report import site
-from project import OWN_OUTPUT
+from loose import compare, every_row, reasons, to_csv
+from project import OWN_OUTPUT, ROOT
 
 PAGE = '<html><body><nav><a href="report/op.html">op</a></nav><a href="compile/op/k/build.json">build.json</a></body>'
 OPERATOR = '<html><body><nav><a href="../mla_report.html#top">front</a></nav><a href="https://x.org/">x</a></body>'
@@ -47,10 +53,20 @@ def built(results: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_site_has_pages_tables_documentation_and_data(built: Path) -> None:
     names = {path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()}
     assert names == {
-        *("index.html", "mla_report.html", "catalogue.html", "report/op.html", "results.csv", ".nojekyll"),
+        *(
+            "index.html",
+            "mla_report.html",
+            "catalogue.html",
+            "report/op.html",
+            "results.csv",
+            "results.parquet",
+            ".nojekyll",
+        ),
         *("compare/op.csv", "compare/other.csv", "docs/index.md", "recorded/nvidia_h200/set.json"),
     }
     assert (built / "results.csv").read_text().splitlines()[1:] == ["op,w,1.25,", "other,w,0.1,3.0"]
+    frame = fastparquet.ParquetFile(str(built / "results.parquet")).to_pandas()
+    assert list(frame["operator"]) == ["op", "other"] and list(frame["duration_us"]) == [1.25, 0.1]
 
 
 def test_links_lead_to_files_of_the_site_and_to_documentation_and_data(built: Path) -> None:
@@ -76,6 +92,19 @@ def test_results_are_one_table(results: Path, tmp_path: Path) -> None:
     assert list(frame["operator"]) == ["op", "other"] and list(frame["duration_us"]) == [1.25, 0.1]
     with pytest.raises(FileNotFoundError, match="run snakemake first"):
         cutesnake.read_results(tmp_path / "nothing")
+
+
+def test_the_notebook_finds_the_speedups_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = every_row(sample.evidence(recorded=True))
+    record.write_text(tmp_path / "results/compare/blend.csv", to_csv("blend", found, reasons(found)))
+    notebook = json.loads((ROOT / "docs/how-to/results.ipynb").read_text())
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    means = [one["warm"]["mean"] for one in compare(sample.evidence(recorded=True))["speedups"] if one["warm"]]
+    assert means and sorted(names["summary"]["mean"]) == pytest.approx(sorted(means))
 
 
 @pytest.mark.slow

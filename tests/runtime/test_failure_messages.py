@@ -66,3 +66,25 @@ def test_an_earlier_runs_failures_are_not_told(records) -> None:
     assert failures.of_run(made, batches, {BUILDS[0][2]}) == [BUILDS[0]]
     assert failures.lines(failures.of_run(made, batches, {BUILDS[0][2]}), {}, SOURCES, "page.html") == []
     assert failures.of_run(made, batches, {CHECKS[0][2], *batches.values()}) == CHECKS
+
+
+def decision(winner: str, mean: float, cute: int, cutile: int, equal: int = 0) -> dict:
+    names = {"cute_wins": cute, "cutile_wins": cutile, "equal": equal}
+    wins = {name: [f"w{number}" for number in range(count)] for name, count in names.items()}
+    return {"figure": "warm", "winner": winner, "reason": "majority", "mean": mean, **wins}
+
+
+def test_the_end_names_a_winner_only_where_the_page_does(tmp_path) -> None:
+    path = tmp_path / "gemm.json"
+    measured = {"predicted": False, "gpu": "H200", "warm": decision("depends", 0.92, 3, 1)}
+    predicted = {"predicted": True, "gpu": "B200", "warm": decision("cute", 5, 1, 0)}
+    path.write_text(json.dumps({"status": "ok", "operator": "gemm", "verdicts": [measured, predicted]}))
+    told = failures.verdict(str(path))
+    assert told is not None and "depends" in told and "3 of 4" in told and "times as fast" not in told
+    assert "B200" not in told
+    path.write_text(
+        json.dumps(
+            {"status": "ok", "operator": "gemm", "verdicts": [measured | {"warm": decision("cutile", 0.5, 0, 2)}]}
+        )
+    )
+    assert "cuTile is 2.00 times as fast" in (failures.verdict(str(path)) or "")

@@ -133,7 +133,7 @@ def nan_where_a_request_is_empty(workload, inputs, outputs):
 def test_a_failure_beyond_what_a_kernel_promises_is_recorded_and_fails_nothing(monkeypatch):
     assert check_case(small_case(), CpuBackend(nan_where_a_request_is_empty))[1] is not None
     kernel = load_kernel("mla_decode", "torch_sdpa")
-    monkeypatch.setattr(kernel, "OUTSIDE", {"empty_requests": "it is for requests with keys"}, raising=False)
+    monkeypatch.setattr(kernel, "UNSUPPORTED", {"empty_requests": "it is for requests with keys"}, raising=False)
     metrics, reason = check_case(small_case(), CpuBackend(nan_where_a_request_is_empty))
     past = [c for c in metrics["checks"] if c["distribution"] == "empty_requests"]
     assert reason is None and metrics["failed"] == 0
@@ -146,7 +146,7 @@ def test_a_failure_beyond_what_a_kernel_promises_is_recorded_and_fails_nothing(m
 
 def test_what_is_beyond_a_kernels_promise_is_no_proof_that_it_works(monkeypatch):
     kernel = load_kernel("mla_decode", "torch_sdpa")
-    monkeypatch.setattr(kernel, "OUTSIDE", {"randn": "it promises nothing"}, raising=False)
+    monkeypatch.setattr(kernel, "UNSUPPORTED", {"randn": "it promises nothing"}, raising=False)
     case = dataclasses.replace(small_case(), settings={"seeds": [0], "distributions": ["randn"]})
     _, reason = check_case(case, CpuBackend(right))
     assert reason.startswith("nothing could be checked")

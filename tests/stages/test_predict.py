@@ -154,7 +154,9 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
     assert {key.split("/")[2] for key in both} == {"sm_100a", "sm_90a"}
     assert planned(stages=["inspect"]) == [] and planned(prediction={"devices": []}) == []
     every = {"elementwise_add": {"kernels": ["cute"], "predict": ["all"]}}
-    assert len(planned(sweeps=every)) == 2
+    assert len(planned(sweeps=every)) == 6
+    one_kernel = {"elementwise_add": {"kernels": ["cute", "cutile"], "predict": {"cutile": ["all"], "others": []}}}
+    assert {key.split("/")[1] for key in planned(sweeps=one_kernel)} == {"cutile"}
 
 
 @pytest.mark.parametrize(
@@ -162,6 +164,7 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
     [
         ({"prediction": {"devices": ["b2000"]}}, r"prediction\.devices: .*b2000"),
         ({"prediction": {"devices": ["h200", "h100"]}}, "h200 and h100 are both sm_90a; name one"),
+        ({"sweeps": {"elementwise_add": {"predict": {"cut": []}}}}, r"predict: 'cut' is no kernel of the sweep"),
         ({"sweeps": {"elementwise_add": {"predict": ["m4096"]}}}, r"predict: 'm4096' is no workload of the sweep"),
     ],
 )
@@ -392,12 +395,12 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     folder = build("elementwise_add", kernel, "sm_100a", variant)
     chosen = {"id": variant.id, "params": dict(variant.params)}
 
-    def predicted(rows: int, lone_us: float | None = None) -> dict:
+    def predicted(rows: int, empty_launch_us: float | None = None) -> dict:
         parameters = {**ADD, "rows": rows}
         case = Case(
             "predict", "elementwise_add", kernel, "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
         )
-        done = predict_build(case, json.loads((folder / "build.json").read_text()), lone_us)
+        done = predict_build(case, json.loads((folder / "build.json").read_text()), empty_launch_us)
         record.check("predict", done, "test")
         assert done["status"] == "ok", done["reason"]
         return done["metrics"]
@@ -408,7 +411,7 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     moved = 3 * 4 * 200_000 * 256 / 8e12 * 1e6  # µs at the 8 TB/s of a B200
     assert large["cold_us"] > moved and large["dram_percent"] > 50 > small["dram_percent"]
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
-    slow_host = predicted(37, lone_us=50.0)
+    slow_host = predicted(37, empty_launch_us=50.0)
     assert slow_host["warm_us"] == small["warm_us"] and slow_host["cold_us"] - small["cold_us"] > 40
 
 

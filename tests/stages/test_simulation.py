@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import re
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -297,6 +298,15 @@ def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None
     case = Case(stage="correctness", build=str(folder), settings=SETTINGS, **known)
     result = simulation.simulate(case, limit_s=0.5)
     assert result["status"] == "failed" and "time limit of 0.5 s" in result["reason"]
+
+
+def test_a_limit_of_processor_time_does_not_count_waiting() -> None:
+    with simulation.time_limit(0.1, processor=True):
+        time.sleep(0.2)
+    limit = simulation.time_limit(0.1, processor=True)
+    with pytest.raises(simulation.NotSimulatedError, match="processor time"), limit:
+        while True:
+            pass
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_kernel
-from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.record import RecordError
 from cutesnake.model.dsls import DSLS
 from cutesnake.planning import clocks, nodes
@@ -202,7 +202,7 @@ def timed_first(wildcards):
 def upstream_of(wildcards):
     """The fetched wheel that an upstream kernel comes from; nothing for our own and for installed kernels."""
     source = PLAN.sources[build_of(wildcards).operator, wildcards.kernel]
-    return [] if source in (OURS, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
+    return [] if source in (OWN, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
 
 
 def variant_of(wildcards):
@@ -245,7 +245,7 @@ def recipe_of_case(stage, names, settings, device, case):
     return recipe(code, TORCH, **params, **({"packages": needed} if needed else {}))
 
 
-def recipe_of_prediction(names, case):
+def recipe_of_prediction(names, case, timing=None):
     return recipe(
         code_of("predict.py", f"kernels.{names.operator}.{names.kernel}"),
         TORCH,
@@ -253,7 +253,7 @@ def recipe_of_prediction(names, case):
         device=PLAN.clocks[names.target],
         clock=clock_of(names),
         validated=digest_files(validation()),
-        timing=timing_of(names),
+        timing=timing,
     )
 
 

@@ -87,9 +87,8 @@ try:
 except FORESEEN as error:  # one line: an exception of Snakemake's would add this file's own path and line
     sys.exit(str(error))
 
-# Without a card, builds and predictions go before simulated checks: anatomy and pictures of an operator, long jobs on
-# one processor each, then run beside these and not after them. A card gets its first case as soon as that is built
-# and checked.
+# Without a GPU, builds and predictions go before simulated checks: anatomy and plots of an operator, long jobs on one
+# processor each, then run at the same time. A GPU gets its first case as soon as that is built and checked.
 BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
@@ -194,8 +193,10 @@ def files_of_run():
 
 
 def tell_failures():
-    """Say at a run's end which cells failed, of those that the run is about."""
+    """Say at a run's end which cells failed: of the operators that it compares, or else of the jobs that it did."""
     files = files_of_run()
+    if files.isdisjoint(COMPARISONS):
+        files = frozenset(map(str, snakemake_internals.files_of_started_jobs(workflow)))
     made = failures.of_run(MADE, BATCH_OF, files)
     compared = {name for name in PLAN.workloads if f"results/compare/{name}.json" in files}
     operators = compared | {case.operator for _, case, _ in made}

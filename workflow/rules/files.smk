@@ -1,11 +1,12 @@
 """The files that this run makes."""
 
+import functools
 import os
 import sys
 from pathlib import Path
 
 from cutesnake.model.catalog import load_kernel, users_own
-from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model import kept_builds
 from cutesnake.model.dsls import COMPARED
 from cutesnake.report.learn import goals
@@ -42,8 +43,9 @@ if snakemake_internals.is_main(workflow):
     if SELECTION.warning():
         logger.info(SELECTION.warning())
 else:
-    SELECTION = recorded_builds.Selection(frozenset(PLAN.live), PLAN.kept)
+    SELECTION = recorded_builds.Selection(frozenset(PLAN.live), PLAN.kept, frozenset(PLAN.predicting))
 PLAN.live, PLAN.kept = sorted(SELECTION.live), dict(SELECTION.kept)
+PLAN.predicting = sorted(SELECTION.predicting)
 EVERY_BUILD = [build.id for build in PLAN.builds.values()]
 BUILDS = [build for build in EVERY_BUILD if build.key in SELECTION.live]
 INSPECTED = BUILDS if "inspect" in EXPERIMENT.stages else []
@@ -59,7 +61,7 @@ MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.valu
 MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
 MADE_TUNED = [("autotune", cases[0].id, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
 MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.run_here(stage)))]
-MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted() if is_live(case)))
+MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted() if case.key in SELECTION.predicting))
 MADE = [*MADE_OF_BUILDS, *MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED, *MADE_PREDICTED]
 
 
@@ -93,11 +95,16 @@ RECORDS = {operator: list(paths) for operator, paths in RECORDS.items()}
 COMPARISONS = [f"results/compare/{operator}.json" for operator in PLAN.workloads]
 
 
+@functools.cache
 def kept_names():
-    """Build -> the names under which its records are kept, and where they lie."""
+    """Build -> the names under which its records are kept, and where they lie; without predictions that hold."""
     return {
         key: {"compile": build.id.path("compile"), "inspect": build.id.path("inspect")}
-        | {name: case.id.path(name.partition("/")[0]) for name, case in recorded_builds.cases_of(PLAN, build).items()}
+        | {
+            name: case.id.path(name.partition("/")[0])
+            for name, case in recorded_builds.cases_of(PLAN, build).items()
+            if not (name.startswith(kept_builds.PREDICTION) and name in SELECTION.kept.get(key, ()))
+        }
         for key, build in PLAN.builds.items()
     }
 
@@ -105,8 +112,8 @@ def kept_names():
 def kept_keys():
     """Build -> name of a record -> [digest, versions], as `kept_builds.Key` has them."""
     return {
-        key: {name: [now.digest, now.versions] for name, now in recorded_builds.keys_of(PLAN, build, RECIPES).items()}
-        for key, build in PLAN.builds.items()
+        key: {name: [now.digest, now.versions] for name, now in keys.items() if name in kept_names()[key]}
+        for key, keys in ((key, recorded_builds.keys_of(PLAN, build, RECIPES)) for key, build in PLAN.builds.items())
     }
 
 

@@ -23,7 +23,6 @@ rule record_builds:
             "results/recorded_builds.txt",
             made=lambda wildcards: files_of(path for names in kept_names().values() for path in names.values()),
             comparisons=COMPARISONS,
-            anatomy=[f"results/anatomy/{operator}" for operator in READ],
         ),
     output:
         summary="results/recorded_builds.txt",
@@ -33,7 +32,6 @@ rule record_builds:
         "../../envs/environment.yaml"
     params:
         folder=str(KEPT_FOLDER),
-        evidence=lambda wildcards: {operator: evidence_files(operator) for operator in PLAN.workloads},
         recorded_keys=lambda wildcards: kept_keys(),
         recorded_paths=lambda wildcards: kept_names(),
     script:

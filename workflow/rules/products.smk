@@ -22,7 +22,7 @@ def products():
     )
     for operator in PLAN.workloads:
         yield plan_product(operator)
-    for source in sorted({*PLAN.sources.values()} - {OURS, INSTALLED}):
+    for source in sorted({*PLAN.sources.values()} - {OWN, INSTALLED}):
         code = code_of("fetch.py")
         pin = PINS.get(source)
         path = f"results/fetch/{source}/fetched.json"
@@ -78,7 +78,7 @@ def products_of_all():
         f"results/{CATALOGUE}",
         "page",
         lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
-        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *SUMMARY, *TEMPLATES],
+        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
     for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)
@@ -168,7 +168,7 @@ def predicted_product(case):
     return Product(
         case.id.path("predict"),
         "predict",
-        lambda: recipe_of_prediction(names, case),
+        lambda: recipe_of_prediction(names, case, timing_of(names)),
         [case.build.id.path("compile"), *timed_beside(names)],
     )
 
@@ -243,7 +243,7 @@ def front_inputs():
 
 def page_product(operator, path, reads):
     sources = {source for (name, _), source in PLAN.sources.items() if name == operator}
-    pins = {source: PINS.get(source) for source in sorted(sources - {OURS, INSTALLED})}
+    pins = {source: PINS.get(source) for source in sorted(sources - {OWN, INSTALLED})}
     return Product(
         path,
         "page",
@@ -272,11 +272,11 @@ def lesson_product(lesson):
 
 
 PRODUCTS = {product.path: product for product in products()}
-MADE_AGAIN = NOT_THERE = frozenset()
-if snakemake_internals.is_main(workflow):  # a job that an executor starts reads all this again, and is told what to do
-    asked_anew = outputs.forced_by(sys.argv)
+MADE_AGAIN = MISSING = frozenset()
+if snakemake_internals.is_main(workflow):  # a job that an executor starts reads all this again; it gets its task by arguments
+    forced = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(
-        PRODUCTS.values(), lambda product: product.stage in asked_anew or product.path in asked_anew
+        PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced
     )
     if FINDINGS.damage():
         logger.warning(FINDINGS.damage())
@@ -284,7 +284,7 @@ if snakemake_internals.is_main(workflow):  # a job that an executor starts reads
         logger.info(FINDINGS.staleness())
     # The last two are made whenever they are asked for.
     MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", SITE_FOLDER])
-    NOT_THERE = frozenset(
+    MISSING = frozenset(
         path
         for product in PRODUCTS.values()
         if not product.spare and not os.path.lexists(product.path)
@@ -296,7 +296,7 @@ if snakemake_internals.is_main(workflow):  # a job that an executor starts reads
 
 
 def inputs(products, **named):
-    """Give the inputs of the job that makes these products by name, and the one that says whether it has to run.
+    """Return the inputs of the job that makes these products, and the input that says whether it must run.
 
     Where it has to, or has not run yet, nothing is `ancient`: Snakemake does not look at a job that follows from one
     that runs, not even for missing outputs.
@@ -310,19 +310,19 @@ def inputs(products, **named):
         return among(MADE_AGAIN, wildcards)
 
     def dated(paths):
-        def given(wildcards):
-            found = paths(wildcards) if callable(paths) else paths
-            one = isinstance(found, str)
-            found = found.format(**wildcards) if one else [path.format(**wildcards) for path in found]
-            return found if again(wildcards) or among(NOT_THERE, wildcards) else ancient(found)
+        def resolved(wildcards):
+            named = paths(wildcards) if callable(paths) else paths
+            one = isinstance(named, str)
+            files = named.format(**wildcards) if one else [path.format(**wildcards) for path in named]
+            return files if again(wildcards) or among(MISSING, wildcards) else ancient(files)
 
-        return given
+        return resolved
 
     marked = {"state": lambda wildcards: marks.STALE if again(wildcards) else marks.CURRENT}
     return marked | {name: dated(paths) for name, paths in named.items()}
 
 
 def made_from(wildcards, output):
-    """What the results of a job say that they were made from."""
+    """Return the provenance of a job's results."""
     product = next((PRODUCTS[path] for path in output if path in PRODUCTS), None)
     return {"recipe": product.recipe(), "files": product.named} if product else {}

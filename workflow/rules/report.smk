@@ -95,7 +95,6 @@ rule catalogue_page:
             arch="results/arch.json",
             comparisons=COMPARISONS,
             overview="results/overview",
-            summary=SUMMARY,
             changes=CHANGES,
             templates=TEMPLATES,
         ),

@@ -15,7 +15,7 @@ TARGETS = {
     "sm_100a": ("tcgen05", "tensor memory"),
     "sm_103a": ("tcgen05", "tensor memory"),
 }
-OUTSIDE = {
+UNSUPPORTED = {
     "nan_padding": "NVIDIA's example says nothing of NaN in the cache past a request's end",
     "empty_requests": "NVIDIA's example says nothing of requests without keys",
     "bad_table": "NVIDIA's example says nothing of page-table entries past a request's pages",

@@ -22,3 +22,11 @@ def read_results(folder: Path | str = "results") -> Any:
         if "operator" not in frame:
             frame.insert(0, "operator", file.stem)
     return pandas.concat(frames, ignore_index=True)
+
+
+def write_results(frame: Any, folder: Path | str) -> None:
+    """Write a DataFrame of `read_results` as `results.csv` and `results.parquet` into a folder."""
+    import fastparquet  # 16 MB installed with cramjam, pyarrow 170
+
+    frame.to_csv(Path(folder, "results.csv"), index=False)
+    fastparquet.write(str(Path(folder, "results.parquet")), frame, write_index=False)

@@ -1,4 +1,4 @@
-"""Identify builds and cases: the only place that turns them into keys and paths, and back."""
+"""Identify builds and cases: turn them into keys and paths, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CaseIdError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class CaseId:
-    """A build (operator, kernel, target, variant), or a build run on a workload by a class of nodes.
+    """Identify a build, or a build run on a workload by a class of nodes.
 
     `workload` is None for a build. `node_class` is empty for this machine.
     """
@@ -53,7 +53,7 @@ class CaseId:
 
     @classmethod
     def parse(cls, text: str | Path) -> CaseId:
-        """Return the build or case that a key, or a path of one of its records, names.
+        """Return the build or case that a key or a path of a record names.
 
         Raises CaseIdError for any other text.
         """

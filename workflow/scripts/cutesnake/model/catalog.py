@@ -1,9 +1,9 @@
-"""Operators and kernels found by name, here and in folders of the user's own, and checked against their contracts.
+"""Find operators and kernels by name, and check them against their contracts.
 
-`kernel_paths` of the configuration names folders beside this project's `kernels/` with the same layout: a new operator
-is a folder there with an `operator.py`, a further kernel of a known operator a module in a folder of its name. They
-are imported as `kernels.<operator>.<kernel>` like the project's own. The paths travel in an environment variable to
-the processes that compile and measure.
+`kernel_paths` of the configuration names further folders with the layout of `kernels/`. A new operator is a folder with
+an `operator.py`; a further kernel of a known operator is a module in a folder with the operator's name. Both are
+imported as `kernels.<operator>.<kernel>`. An environment variable passes the paths to processes that compile and
+measure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from cutesnake.model.contract import Kernel, Operator, Variant, Workload
+from cutesnake.model.contract import INSTALLED, OWN, Kernel, Operator, Variant, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.limited_import import ImportStoppedError, limited_import
 from cutesnake.model.paths import ROOT
@@ -34,8 +34,8 @@ OPERATOR_NAMES = {
     "DTYPES": "a mapping of element types to bytes",
     "DISTRIBUTIONS": "a tuple of kinds of inputs",
     "PLANNED": "a tuple of the inputs that `bind` may look at, () for none",
-    "AXIS": "the field of Workload that pictures have on their x axis",
-    "AXIS_LABEL": "what the axis is called in pictures",
+    "AXIS": "the field of Workload on the x axis of plots",
+    "AXIS_LABEL": "the label of that axis",
 }
 OPERATOR_CALLABLES = (
     *("Workload", "Inputs", "Outputs", "relatives", "make_inputs", "make_outputs"),
@@ -50,17 +50,17 @@ KERNEL_CALLABLES = {
 
 
 class ContractError(ValueError):
-    """An operator or kernel that is not there, cannot be imported or does not keep its contract. One line."""
+    """Report a missing, broken or incomplete operator or kernel, in one line."""
 
 
 def use_paths(paths: Iterable[str | Path]) -> None:
-    """Look for operators and kernels in these folders too, here and in every process started from now on.
+    """Search these folders for operators and kernels, in this and in new processes.
 
     Raises ContractError for a path that is no folder.
     """
-    found = [_folder(path) for path in paths]
-    if found:
-        os.environ[PATHS] = os.pathsep.join(map(str, found))
+    chosen = [_folder(path) for path in paths]
+    if chosen:
+        os.environ[PATHS] = os.pathsep.join(map(str, chosen))
     else:
         os.environ.pop(PATHS, None)
 
@@ -75,8 +75,8 @@ def _folder(name: str | Path) -> Path:
         path = Path(name).expanduser().resolve()
         is_folder = path.is_dir() and os.access(path, os.R_OK | os.X_OK)
     except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, a loop of links
-        said = (error.strerror if isinstance(error, OSError) else None) or str(error).replace(str(name), shown)
-        raise ContractError(f"kernel_paths: {shown}: {said}; name folders that hold <operator>/<kernel>.py") from None
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error).replace(str(name), shown)
+        raise ContractError(f"kernel_paths: {shown}: {why}; name folders that hold <operator>/<kernel>.py") from None
     if not is_folder:
         raise ContractError(f"kernel_paths: {path} is no folder; name folders that hold <operator>/<kernel>.py")
     if os.pathsep in str(path):
@@ -95,7 +95,7 @@ def _roots(paths: str) -> tuple[Path, ...]:
 
 
 def label(path: Path) -> str:
-    """A file of a kernel as messages and digests name it: without this machine's part of the path."""
+    """Return a kernel's file as messages and digests name it, without machine-specific parts."""
     if not path.is_absolute():  # named so already: see cutesnake/stages/compile/neutral_paths.py
         return str(path)
     return _label(path, _roots(os.environ.get(PATHS, "")))
@@ -127,35 +127,35 @@ def without_operator() -> list[Path]:
 
 
 def sweep_file(operator: str) -> Path:
-    """Where `sweep.yaml` of an operator is: beside its operator.py."""
+    """Return the path of an operator's `sweep.yaml`, in the folder of its operator.py."""
     return next(folder for folder in folders(operator) if (folder / "operator.py").is_file()) / "sweep.yaml"
 
 
 def kernel_files(operator: str) -> dict[str, Path]:
-    """Contract modules in the folders of an operator, by kernel name: modules and packages that set a DSL.
+    """Return the contract modules of an operator by kernel name: those that set a DSL.
 
-    A file that cannot be parsed is taken for a kernel if it looks like one: its error is told when it is loaded.
+    A file that cannot be parsed counts if it looks like a kernel: loading it reports the error.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name, path in _modules(operator):
-        if name not in found and _sets_dsl(path):
-            found[name] = path
-    return dict(sorted(found.items()))
+        if name not in files and _sets_dsl(path):
+            files[name] = path
+    return dict(sorted(files.items()))
 
 
 def kernel_file(operator: str, kernel: str) -> Path | None:
-    """The same of one kernel; the others' files are not looked at."""
+    """Return one kernel's file without scanning the others."""
     return next((path for name, path in _modules(operator) if name == kernel and _sets_dsl(path)), None)
 
 
 def users_own(operator: str, kernel: str) -> bool:
-    """Whether a kernel lies in a folder of the user's (`kernel_paths`), and not in this project's."""
+    """Return whether a kernel lies in a folder of `kernel_paths`."""
     path = kernel_file(operator, kernel)
     return path is not None and not path.is_relative_to(ROOT / "kernels")
 
 
 def _modules(operator: str) -> Iterator[tuple[str, Path]]:
-    """Names and files of what may be a kernel, in the order in which they are looked for."""
+    """Yield names and files of possible kernels, in search order."""
     for folder in folders(operator):
         yield from _modules_in(folder).items()
 
@@ -204,7 +204,7 @@ def _import(name: str) -> ModuleType:
 
 
 def load_operator(operator: str) -> Operator:
-    """The operator's module; ContractError if there is none, if it cannot be imported, or lacks something."""
+    """Return the operator's module; ContractError if it is missing, broken or incomplete."""
     _check_name("operator", operator)
     return cast(Operator, _operator(operator, os.environ.get(PATHS, "")))
 
@@ -237,10 +237,9 @@ FIELD_TYPES = {"int": "a whole number", "bool": "true or false", "str": "a text"
 
 
 def make_workload(operator: str, parameters: Mapping[str, Any]) -> Workload:
-    """A workload of an operator, whose fields have the types that their declarations say.
+    """Return a workload of an operator, after a check of the declared types.
 
-    TypeError for a value of another type or a field that is not there, and what Workload raises for values that make
-    no sense.
+    Raises TypeError for a value of another type or an unknown field, and what Workload raises for impossible values.
     """
     make = load_operator(operator).Workload
     for name, kind in _field_types(make).items():
@@ -262,7 +261,7 @@ def _has_type(value: Any, kind: str) -> bool:
 
 
 def load_kernel(operator: str, kernel: str) -> Kernel:
-    """The kernel's contract module; ContractError names file, line and what would be right if it cannot be used."""
+    """Return the kernel's contract module; ContractError names file, line and remedy."""
     _check_name("kernel", kernel)
     return cast(Kernel, _kernel(operator, kernel, os.environ.get(PATHS, "")))
 
@@ -284,16 +283,16 @@ def _kernel(operator: str, kernel: str, paths: str) -> ModuleType:
             inspect.signature(function).bind(*parameters)
         except TypeError as error:
             raise ContractError(f"{where}: {name} must take ({', '.join(parameters)}): {error}") from error
-    for name in ("NEEDS", "OUTSIDE"):
+    for name in ("NEEDS", "UNSUPPORTED"):
         if not hasattr(module, name):
             setattr(module, name, {})
-    if not hasattr(module, "alike"):
-        module.alike = like_no_other  # type: ignore[attr-defined]
+    if not hasattr(module, "group_key"):
+        module.group_key = no_group_key  # type: ignore[attr-defined]
     return module
 
 
-def like_no_other(variant: Variant) -> str | None:
-    """The `alike` of a kernel that has none."""
+def no_group_key(variant: Variant) -> str | None:
+    """Return None: the `group_key` of a kernel that defines none."""
     return None
 
 
@@ -302,7 +301,7 @@ def _check_constants(module: Any, where: str) -> None:
         raise ContractError(f"{where}: DSL is {module.DSL!r}; it must be one of {', '.join(DSLS)}")
     if not isinstance(getattr(module, "SOURCE", None), str):
         raise ContractError(
-            f'{where}: SOURCE is missing; it must be "ours", "installed" or a key of kernels/upstream.yaml'
+            f'{where}: SOURCE is missing; it must be "{OWN}", "{INSTALLED}" or a key of kernels/upstream.yaml'
         )
     targets = getattr(module, "TARGETS", None)
     if not isinstance(targets, dict) or not targets:
@@ -322,11 +321,11 @@ def _check_constants(module: Any, where: str) -> None:
 
 def _check_name(what: str, name: str) -> None:
     if not NAME.fullmatch(name):
-        raise ContractError(f"{what} {name!r}: a name must be lower-case letters, digits and _ from a letter on")
+        raise ContractError(f"{what} {name!r}: a name must start with a-z and hold only a-z, 0-9 and _")
 
 
 def _load(name: str, where: str) -> ModuleType:
-    """Import, with whatever the module raises as one line with the line of the module that it came from."""
+    """Import a module; ContractError gives its error in one line, with its source line."""
     try:
         with limited_import():
             return _import(name)
@@ -337,9 +336,9 @@ def _load(name: str, where: str) -> ModuleType:
         raise ContractError(f"{place}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         line = _line_of(error, where)
-        said = str(error).splitlines()[0] if str(error) else ""
+        message = str(error).splitlines()[0] if str(error) else ""
         hint = "; import DSLs and torch inside compile and bind" if isinstance(error, ModuleNotFoundError) else ""
-        raise ContractError(f"{where}{line}: {type(error).__name__}: {said}{hint}") from error
+        raise ContractError(f"{where}{line}: {type(error).__name__}: {message}{hint}") from error
 
 
 def _line_of(error: BaseException, where: str) -> str:
@@ -351,7 +350,7 @@ def _line_of(error: BaseException, where: str) -> str:
 
 
 def blame(operator: str, kernel: str, error: BaseException, whole: bool = False) -> str:
-    """What a kernel's own function raised, after the file and line of the kernel that it passed last.
+    """Describe an error of a kernel's function, with the kernel's file and line.
 
     One line, or with `whole` all that the error says. Of an error without words, the line of the source.
     """
@@ -366,6 +365,6 @@ def blame(operator: str, kernel: str, error: BaseException, whole: bool = False)
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Frames that an exception passed through, after those of the ones that it came from."""
+    """Return the frames that an exception and its causes passed through, causes first."""
     earlier = error.__cause__ or error.__context__
     return [*(_frames(earlier) if earlier else ()), *traceback.extract_tb(error.__traceback__)]

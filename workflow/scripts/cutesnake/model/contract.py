@@ -1,11 +1,10 @@
-"""What an operator and a kernel promise. Both are plain modules; `cutesnake.model.catalog` finds and checks them.
+"""Define the contracts of operators and kernels, which are plain modules.
 
-An *operator* is a folder `kernels/<operator>/` whose `operator.py` holds the only copy of its workload, inputs,
-reference, cost and tolerance, and whose `sweep.yaml` says what of it is run by default. A *kernel* is a module
-`kernels/<operator>/<kernel>.py`, or a folder of that name with the contract in its `__init__.py`. Both are imported
-while the workflow graph is built, on machines that have neither DSL nor torch: at import they may only touch the
-standard library and this project's own host modules. Device code lies in modules of its own, which only `compile`
-imports.
+`cutesnake.model.catalog` finds and checks them. An *operator* is a folder `kernels/<operator>/`. Its `operator.py`
+holds workload, inputs, reference, cost and tolerance; its `sweep.yaml` says what is run by default. A *kernel* is a
+module `kernels/<operator>/<kernel>.py`, or a folder of that name with the contract in its `__init__.py`. Both are
+imported while the workflow graph is built, on machines that have neither DSL nor torch. At import they may touch only
+the standard library and this project's host modules. Device code lies in its own modules, which only `compile` imports.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-OURS = "ours"
+OWN = "ours"
 INSTALLED = "installed"  # SOURCE of a kernel that a Python package of the machine brings along: see Kernel.NEEDS
 
 Marked = TypeVar("Marked", bound=Callable[..., Any] | type)
 
 
 def not_baked(thing: Marked) -> Marked:
-    """Mark a function or class of a kernel's contract module as no part of its builds: `bind`, `supports`, `variants`.
+    """Mark `bind`, `supports` or `variants` of a contract module as no part of builds.
 
     A build is made again when the source of its contract module changes, or of anything that this imports. What is
     marked is left out of that, with everything that only it imports. Forgetting the mark costs builds that were not
@@ -32,15 +31,15 @@ def not_baked(thing: Marked) -> Marked:
 
 
 def nothing() -> None:
-    """The `finish` of a runner that leaves nothing undone."""
+    """Do nothing: the default `finish` of a runner."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is baked into one build.
+    """Compile-time constants of one build.
 
-    `id` names the folder of the build (letters, digits, `_`, `.` and `-` only) and is unique within a kernel and
-    target; `params` are the values handed to the compiler.
+    `id` names the folder of the build (A-Z, a-z, 0-9, `_`, `.` and `-` only) and is unique within a kernel and target;
+    `params` are the values passed to the compiler.
     """
 
     id: str
@@ -57,6 +56,7 @@ class Cost:
 
     @property
     def bytes(self) -> int:
+        """Return bytes read plus bytes written."""
         return self.bytes_read + self.bytes_written
 
 
@@ -66,10 +66,12 @@ class Workload(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """Return the element type, a key of the operator's DTYPES."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Return the name of the workload, unique within the operator."""
 
 
 _Workload = Workload  # the protocol below has a member of that name
@@ -83,28 +85,28 @@ class Operator(Protocol):
 
     DTYPES: Mapping[str, int]  # element type -> bytes
     DISTRIBUTIONS: tuple[str, ...]  # kinds of inputs that `make_inputs` draws, the plainest first
-    RELATED: tuple[str, ...]  # those of them that the sizes of `relatives` are checked with
+    RELATED: tuple[str, ...]  # the DISTRIBUTIONS that the sizes of `relatives` are checked with
     PLANNED: tuple[str, ...]  # fields of Inputs that `bind` may look at, to make a schedule: others need a new binding
-    AXIS: str  # the field of Workload that pictures have on their x axis
+    AXIS: str  # the field of Workload on the x axis of plots
     AXIS_LABEL: str  # what it is called there, with its unit
     Workload: Callable[..., _Workload]  # a frozen dataclass; every field but `dtype` may be swept
     Inputs: Callable[..., Any]  # dataclasses of tensors and numbers
     Outputs: Callable[..., Any]  # its first field is the main output, by which launches are ranked
 
     def relatives(self, workload: _Workload) -> tuple[_Workload, ...]:
-        """Sizes that are checked beside a workload on a GPU, where the same build serves them."""
+        """Return further sizes that the same build serves and that are checked too."""
 
     def make_inputs(self, workload: _Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Any:
-        """Inputs drawn on the torch device; ValueError for a distribution that the operator does not have."""
+        """Return inputs drawn on the torch device; ValueError for an unknown distribution."""
 
     def make_outputs(self, workload: _Workload, device: str = "cpu") -> Any:
-        """Outputs poisoned with NaN: an element that is never written cannot pass."""
+        """Return outputs poisoned with NaN: an element that is never written cannot pass."""
 
     def reference(self, inputs: Any, workload: _Workload) -> Any:
-        """Outputs in float32, computed plainly."""
+        """Return the outputs in float32, computed plainly."""
 
     def same_precision(self, inputs: Any, workload: _Workload) -> Any:
-        """Outputs of PyTorch's own computation in the workload's dtype: the yardstick for the allowed error."""
+        """Return PyTorch's outputs in the workload's dtype: the yardstick for the allowed error."""
 
     def cost(self, workload: _Workload) -> Cost:
         """Work that no kernel can avoid."""
@@ -126,21 +128,21 @@ class Launch:
 
 @dataclass(frozen=True)
 class Runner:
-    """Inputs and outputs bound to a loaded build; calling it enqueues the whole operator on `stream`, a CUDA handle.
+    """Inputs and outputs bound to a loaded build; a call enqueues the operator.
 
-    Everything that depends only on shapes (workspace, schedule, grid) is done before the first call, so that a call is
-    launches and nothing else and may be captured in a CUDA graph. `launches` is empty where they are not ours to know
-    (PyTorch, installed packages); `with_torch` says that PyTorch launches kernels beside them, to prepare or convert.
-    `finish` brings outputs into the operator's terms (a base-2 LSE to base e, say): it is called after the launches and
-    is not part of what is timed; one that copies outputs from elsewhere spoils what it copied, so that a call that
-    writes nothing shows.
+    `stream` is a CUDA handle. Work that depends only on shapes (workspace, schedule, grid) is done before the first
+    call. A call therefore only launches, and may be captured in a CUDA graph. `launches` is empty where they are
+    unknown (PyTorch, installed packages). `with_torch` says that PyTorch launches further kernels, to prepare or
+    convert. `finish` converts outputs to the operator's terms (a base-2 LSE to base e, say). It is called after the
+    launches and is not timed. If it copies outputs from elsewhere, it spoils the source, so that a call that writes
+    nothing is noticed.
 
-    A runner whose schedule depends on what the PLANNED inputs hold (lengths of requests, say) may have a `plan` that
-    makes the schedule anew, on `stream`, for the values that are on the card now. It writes the new schedule where
-    the launches read it, without moving or resizing anything, so that later calls, and CUDA graphs captured before, go
-    by it. The timing stage times it apart from the calls, in a column of its own: a plan that only enqueues work is
-    replayed as a CUDA graph; one that must read the lengths on the host waits for the stream itself, and its wall time
-    counts. The correctness stage on a card changes lengths in place and plans for them.
+    A runner whose schedule depends on the values of PLANNED inputs (lengths of requests, say) may have a `plan`. It
+    remakes the schedule, on `stream`, for the values that are on the GPU now. It writes the schedule where the launches
+    read it, without moving or resizing anything, so that later calls, and CUDA graphs captured before, use it. The
+    timing stage times it separately. A plan that only enqueues work is replayed as a CUDA graph. A plan that reads the
+    lengths on the host waits for the stream itself, and its wall time counts. The correctness stage on a GPU changes
+    lengths in place and plans for them.
     """
 
     enqueue: Callable[[int], Any]
@@ -150,6 +152,7 @@ class Runner:
     with_torch: bool = False
 
     def __call__(self, stream: int) -> None:
+        """Enqueue the operator on a stream."""
         self.enqueue(stream)
 
 
@@ -168,7 +171,7 @@ class Build(Protocol):
         """Entry points, the main one first."""
 
     def launch(self, symbol: str, grid: tuple[int, int, int]) -> Launch:
-        """A launch of a symbol, with what is fixed at compile time filled in."""
+        """Return a launch of a symbol, with its compile-time values filled in."""
 
     def function(self) -> Callable[..., None]:
         """CuTe: the exported function. It takes tensors (DLPack), numbers, and a stream last."""
@@ -180,8 +183,8 @@ class Build(Protocol):
 class Kernel(Protocol):
     """The contract of `kernels/<operator>/<kernel>`, a module or package with these names.
 
-    Names that a kernel may leave out: NEEDS (no packages), OUTSIDE (no distribution is beyond what it promises) and
-    `alike` (every build is code of its own).
+    Names that a kernel may leave out: NEEDS (no packages), UNSUPPORTED (it promises all distributions) and
+    `group_key` (no build is equivalent to another).
     """
 
     __file__: str | None  # a module has it by itself
@@ -189,12 +192,12 @@ class Kernel(Protocol):
     TARGETS: Mapping[
         str, tuple[str, ...]
     ]  # target -> hardware features it needs there, names of cutesnake.model.targets
-    SOURCE: str  # OURS, INSTALLED, or the key of kernels/upstream.yaml that it comes from
+    SOURCE: str  # OWN, INSTALLED, or the key of kernels/upstream.yaml that it comes from
     # Where SOURCE is INSTALLED: Python packages that cases import, import name -> name of the distribution.
     NEEDS: Mapping[str, str]
     # Optional: distributions of inputs beyond what the kernel promises, and in one sentence each why. They are checked
     # and their outcome is recorded, but it fails no record.
-    OUTSIDE: Mapping[str, str]
+    UNSUPPORTED: Mapping[str, str]
 
     def supports(self, workload: Workload) -> str | None:
         """None, or in one sentence why this kernel cannot compute the workload."""
@@ -210,11 +213,13 @@ class Kernel(Protocol):
         """
 
     def bind(self, build: Build, workload: Workload, inputs: Any, outputs: Any) -> Runner:
-        """Bind inputs and outputs to a build on a GPU machine that has neither DSL nor compiler.
+        """Bind inputs and outputs to a build on a machine without DSL and compiler.
 
         Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
         """
 
-    def alike(self, variant: Variant) -> str | None:
-        """What builds have in common that differ in baked sizes only, for those of one target; None for one like no
-        other. Where no card of the target is, few of them are built, and stand for the others."""
+    def group_key(self, variant: Variant) -> str | None:
+        """Return what builds share that differ only in compile-time sizes, else None.
+
+        Without a GPU of the target, only a few builds of a group are compiled, and stand for the others.
+        """

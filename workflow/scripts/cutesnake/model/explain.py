@@ -1,4 +1,4 @@
-"""Errors of typed data in one line: the key, its value and what it must be."""
+"""Explain errors of typed data in one line: key, value and expected type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect as kinds
 
 Step = str | int
-PATH = re.compile(r"(?P<said>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)
+PATH = re.compile(r"(?P<message>.*?)(?: - at `(?:key in )?\$?(?P<path>.*)`)?", re.DOTALL)
 STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
@@ -46,19 +46,19 @@ def problem(error: msgspec.ValidationError, data: Any, kind: Any) -> Problem:
     """Find what `error` says of `data`, which should have been of type `kind`."""
     match = PATH.fullmatch(str(error))
     assert match is not None
-    said = match["said"]
+    message = match["message"]
     steps = _resolved(data, kind, match["path"] or "")
-    if rule := re.fullmatch(r"(\w+): (.*)", said):  # raised by a __post_init__
+    if rule := re.fullmatch(r"(\w+): (.*)", message):  # raised by a __post_init__
         steps = (*steps, rule[1])
         return Problem(steps, _at(data, steps), re.sub(r"^it is .*?; ", "", rule[2]))
     asked = _type_at(kinds.type_info(kind), data, steps)
-    if found := re.fullmatch(r"Object contains unknown field `(.*)`", said):
-        return Problem(steps, _at(data, steps), unknown=found[1], allowed=tuple(_keys(asked)))
-    if found := re.fullmatch(r"Object missing required field `(.*)`", said):
-        return Problem(steps, _at(data, steps), missing=found[1])
+    if field := re.fullmatch(r"Object contains unknown field `(.*)`", message):
+        return Problem(steps, _at(data, steps), unknown=field[1], allowed=tuple(_keys(asked)))
+    if field := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return Problem(steps, _at(data, steps), missing=field[1])
     value = _at(data, steps)
     if isinstance(asked, kinds.LiteralType):
-        return Problem(steps, value, f"it must be {in_words(asked)}", allowed=tuple(map(str, asked.values)))
+        return Problem(steps, value, f"it must be {type_name(asked)}", allowed=tuple(map(str, asked.values)))
     return Problem(steps, value, f"it must be {_rule(asked, value)}")
 
 
@@ -67,18 +67,18 @@ def not_finite(data: Any, steps: tuple[Step, ...] = ()) -> Problem | None:
     if isinstance(data, float) and not math.isfinite(data):
         return Problem(steps, data, "it must be a finite number")
     inside = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    found = (not_finite(value, (*steps, key)) for key, value in inside)
-    return next((one for one in found if one is not None), None)
+    problems = (not_finite(value, (*steps, key)) for key, value in inside)
+    return next((one for one in problems if one is not None), None)
 
 
-def in_words(kind: kinds.Type) -> str:
-    """Name a type in the words of a JSON or YAML file, with the limits of a number."""
+def type_name(kind: kinds.Type) -> str:
+    """Name a type in terms of a JSON or YAML file, with a number's limits."""
     if isinstance(kind, kinds.UnionType):
-        return " or ".join(dict.fromkeys(map(in_words, kind.types)))
+        return " or ".join(dict.fromkeys(map(type_name, kind.types)))
     if isinstance(kind, kinds.LiteralType):
         return " or ".join(map(str, kind.values))
     if isinstance(kind, kinds.Metadata):
-        return in_words(kind.type)
+        return type_name(kind.type)
     limits = list(_limits(kind)) if isinstance(kind, kinds.IntType | kinds.FloatType) else []
     return _name(kind) + (f" ({', '.join(limits)})" if limits else "")
 
@@ -94,20 +94,20 @@ def _name(kind: kinds.Type) -> str:
 
 
 def _rule(kind: kinds.Type, value: Any) -> str:
-    """What a value must be: its kind or, where that fits, the limit that it breaks."""
+    """Return what a value must be: its type, or the limit that it breaks."""
     if isinstance(kind, kinds.UnionType):
         fitting = [one for one in kind.types if isinstance(value, list | dict) and _is_of(one, value)]
-        return _rule(fitting[0], value) if fitting else in_words(kind)
+        return _rule(fitting[0], value) if fitting else type_name(kind)
     if _is_of(kind, value):
         if isinstance(kind, kinds.TupleType):
             return f"a list with {len(kind.item_types)} entries"
         if limits := list(_limits(kind, value)):
             return " and ".join(limits)
-    return in_words(kind) if not isinstance(kind, kinds.IntType | kinds.FloatType) else _name(kind)
+    return type_name(kind) if not isinstance(kind, kinds.IntType | kinds.FloatType) else _name(kind)
 
 
 def _limits(kind: Any, value: Any = None) -> Iterator[str]:
-    """The limits of a type in words; with a value, those that it breaks."""
+    """Yield the limits of a type in words; with a value, those that it breaks."""
     what, entry = _unit(kind)
     rules: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
         "ge": ("{} or more", operator.ge),
@@ -117,10 +117,10 @@ def _limits(kind: Any, value: Any = None) -> Iterator[str]:
         "min_length": (f"{what} with at least {{}} {entry}", lambda value, limit: len(value) >= limit),
         "pattern": ("a text like {}", lambda value, limit: re.search(limit, value) is not None),
     }
-    for name, (words, holds) in rules.items():
+    for name, (phrase, holds) in rules.items():
         limit = getattr(kind, name, None)
         if limit is not None and (value is None or not holds(value, limit)):
-            yield words.format(limit)
+            yield phrase.format(limit)
 
 
 def _unit(kind: Any) -> tuple[str, str]:
@@ -169,7 +169,10 @@ def _type_at(kind: kinds.Type, data: Any, steps: tuple[Step, ...]) -> kinds.Type
 
 
 def _resolved(data: Any, kind: Any, path: str) -> tuple[Step, ...]:
-    """The steps of a path; msgspec leaves the keys of mappings out, so each is found by trying."""
+    """Return the steps of a path.
+
+    msgspec leaves the keys of mappings out, so each is found by trying.
+    """
     steps: list[Step] = []
     for match in STEP.finditer(path):
         if match[1] is not None:

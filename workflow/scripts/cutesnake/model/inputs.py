@@ -90,7 +90,7 @@ class CompileSettings(Part):
     """Settings of compilation."""
 
     max_seconds: Limit
-    baked_sizes: Literal["few", "all"] | Absent = UNSET
+    compile_time_sizes: Literal["few", "all"] | Absent = msgspec.field(default=UNSET, name="baked_sizes")
     recorded: Literal["use", "ignore", "only"] | Absent = UNSET
 
 
@@ -165,14 +165,17 @@ class SweepFile(Part):
     distributions: Texts | Absent = UNSET
     workloads: Workloads | Absent = UNSET
     simulation: SimulatedLists | Absent = UNSET
-    predict: list[str] | Absent = UNSET
+    predict: list[str] | dict[str, list[str]] | Absent = UNSET
+    predict_always: list[str] | Absent = UNSET
     profile: list[str] | Absent = UNSET
 
     def __post_init__(self) -> None:
-        for key in ("kernels", "distributions", "predict", "profile"):
+        for key in ("kernels", "distributions", "predict_always", "profile"):
             once(getattr(self, key), key)
         for dtypes in self.dtypes.values() if isinstance(self.dtypes, dict) else [self.dtypes]:
             once(dtypes, "dtypes")
+        for named in self.predict.values() if isinstance(self.predict, dict) else [self.predict]:
+            once(named, "predict")
 
 
 class Peaks(Part):
@@ -387,8 +390,8 @@ INPUTS: dict[str, Any] = {
 
 def find_problem(name: str, data: Any) -> Problem | None:
     """Find the first thing in `data` that does not fit the type of `name`."""
-    if (found := not_finite(data)) is not None:
-        return found
+    if (wrong := not_finite(data)) is not None:
+        return wrong
     try:
         msgspec.convert(data, INPUTS[name])
     except msgspec.ValidationError as error:
@@ -397,6 +400,6 @@ def find_problem(name: str, data: Any) -> Problem | None:
 
 
 def check_input(name: str, data: Any, where: Path | str) -> None:
-    """Raise InputError, naming the file, the key and what is wrong, unless `data` fits the type of `name`."""
-    if (found := find_problem(name, data)) is not None:
-        raise InputError(f"{where}: {found}")
+    """Raise InputError, naming file and key, unless `data` fits the type of `name`."""
+    if (wrong := find_problem(name, data)) is not None:
+        raise InputError(f"{where}: {wrong}")

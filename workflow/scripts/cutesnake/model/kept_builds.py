@@ -1,7 +1,8 @@
 """Builds, static metrics, simulated checks and predictions kept in `recorded/builds/`.
 
 `recorded/builds/<operator>.jsonl` has a line per build: the records of its stages, and for each a key of what it was
-made from. A record counts only while its key is that of today's code, parameters and compilers.
+made from. A record counts only while its key is that of today's code, parameters and compilers. Predictions of a build
+repeat most of each other: all but the first are written as `{"like": name, "but": differences}`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Key(msgspec.Struct, frozen=True):
     versions: dict[str, str | None]
 
     def holds(self, now: Key) -> bool:
-        """Say whether `now` is the same; a distribution that is not installed here is not compared."""
+        """Return whether `now` is equal, without distributions that are not installed here."""
         return self.digest == now.digest and all(
             version is None or self.versions.get(name) == version for name, version in now.versions.items()
         )
@@ -44,7 +45,7 @@ class KeptKeys(msgspec.Struct, frozen=True):
 
 
 class KeptBuild(msgspec.Struct, frozen=True):
-    """A line of a file: a build with its records, by the names of their keys."""
+    """One line of a file: a build with its records by key name."""
 
     build: str
     keys: dict[str, Key]
@@ -52,7 +53,10 @@ class KeptBuild(msgspec.Struct, frozen=True):
 
 
 def read_keys(file: Path) -> dict[str, KeptKeys]:
-    """Return the keys of an operator's kept builds, by build; none without a file. Raises RecordedBuildsError."""
+    """Return the keys of an operator's kept builds, by build; empty without a file.
+
+    Raises RecordedBuildsError for a damaged file.
+    """
     return {kept.build: kept for _, kept in _lines(file, KeptKeys)}
 
 
@@ -61,12 +65,13 @@ def read_records(file: Path, wanted: Mapping[str, Sequence[str]]) -> dict[str, R
 
     wanted: build -> names of records. Raises RecordedBuildsError for a damaged file.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for number, kept in _lines(file, KeptBuild):
+        whole = _expanded(kept.records) if kept.build in wanted else {}
         for name in wanted.get(kept.build, ()):
             where = f"{FOLDER}/{file.name}#{number}/{name}"
-            found[where] = record.parse(name.partition("/")[0], bytes(kept.records[name]), where)
-    return found
+            records[where] = record.parse(name.partition("/")[0], bytes(whole[name]), where)
+    return records
 
 
 def is_kept(path: str) -> bool:
@@ -77,7 +82,7 @@ def is_kept(path: str) -> bool:
 def write_builds(
     folder: Path, keys: Mapping[str, Mapping[str, Sequence[Any]]], paths: Mapping[str, Mapping[str, str]]
 ) -> int:
-    """Write a line per build from the records of a finished run, and return how many; other operators' files stay.
+    """Write a line per build from the records of a finished run; return the count.
 
     keys: build -> name of a record -> digest and versions of its key; paths: build -> name -> file. Records that this
     machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same.
@@ -89,17 +94,67 @@ def write_builds(
         now = {name: Key(*key) for name, key in named.items()}
         records = {name: _kept(paths[build][name]) for name in named}
         earlier = before.get(build)
-        if earlier and earlier.keys.get(COMPILE) == now[COMPILE]:
-            now, records = {**earlier.keys, **now}, {**earlier.records, **records}
-        line = msgspec.json.encode(KeptBuild(build, now, records))
+        if earlier and COMPILE in earlier.keys and earlier.keys[COMPILE].holds(now[COMPILE]):
+            now, records = {**earlier.keys, **now}, {**_expanded(earlier.records), **records}
+        line = msgspec.json.encode(KeptBuild(build, now, _compact(records)))
         files.setdefault(build.partition("/")[0], []).append(line)
     for operator, lines in files.items():
         record.write_text(folder / f"{operator}.jsonl", b"\n".join([*lines, b""]).decode())
     return len(keys)
 
 
+def _compact(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Write predictions as differences from the first one."""
+    found = dict(records)
+    first: tuple[str, Any] | None = None
+    for name in sorted(found):
+        if name.startswith(PREDICTION):
+            entry = msgspec.json.decode(found[name])
+            if first is None:
+                first = name, entry
+            elif _merged(first[1], but := _differences(first[1], entry)) == entry:
+                found[name] = msgspec.Raw(msgspec.json.encode({"like": first[0], "but": but}))
+    return found
+
+
+def _expanded(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Undo `_compact`."""
+    found = dict(records)
+    for name, text in records.items():
+        if name.startswith(PREDICTION) and "like" in (entry := msgspec.json.decode(text)):
+            whole = _merged(msgspec.json.decode(records[entry["like"]]), entry["but"])
+            found[name] = msgspec.Raw(msgspec.json.encode(whole))
+    return found
+
+
+def _differences(base: Any, entry: Any) -> Any:
+    """Return the values of `entry` that `base` does not have, at any depth of mappings and of lists of one length."""
+    if isinstance(base, dict) and isinstance(entry, dict):
+        changed = {key: value for key, value in entry.items() if key not in base or base[key] != value}
+        return {key: _differences(base.get(key), value) for key, value in changed.items()}
+    if (
+        isinstance(base, list)
+        and isinstance(entry, list)
+        and len(base) == len(entry)
+        and all(isinstance(one, dict) for one in (*base, *entry))
+    ):
+        return {
+            str(n): _differences(*pair) for n, pair in enumerate(zip(base, entry, strict=True)) if pair[0] != pair[1]
+        }
+    return entry
+
+
+def _merged(base: Any, but: Any) -> Any:
+    """Return `base` with the values of `_differences` in place of its own."""
+    if isinstance(base, dict) and isinstance(but, dict):
+        return base | {key: _merged(base.get(key), value) for key, value in but.items()}
+    if isinstance(base, list) and isinstance(but, dict):
+        return [_merged(one, but.get(str(n), {})) if isinstance(one, dict) else one for n, one in enumerate(base)]
+    return but
+
+
 def _kept(path: str) -> msgspec.Raw:
-    """A record without what only its own files and this machine explain, with rounded metrics."""
+    """Return a record without provenance of its files and machine, with rounded metrics."""
     entry = record.plain(record.read_any(path))
     for name in ("made_from", "digest"):
         entry["provenance"].pop(name, None)

@@ -24,7 +24,7 @@ class _OutOfTimeError(BaseException):
 
 @contextlib.contextmanager
 def limited_import() -> Iterator[None]:
-    """Run an import under a time limit, its prints on stderr, and restore the working directory.
+    """Run an import under a time limit; redirect prints, restore the working directory.
 
     Raises ImportStoppedError at the limit, and for a KeyboardInterrupt that is no Ctrl-C. Outside of the main thread
     there is no limit, as there are no signals.

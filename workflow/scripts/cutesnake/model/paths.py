@@ -11,5 +11,5 @@ TEMPLATES = ROOT / "workflow" / "report"
 
 def use_in_processes() -> None:
     """Have processes started from now on import this checkout's code, whichever is installed."""
-    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT), str(SCRIPTS), *given]))
+    earlier = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT), str(SCRIPTS), *earlier]))

@@ -1,4 +1,4 @@
-"""What a record or page says of its own making: from what it was made, and a digest that shows later changes.
+"""Sign records and pages: name their inputs, and detect later changes by digest.
 
 `made_from` has `code` and `params` (name -> digest), `versions` (distribution -> version), `files` (what the job was
 given) and `opened` (what a kernel's `compile` opened besides), both as path -> digest of the content, and `made`, the
@@ -30,7 +30,7 @@ _making: list[MadeFrom] = []  # of the job that this process does
 
 
 def made_from(recipe: Mapping[str, Any], files: Iterable[str | Path] | Mapping[str, str]) -> MadeFrom:
-    """A recipe (`code`, `params`, `versions`) with the digests of the files that go in, as they are now.
+    """Return a recipe (`code`, `params`, `versions`) with digests of its input files.
 
     files: paths below results/, or name -> path: a name follows from where the project is, which the process that plans
     knows.
@@ -43,7 +43,7 @@ def made_from(recipe: Mapping[str, Any], files: Iterable[str | Path] | Mapping[s
 def making(
     recipe: Mapping[str, Any] | None = None, files: Iterable[str | Path] | Mapping[str, str] = ()
 ) -> Iterator[None]:
-    """Have records and pages that are written meanwhile say what they were made from. Without a recipe they do not.
+    """Add provenance to records and pages written inside; without a recipe, add none.
 
     The files' digests are taken at the start: a file that changes while it is used makes the result stale.
     """
@@ -58,18 +58,21 @@ def making(
 
 
 def note_opened(files: Mapping[str, str | None]) -> None:
-    """Have what is written from now on say that these files were opened: path -> digest, None for one not there."""
+    """Add opened files to the provenance of records written from now on.
+
+    files: path -> digest, None for a missing file.
+    """
     if _making:
         _making[-1]["opened"] = dict(sorted(files.items()))
 
 
 def is_signed(entry: Mapping[str, Any]) -> bool:
-    """Whether a record that is about to be written says what it was made from."""
+    """Return whether a record that is about to be written has provenance."""
     return bool(entry.get("provenance") is not None and (_making or entry["provenance"].get("made_from")))
 
 
 def signed(entry: Mapping[str, Any], files: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """A record with what it was made from, where it does not say so itself, and its digest.
+    """Return a record with its provenance, where it has none yet, and its digest.
 
     `files` are others that were written with it: name -> sha256, see `digests`.
     """
@@ -83,46 +86,46 @@ def signed(entry: Mapping[str, Any], files: Mapping[str, str] | None = None) -> 
 
 
 def check(entry: Mapping[str, Any]) -> MadeFrom | None:
-    """What a record was made from, None where it does not say; ValueError if it was changed since."""
+    """Return a record's provenance, None without; ValueError if it was changed since."""
     provenance = entry.get("provenance") or {}
     if provenance.get("digest"):
         bare = {name: value for name, value in provenance.items() if name != "digest"}
         if digest_of_data({**entry, "provenance": bare}) != provenance["digest"]:
             raise ValueError(CHANGED)
-    found = provenance.get("made_from")
-    return found if isinstance(found, dict) and provenance.get("digest") else None
+    inputs = provenance.get("made_from")
+    return inputs if isinstance(inputs, dict) and provenance.get("digest") else None
 
 
 def signed_page(text: str, files: Mapping[str, str] | None = None) -> str:
-    """A page with a last line, a comment, that says the same of it."""
+    """Return a page with its provenance in a last line, a comment."""
     if not _making:
         return text
-    told = {
+    line = {
         "made_from": _making[-1] | ({"made": dict(files)} if files else {}),
         "digest": _sha256(text.rstrip().encode()),
     }
-    comment = json.dumps(told, separators=(",", ":")).replace("--", "\\u002d\\u002d")
+    comment = json.dumps(line, separators=(",", ":")).replace("--", "\\u002d\\u002d")
     return f"{text.rstrip()}\n<!-- made from {comment} -->\n"
 
 
 def check_page(text: str) -> MadeFrom | None:
-    """What a page was made from, None where it does not say; ValueError if it was changed since."""
-    found = PAGE.search(text)
-    if found is None:
+    """Return a page's provenance, None without; ValueError if it was changed since."""
+    comment = PAGE.search(text)
+    if comment is None:
         return None
-    told = json.loads(found[1])
-    if told["digest"] != _sha256(text[: found.start()].encode()):
+    line = json.loads(comment[1])
+    if line["digest"] != _sha256(text[: comment.start()].encode()):
         raise ValueError(CHANGED)
-    return dict(told["made_from"])
+    return dict(line["made_from"])
 
 
 def digests(paths: Iterable[Path | str], folder: Path | str) -> dict[str, str]:
-    """sha256 of files, by their names below the folder of the record or page that is about to name them."""
+    """Return sha256 of files, by their names relative to the record's `folder`."""
     return {os.path.relpath(path, folder or "."): hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}
 
 
 def digest_of(path: str | Path) -> str | None:
-    """Digest of a file's content, or of the record of a folder; None where it is not there."""
+    """Return the digest of a file, or of a folder's record; None if missing."""
     try:
         return _sha256(record_of(path).read_bytes())
     except OSError:
@@ -130,7 +133,7 @@ def digest_of(path: str | Path) -> str | None:
 
 
 def record_of(path: str | Path) -> Path:
-    """A file itself; of a folder that a stage makes, the file that stands for it."""
+    """Return the file itself, or the record that stands for a stage's folder."""
     path = Path(path)
     if path.suffix or not path.is_dir():
         return path
@@ -139,13 +142,13 @@ def record_of(path: str | Path) -> Path:
 
 @functools.lru_cache(maxsize=100_000)
 def name_of(path: str | Path) -> str:
-    """A file as records name it: below results/ as it is, else from the project or the folder of kernels it is in."""
+    """Return a file's name in records: below results/, or from its project or folder."""
     text = str(path)
     return text if text.startswith(f"{RESULTS}/") else label(Path(os.path.abspath(text)))
 
 
 def digest_of_data(data: Any) -> str:
-    """Digest of JSON data, whatever the order of its keys."""
+    """Return the digest of JSON data, whatever the order of its keys."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return _sha256(text.encode(errors="surrogatepass"))
 

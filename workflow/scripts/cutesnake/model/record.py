@@ -44,7 +44,7 @@ _one_at_a_time = threading.RLock()
 
 
 class RecordError(ValueError):
-    """A record that is not JSON, is cut short, or does not fit its stage's type. One line."""
+    """Report a record that is not JSON, truncated, or invalid for its stage; one line."""
 
 
 TYPES = {  # stage -> module and class of its record; a module is imported on first use
@@ -77,12 +77,12 @@ def type_of(stage: str) -> type[Record]:
     if stage not in TYPES:
         raise RecordError(f"{stage!r} is no stage with records; known: {', '.join(TYPES)}")
     module, name = TYPES[stage]
-    found: type[Record] = getattr(importlib.import_module(f"cutesnake.model.records.{module}"), name)
-    return found
+    kind: type[Record] = getattr(importlib.import_module(f"cutesnake.model.records.{module}"), name)
+    return kind
 
 
 def convert(stage: str, data: Mapping[str, Any], where: str) -> Any:
-    """Return the typed record of `data`; RecordError names the file, the key and what is wrong."""
+    """Return the typed record of `data`; RecordError names file, key and fault."""
     try:
         with _one_at_a_time:
             return msgspec.convert(data, type_of(stage))
@@ -91,14 +91,14 @@ def convert(stage: str, data: Mapping[str, Any], where: str) -> Any:
 
 
 def check(stage: str, record: Mapping[str, Any] | Record, where: str) -> None:
-    """Raise RecordError, naming the file, the key and what is wrong, unless `record` fits the stage's type."""
+    """Raise RecordError, naming file and key, unless `record` fits the stage's type."""
     convert(stage, msgspec.to_builtins(record), where)
 
 
 def plain(record: Mapping[str, Any] | Part) -> dict[str, Any]:
-    """Return a record, or a part of one, as the mapping that its JSON object is."""
-    found: dict[str, Any] = _listed(msgspec.to_builtins(record))
-    return found
+    """Return a record, or a part of one, as its JSON mapping."""
+    mapping: dict[str, Any] = _listed(msgspec.to_builtins(record))
+    return mapping
 
 
 KEPT_DIGITS = 6  # significant digits of values that the repository keeps, above the precision of any measurement
@@ -114,7 +114,7 @@ def rounded(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """The value with lists in place of tuples, as JSON has them."""
+    """Return the value with lists in place of tuples, as JSON has them."""
     if isinstance(value, dict):
         return {key: _listed(one) for key, one in value.items()}
     return [_listed(one) for one in value] if isinstance(value, list | tuple) else value
@@ -126,7 +126,10 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_bytes(path: Path | str, content: bytes) -> None:
-    """Write to a temporary file beside `path`, flush it to disk and rename, so that readers never see half a file."""
+    """Write to a temporary file in the same folder, flush to disk and rename.
+
+    Readers never see half a file.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = f"{path.parent}/.{path.name}.{os.urandom(4).hex()}.tmp"
@@ -208,12 +211,12 @@ def read(stage: str, path: Path | str) -> Any: ...
 
 
 def read(stage: str, path: Path | str) -> Any:
-    """Return the typed record of a file; RecordError says which file is damaged and that deleting it rebuilds it."""
+    """Return the typed record of a file; RecordError names a damaged file."""
     return parse(stage, Path(path).read_bytes(), str(path))
 
 
 def read_whole(stage: str, path: Path | str) -> tuple[dict[str, Any], provenance.MadeFrom | None]:
-    """Return a record as its JSON has it, and what it was made from; RecordError if it was changed since."""
+    """Return a record's JSON and its provenance; RecordError if it was changed since."""
     text = Path(path).read_bytes()
     parse(stage, text, str(path))
     entry = json.loads(text)
@@ -229,8 +232,8 @@ def parse(stage: str, text: bytes | str, where: str) -> Any:
         with _one_at_a_time:
             return _decoder(stage).decode(text)
     except msgspec.ValidationError as error:
-        found = problem(error, msgspec.json.decode(text), type_of(stage))
-        raise RecordError(f"{where}: {found}") from None
+        fault = problem(error, msgspec.json.decode(text), type_of(stage))
+        raise RecordError(f"{where}: {fault}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordError(f"{where}: not a whole JSON file ({error}); delete it and run again") from error
 
@@ -247,8 +250,8 @@ def read_any(path: Path | str) -> Record:
             stage = msgspec.json.decode(text, type=_Stage).stage
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"{path}: not a whole record ({error}); delete it and run again") from error
-    found: Record = parse(stage, text, str(path))
-    return found
+    entry: Record = parse(stage, text, str(path))
+    return entry
 
 
 @functools.cache

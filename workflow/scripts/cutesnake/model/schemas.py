@@ -40,11 +40,11 @@ def _lines(value: Any, depth: int) -> str:
 
 def main() -> None:
     """Write all schemas; remove files that no type has."""
-    found = texts()
+    schemas = texts()
     for path in SCHEMAS.glob("*.json"):
-        if path.name not in found:
+        if path.name not in schemas:
             path.unlink()
-    for name, text in found.items():
+    for name, text in schemas.items():
         write_text(SCHEMAS / name, text)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GpuStage:
-    """A stage that runs cases on the card."""
+    """A stage that runs cases on the GPU."""
 
-    limit_s: float  # of a case once the card is its own; generous: a case takes a second or two
+    limit_s: float  # of a case once the GPU is its own; generous: a case takes a second or two
     tool: str | None = None  # a program that it starts
     package: str | None = None  # a Python package (a distribution) that only it needs
     package_for: str = ""  # what that is for, in words that end a sentence

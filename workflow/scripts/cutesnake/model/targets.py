@@ -14,8 +14,8 @@ class Target:
     """
 
     capability: tuple[int, int]
-    cards: str  # examples of it
-    # Multiprocessors of the card that ptxsim stands for there, an H200 or a B200; None where ptxsim has no such card.
+    gpus: str  # examples of it
+    # Multiprocessors of the GPU that ptxsim models there, an H200 or a B200; None where ptxsim models none.
     simulated_processors: int | None = None
 
 
@@ -27,7 +27,7 @@ TARGETS = {
     "sm_120a": Target((12, 0), "RTX 5090, RTX PRO 6000"),
     "sm_121a": Target((12, 1), "GB10"),
 }
-HERE = "here"  # in a configuration: the target of the card at hand
+LOCAL_TARGET = "here"  # in a configuration: the target of this machine's GPU
 
 # Compute capability -> the features that kernels ask for by name (PTX ISA 9.x, target notes of each instruction).
 FEATURES: dict[tuple[int, int], frozenset[str]] = {
@@ -44,9 +44,11 @@ FEATURES: dict[tuple[int, int], frozenset[str]] = {
 KNOWN_FEATURES = frozenset().union(*FEATURES.values())
 
 
-def with_target_here(targets: Sequence[str], capability: tuple[int, int] | None) -> list[str]:
-    """`targets` with the target of a card of this compute capability for `here`, each once; without a card, or for
-    one that nothing is compiled for, `here` stands for no target."""
-    here = next((name for name, target in TARGETS.items() if target.capability == capability), None)
-    named = (here if name == HERE else name for name in targets)
+def resolve_local_target(targets: Sequence[str], capability: tuple[int, int] | None) -> list[str]:
+    """Replace `here` among `targets` by this GPU's target; drop duplicates.
+
+    Without a GPU, or for a compute capability without a target, `here` is dropped.
+    """
+    local = next((name for name, target in TARGETS.items() if target.capability == capability), None)
+    named = (local if name == LOCAL_TARGET else name for name in targets)
     return list(dict.fromkeys(name for name in named if name is not None))

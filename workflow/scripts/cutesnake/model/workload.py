@@ -1,6 +1,6 @@
-"""What the operators' modules share: checks of a workload's values, and torch's types for our names of element types.
+"""Check values of workloads, and map element types to torch's, for operators.
 
-It stands beside `contract.py` and, like the operators, touches nothing but the standard library at import.
+Like operators and `contract.py`, this module touches only the standard library at import.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TORCH = {  # names of element types in workloads -> attributes of torch
 
 
 def require_sizes(workload: object, *names: str) -> None:
-    """Raise ValueError unless each of these fields of a workload is a whole number from 1 up."""
+    """Raise ValueError unless each named field is a whole number from 1 up."""
     for name in names:
         value = getattr(workload, name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -30,7 +30,7 @@ def require_sizes(workload: object, *names: str) -> None:
 
 
 def require_multiple(workload: object, name: str, of: str) -> None:
-    """Raise ValueError unless the field `name` of a workload is a multiple of its field `of`."""
+    """Raise ValueError unless field `name` is a multiple of field `of`."""
     value, unit = getattr(workload, name), getattr(workload, of)
     if value % unit:
         raise ValueError(f"{name} is {value}; it must be a multiple of {of}, {unit}")
@@ -44,7 +44,7 @@ def require_choice(name: str, value: object, allowed: Iterable[str]) -> None:
 
 
 def torch_dtype(name: str) -> torch.dtype:
-    """torch's type of elements that workloads call `name`; KeyError for a name that torch has no type for."""
+    """Return torch's type of elements called `name`; KeyError for an unknown name."""
     import torch
 
     dtype: torch.dtype = getattr(torch, TORCH[name])

@@ -17,7 +17,7 @@ C_COMPILERS = ("cc", "gcc", "clang")
 
 
 @dataclass(frozen=True)
-class Answer:
+class Ability:
     """Yes, or no with its reason."""
 
     ok: bool
@@ -33,9 +33,9 @@ class Decision:
     dsl: str
     source: str
     target: str
-    build: Answer
-    run: Answer
-    simulate: Answer  # whether ptxsim can check it here; asked where it cannot run
+    build: Ability
+    run: Ability
+    simulate: Ability  # whether ptxsim can check it here; asked where it cannot run
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -62,31 +62,31 @@ def decide(
     places = [machine] if places is None else list(places)
     run = _first_ok(can_run(place, module, target) for place in places) if target in module.TARGETS else build
     if run.ok and not build.ok:
-        run = Answer(False, build.reason)
-    simulate = can_simulate(machine, module, target) if build.ok else Answer(False, build.reason)
+        run = Ability(False, build.reason)
+    simulate = can_simulate(machine, module, target) if build.ok else Ability(False, build.reason)
     return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run, simulate)
 
 
-def _first_ok(answers: Iterable[Answer]) -> Answer:
+def _first_ok(answers: Iterable[Ability]) -> Ability:
     """The first yes, else the first no."""
     found = list(answers)
     return next((answer for answer in found if answer.ok), found[0])
 
 
-def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Answer:
+def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Ability:
     """Building needs the DSL, not the GPU."""
     if target not in module.TARGETS:
-        return Answer(False, f"not written for {target}: {_written_for(module.TARGETS)}")
+        return Ability(False, f"not written for {target}: {_written_for(module.TARGETS)}")
     if reason := _not_importable(machine, module):
-        return Answer(False, reason)
+        return Ability(False, reason)
     lacking = [package for package in DSLS[module.DSL].build_packages if not machine.packages.get(package)]
     if lacking and not built:
-        return Answer(
+        return Ability(
             False,
             f"{join(lacking)} is not installed here: build on a machine that has it, with "
             "`compile={baked_sizes: all}`, and copy the folder",
         )
-    return Answer(True)
+    return Ability(True)
 
 
 def _not_importable(machine: Machine, module: Kernel) -> str | None:
@@ -101,37 +101,37 @@ def _written_for(targets: Mapping[str, tuple[str, ...]]) -> str:
     return "it is for " + join([f"{target} ({join(needs)})" if needs else target for target, needs in targets.items()])
 
 
-def can_run(machine: Machine, module: Kernel, target: str) -> Answer:
+def can_run(machine: Machine, module: Kernel, target: str) -> Ability:
     """Running needs a GPU of exactly the target's compute capability and the packages that load a build."""
     device = machine.device
     if device is None:
-        return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
+        return Ability(False, f"no GPU here: {machine.problem or 'none selected'}")
     if device.compute_capability != TARGETS[target].capability:
-        return Answer(False, _mismatch(device, target, module.TARGETS[target]))
+        return Ability(False, _mismatch(device, target, module.TARGETS[target]))
     if reason := _not_importable(machine, module):
-        return Answer(False, reason)
+        return Ability(False, reason)
     lacking = [package for package in DSLS[module.DSL].run_packages if not machine.packages.get(package)]
     if lacking:
-        return Answer(False, f"{join(lacking)} is not installed here: running needs it")
+        return Ability(False, f"{join(lacking)} is not installed here: running needs it")
     if (machine.packages.get("torch") or "").endswith("+cpu"):
-        return Answer(False, f"torch {machine.packages['torch']} is a CPU build: running needs one built for CUDA")
-    return Answer(True)
+        return Ability(False, f"torch {machine.packages['torch']} is a CPU build: running needs one built for CUDA")
+    return Ability(True)
 
 
-def can_simulate(machine: Machine, module: Kernel, target: str) -> Answer:
+def can_simulate(machine: Machine, module: Kernel, target: str) -> Ability:
     """ptxsim runs the host code of builds, for which it needs a C compiler, and keeps tensors with torch."""
     dsl = DSLS[module.DSL]
     if dsl.not_simulated:
-        return Answer(False, dsl.not_simulated)
+        return Ability(False, dsl.not_simulated)
     if TARGETS[target].simulated_processors is None:
         known = [name for name, target in TARGETS.items() if target.simulated_processors]
-        return Answer(False, f"ptxsim simulates {join(known)}, not {target}")
+        return Ability(False, f"ptxsim simulates {join(known)}, not {target}")
     lacking = [package for package in dsl.simulation_packages if not machine.packages.get(package)]
     if not any(machine.tools.get(tool) for tool in C_COMPILERS):
         lacking.append(f"a C compiler ({', '.join(C_COMPILERS)})")
     if lacking:
-        return Answer(False, f"{join(lacking)} is not installed here: checking by simulation needs it")
-    return Answer(True)
+        return Ability(False, f"{join(lacking)} is not installed here: checking by simulation needs it")
+    return Ability(True)
 
 
 def _mismatch(device: Device, target: str, needs: tuple[str, ...]) -> str:
@@ -155,21 +155,21 @@ def _article(name: str) -> str:
     return f"an {bare}" if bare[0] in "AEFHILMNORSX8" else f"a {bare}"
 
 
-def stage_answers(places: Iterable[Machine], stages: list[str]) -> dict[str, Answer]:
+def stage_answers(places: Iterable[Machine], stages: list[str]) -> dict[str, Ability]:
     """Per GPU stage, with the configuration's `stages`: can one of the places do it at all, kernels aside?"""
     places = list(places)
     return {name: _first_ok(stage_answer(place, name, name in stages) for place in places) for name in GPU_STAGES}
 
 
-def stage_answer(machine: Machine, name: str, asked: bool) -> Answer:
+def stage_answer(machine: Machine, name: str, asked: bool) -> Ability:
     """Can a machine do a GPU stage, kernels aside, where it is `asked` for?"""
     stage = GPU_STAGES[name]
     if not asked:
-        return Answer(False, f"{name} is not among the stages of the configuration")
+        return Ability(False, f"{name} is not among the stages of the configuration")
     if machine.device is None:
-        return Answer(False, f"no GPU here: {machine.problem or 'none selected'}")
+        return Ability(False, f"no GPU here: {machine.problem or 'none selected'}")
     if stage.tool and not machine.tools.get(stage.tool):
-        return Answer(False, f"{stage.tool} is not installed here (not on the PATH, not in Nsight Compute)")
+        return Ability(False, f"{stage.tool} is not installed here (not on the PATH, not in Nsight Compute)")
     if stage.package and not machine.packages.get(stage.package):
-        return Answer(False, f"{stage.package} is not installed here: {stage.package_for}")
-    return Answer(True)
+        return Ability(False, f"{stage.package} is not installed here: {stage.package_for}")
+    return Ability(True)

@@ -20,6 +20,7 @@ from cutesnake.planning import clocks, strict_yaml
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
+    OTHERS,
     Entries,
     Sweep,
     SweepError,
@@ -42,7 +43,7 @@ MOVED = {
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
-MOST_WORKLOADS = 1_000_000  # of a list, before equal ones are merged
+MOST_WORKLOADS = 100_000  # of a list, before equal ones are merged: they take half a minute to plan
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
 
 
@@ -105,15 +106,15 @@ def lay_over_file(config: dict[str, Any], path: Path) -> None:
 
 
 def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
-    """Make sure of what Snakemake read: `files` of a configuration, and `arguments` of its option `--config`.
+    """Read again, strictly, what Snakemake read: `files` of a configuration, and `arguments` of its option `--config`.
 
-    Snakemake keeps the last of two equal keys, and takes values inside of a mapping that is given on the command line
-    for texts. So files are read strictly, and what the command line says is laid over `config`, which is changed in
-    place, with the values that it has as YAML. Raises ConfigError.
+    Snakemake keeps the last of two equal keys, ignores `{}` over a list, and takes values inside of a mapping on the
+    command line for texts. `config` is changed in place to what the YAML says. Raises ConfigError.
     """
     try:
         for file in files:
-            strict_yaml.read(file, catalog.label(Path(file).resolve()))
+            if isinstance(found := strict_yaml.read(file, catalog.label(Path(file).resolve())), dict):
+                _lay_over(config, found)
         for argument in arguments:
             key, _, value = argument.partition("=")
             _lay_over(config, {key: strict_yaml.parse(value, f"--config {key}")})
@@ -253,7 +254,12 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
         place = f"{here}.simulation.{extent}"
         _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
         _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes, named)
-    for key, entries in (("profile", sweep.profile), ("predict", sweep.predict)):
+    predict = sweep.predict if isinstance(sweep.predict, dict) else {OTHERS: sweep.predict}
+    if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
+        kernels = [*sweep.kernels, OTHERS]
+        raise ConfigError(f"{here}.predict: {unknown[0]!r} is no kernel of the sweep;{nearest(unknown[0], kernels)}")
+    listed = [("profile", sweep.profile), ("predict_always", sweep.predict_always)]
+    for key, entries in [*listed, *(("predict", entries) for entries in predict.values())]:
         if "workloads" in mine and key not in mine:
             continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
         for entry in entries if entries != [ALL] else []:

@@ -78,11 +78,11 @@ def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant,
     return found
 
 
-def alike(module: Kernel, variant: Variant) -> str | None:
+def group_key(module: Kernel, variant: Variant) -> str | None:
     """What a variant has in common with those that differ in baked sizes only; None where it is like no other."""
-    found = module.alike(variant)
+    found = module.group_key(variant)
     if found is not None and not isinstance(found, str):
-        raise ContractError(f"alike() gives {found!r} for {variant.id!r}; it must give None, or a text")
+        raise ContractError(f"group_key() gives {found!r} for {variant.id!r}; it must give None, or a text")
     return found
 
 

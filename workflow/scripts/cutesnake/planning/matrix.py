@@ -12,9 +12,9 @@ from cutesnake.model.catalog import ContractError, blame, kernel_file, label, lo
 from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.model.dsls import UNKNOWN
 from cutesnake.model.stages import PROFILES
-from cutesnake.model.targets import TARGETS, with_target_here
+from cutesnake.model.targets import TARGETS, resolve_local_target
 from cutesnake.planning import kernel_answers
-from cutesnake.planning.arch import Answer, Decision, can_run, decide, join, stage_answer, stage_answers
+from cutesnake.planning.arch import Ability, Decision, can_run, decide, join, stage_answer, stage_answers
 from cutesnake.planning.config import ConfigError, Experiment
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.sweep import Sweep
@@ -64,7 +64,7 @@ class Plan:
 
     machine: Machine
     decisions: list[Decision] = field(default_factory=list)
-    stages: dict[str, Answer] = field(default_factory=dict)
+    stages: dict[str, Ability] = field(default_factory=dict)
     dtypes: dict[str, dict[str, list[str]]] = field(default_factory=dict)  # operator -> target -> asked for there
     workloads: dict[str, list[Workload]] = field(default_factory=dict)
     axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
@@ -76,12 +76,14 @@ class Plan:
     profiled: set[str] = field(default_factory=set)
     operators: list[str] = field(default_factory=list)  # of the configuration, also those that are not planned
     clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that is predicted for
-    foreseen: set[tuple[str, str]] = field(default_factory=set)  # (operator, workload) that are predicted
+    foreseen: set[tuple[str, str, str]] = field(default_factory=set)  # (operator, kernel, workload) that are predicted
+    foreseen_always: set[tuple[str, str]] = field(default_factory=set)  # of these, those that no record replaces
     sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
     # Of the builds, those that this run makes, and those shown from records: see recorded_builds.py.
     live: list[str] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    predicting: list[str] = field(default_factory=list)  # cases that this run predicts itself
     # Where cases run: this machine, or what a job found on a node of each class.
     places: dict[str, Machine] = field(default_factory=dict)
     running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
@@ -107,7 +109,7 @@ class Plan:
         able = {(d.operator, d.kernel, d.target) for d in self.decisions if d.simulate.ok and d.target in self.clocks}
         for case in self.cases.values():
             build = case.build
-            wanted = (build.operator, case.workload.id) in self.foreseen
+            wanted = (build.operator, build.kernel, case.workload.id) in self.foreseen
             if wanted and (build.operator, build.kernel, build.target) in able:
                 yield case
 
@@ -148,6 +150,7 @@ class Plan:
 
     def of(self, operator: str) -> dict[str, Any]:
         """For results/plan/<operator>.json, as plain data: what concerns one operator."""
+        foreseen = {(name, workload) for name, _, workload in self.foreseen}
         return {
             "operator": operator,
             "axis": self.axes[operator],
@@ -172,7 +175,7 @@ class Plan:
             "unsupported": [entry for entry in self.unsupported if entry["operator"] == operator],
             "predicted": {
                 "devices": self.clocks,
-                "workloads": [w.id for w in self.workloads[operator] if (operator, w.id) in self.foreseen],
+                "workloads": [w.id for w in self.workloads[operator] if (operator, w.id) in foreseen],
             },
             "profiled": [w.id for w in self.workloads[operator] if w.id in self.profiled],
         }
@@ -222,7 +225,7 @@ def make_plan(
     places = {HERE: machine} if places is None else dict(places)
     cards = [place.device.compute_capability for place in places.values() if place.device]
     capabilities: list[tuple[int, int] | None] = [*cards] or [None]
-    targets = [name for one in capabilities for name in with_target_here(experiment.targets, one)]
+    targets = [name for one in capabilities for name in resolve_local_target(experiment.targets, one)]
     experiment = replace(experiment, targets=list(dict.fromkeys(targets)))
     if not experiment.targets:
         card = "on a card of compute capability {}.{}".format(*cards[0]) if cards else "without a GPU"
@@ -235,7 +238,8 @@ def make_plan(
         plan.workloads[operator] = sweep.workloads()
         plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
         plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}
-        plan.foreseen |= {(operator, workload.id) for workload in sweep.predicted()}
+        plan.foreseen |= {(operator, kernel, w.id) for kernel in sweep.kernels for w in sweep.predicted(kernel)}
+        plan.foreseen_always |= {(operator, workload.id) for workload in sweep.predicted_always()}
         plan.profiled |= {workload.id for workload in sweep.profiled()}
         for kernel in sweep.kernels:
             _add_kernel(plan, experiment, sweep, kernel, carried)
@@ -266,7 +270,7 @@ def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, c
     del plan.decisions[before:]
     plan.broken[operator, kernel] = reason
     plan.sources[operator, kernel] = "ours"
-    no = Answer(False, reason)
+    no = Ability(False, reason)
     plan.decisions += [Decision(operator, kernel, UNKNOWN, "ours", target, no, no, no) for target in experiment.targets]
 
 
@@ -289,10 +293,10 @@ def _plan_kernel(
         built = f"{operator}/{kernel}/{target}" in carried
         decision = decide(plan.machine, operator, kernel, module, target, built, plan.places.values())
         if decision.build.ok and not plan.dtypes[operator][target]:
-            no = Answer(False, _no_dtype(plan, operator, target))
+            no = Ability(False, _no_dtype(plan, operator, target))
             decision = replace(decision, build=no, run=no, simulate=no)
         if decision.simulate.ok and target in experiment.not_simulated.get(module.DSL, ()):
-            decision = replace(decision, simulate=Answer(False, _left_out(experiment, module.DSL)))
+            decision = replace(decision, simulate=Ability(False, _left_out(experiment, module.DSL)))
         if decision.run.ok:
             ok = [name for name, place in plan.places.items() if can_run(place, module, target).ok]
             plan.running[f"{operator}/{kernel}/{target}"] = ok
@@ -322,7 +326,7 @@ def _leave_out_sizes(plan: Plan, sweep: Sweep, module: Kernel, target: str) -> N
     of each kind, which stands for the others. The anatomy runs small problems; what is profiled is known best."""
     kinds: dict[str, list[str]] = {}
     for build in plan.builds.values():
-        kind = kernel_answers.alike(module, build.variant) if build.target == target else None
+        kind = kernel_answers.group_key(module, build.variant) if build.target == target else None
         if kind is not None:
             kinds.setdefault(kind, []).append(build.key)
     if not kinds:

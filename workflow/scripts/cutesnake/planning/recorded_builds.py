@@ -38,11 +38,13 @@ class Recipes:
 class Selection:
     """Which builds a run makes, and which kept records it shows instead: build -> names of its records that hold.
 
-    `stale` counts kept records that are of other sources.
+    Of builds that are made, `kept` has predictions alone. `predicting` has the cases that the run predicts. `stale`
+    counts kept records that are of other sources.
     """
 
     live: frozenset[str] = frozenset()
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    predicting: frozenset[str] = frozenset()
     stale: int = 0
 
     def warning(self) -> str | None:
@@ -87,12 +89,15 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds. `recorded`: `ignore` makes every build, `only` none. Raises RecordedBuildsError for a damaged file.
+    holds. A prediction of such a build is made if it has no record, if the sweep lists it under `predict_always`, or if
+    the build's own record does not hold. `recorded`: `ignore` makes every build, `only` none. Raises
+    RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
-        return Selection(frozenset(plan.builds))
+        return Selection(frozenset(plan.builds), predicting=frozenset(case.key for case in plan.predicted()))
     only = recorded == "only"
     live, kept, stale = set(), {}, 0
+    not_predicted: set[str] = set()
     files: dict[str, dict[str, KeptKeys]] = {}
     defaults = set() if only else _defaults(plan)
     for name, build in plan.builds.items():
@@ -100,18 +105,37 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
             files[build.operator] = read_keys(folder / f"{build.operator}.jsonl")
         there = files[build.operator].get(name)
         runs = not only and plan.running.get(f"{build.operator}/{build.kernel}/{build.target}")
-        if there is None or runs or name in defaults:
+        if there is None:
             live.add(name)
             continue
         now = keys_of(plan, build, recipes)
-        known = [one for one in now if one in there.keys]
-        holding = tuple(one for one in known if there.keys[one].holds(now[one]))
-        stale += len(known) - len(holding)
-        if COMPILE in holding and INSPECT in holding:
-            kept[name] = holding
-        else:
+        known = {one: there.keys[one].holds(now[one]) for one in now if one in there.keys}
+        built = known.get(COMPILE, False)
+        if name in defaults or runs:
             live.add(name)
-    return Selection(frozenset() if only else frozenset(live), kept, stale)
+            known = _predictions(plan, build, known) if built else {}
+        elif not (built and known.get(INSPECT)):
+            live.add(name)
+            stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
+            known = _predictions(plan, build, known) if built else {}
+        if name in live:
+            not_predicted.update(f"{name}/{one.partition('/')[2]}" for one in known)
+        stale += sum(not holds for holds in known.values())
+        if holding := tuple(one for one, holds in known.items() if holds):
+            kept[name] = holding
+    live = set() if only else live
+    cases = (case for name in live for case in plan.predictions_of_builds.get(name, ()))
+    predicting = frozenset(case.key for case in cases if case.key not in not_predicted)
+    return Selection(frozenset(live), kept, predicting, stale)
+
+
+def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
+    """Return those of a build's records that stand for predictions which are not made again."""
+    always = {workload for operator, workload in plan.foreseen_always if operator == build.operator}
+    names = {one: one.partition("/") for one in known}
+    return {
+        one: known[one] for one, (stage, _, workload) in names.items() if stage == PREDICTION and workload not in always
+    }
 
 
 def places_of(folder: Path) -> set[str]:

@@ -20,7 +20,7 @@ from typing import Any
 from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.contract import Variant, Workload
-from cutesnake.planning.arch import Answer, Decision
+from cutesnake.planning.arch import Ability, Decision
 from cutesnake.planning.config import Experiment
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import Build, Plan, PlannedCase
@@ -34,6 +34,7 @@ ALIKE = (
     "operators",
     "live",
     "kept",
+    "predicting",
     "dtypes",
     "axes",
     "unsupported",
@@ -129,7 +130,8 @@ def pack(plan: Plan) -> dict[str, Any]:
         },
         "places": {name: place.as_dict() for name, place in plan.places.items()},
         "profiled": sorted(plan.profiled),
-        "foreseen": [list(pair) for pair in sorted(plan.foreseen)],
+        "foreseen": [list(names) for names in sorted(plan.foreseen)],
+        "foreseen_always": [list(names) for names in sorted(plan.foreseen_always)],
         "sources": [[*key, source] for key, source in plan.sources.items()],
         "broken": [[*key, how] for key, how in plan.broken.items()],
     }
@@ -150,7 +152,7 @@ def unpack(data: Mapping[str, Any]) -> Plan:
     return Plan(
         Machine.from_dict(data["machine"]),
         [_decision(entry) for entry in data["decisions"]],
-        {stage: Answer(**answer) for stage, answer in data["stages"].items()},
+        {stage: Ability(**answer) for stage, answer in data["stages"].items()},
         **{name: data[name] for name in ALIKE},
         workloads={operator: [made[operator][name] for name in names] for operator, names in data["workloads"].items()},
         builds={builds[number].key: builds[number] for number in data["builds"]},
@@ -158,7 +160,8 @@ def unpack(data: Mapping[str, Any]) -> Plan:
         simulated=cases(data["simulated"]),
         places={name: Machine.from_dict(place) for name, place in data["places"].items()},
         profiled=set(data["profiled"]),
-        foreseen={(operator, workload) for operator, workload in data["foreseen"]},
+        foreseen={(operator, kernel, workload) for operator, kernel, workload in data["foreseen"]},
+        foreseen_always={(operator, workload) for operator, workload in data["foreseen_always"]},
         sources={(operator, kernel): source for operator, kernel, source in data["sources"]},
         broken={(operator, kernel): how for operator, kernel, how in data["broken"]},
     )
@@ -170,7 +173,7 @@ def _workloads(operator: str, named: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 
 def _decision(entry: Mapping[str, Any]) -> Decision:
-    made: dict[str, Any] = {key: Answer(**value) if isinstance(value, dict) else value for key, value in entry.items()}
+    made: dict[str, Any] = {key: Ability(**value) if isinstance(value, dict) else value for key, value in entry.items()}
     return Decision(**made)
 
 

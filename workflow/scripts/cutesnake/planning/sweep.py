@@ -13,6 +13,7 @@ from cutesnake.planning import strict_yaml
 
 EXTENTS = ("short", "full")  # lists of simulated checks
 ALL = "all"  # every workload of the sweep
+OTHERS = "others"  # kernels that `predict` does not name
 Entries = list[dict[str, Any]]  # workloads of a sweep: each stands for the cross product of its lists
 
 
@@ -32,7 +33,8 @@ class Sweep:
     variants: str
     simulation: dict[str, dict[str, Any]]
     profile: list[str]
-    predict: list[str] = field(default_factory=list)  # ids, or `all` alone
+    predict: list[str] | dict[str, list[str]] = field(default_factory=list)  # ids, or `all` alone; or those per kernel
+    predict_always: list[str] = field(default_factory=list)  # of these, ids that every run predicts again
 
     def dtypes_for(self, target: str) -> list[str]:
         """Element types that are asked for on a target."""
@@ -60,11 +62,15 @@ class Sweep:
         """What nsys and ncu look at."""
         return [workload for workload in self.workloads() if is_named(workload, self.profile)]
 
-    def predicted(self) -> list[Workload]:
-        """What is predicted for cards that are not here; nothing where the sweep has no such list."""
-        if not self.predict:
-            return []
-        return [w for w in self.workloads() if is_named(w, [] if self.predict == [ALL] else self.predict)]
+    def predicted(self, kernel: str) -> list[Workload]:
+        """What is predicted of a kernel for cards that are not here; nothing where the sweep has no such list."""
+        lists = self.predict if isinstance(self.predict, dict) else {OTHERS: self.predict}
+        names = lists.get(kernel, lists.get(OTHERS, []))
+        return [w for w in self.workloads() if names and is_named(w, [] if names == [ALL] else names)]
+
+    def predicted_always(self) -> list[Workload]:
+        """Return what every run predicts again, with a current record or without."""
+        return [w for w in self.workloads() if self.predict_always and is_named(w, self.predict_always)]
 
     def _once(self, entries: Entries) -> list[Workload]:
         found = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
@@ -100,7 +106,8 @@ def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
         data.get("variants", "default"),
         dict(data.get("simulation", {})),
         list(data.get("profile", [])),
-        list(data.get("predict", [])),
+        data.get("predict", []),
+        list(data.get("predict_always", [])),
     )
 
 

@@ -304,7 +304,7 @@ def _repeated(table: CompareTable, prefix: str) -> Repeated:
     """Return the static sentences that several rows share, each with an id for links."""
     several = [
         ((_names(pair.cutile, pair.cute), counted.rule, counted.sentence), counted.rows, counted.rows == pair.rows)
-        for pair in table.said
+        for pair in table.shared_sentences
         for counted in pair.sentences
     ]
     return {
@@ -315,7 +315,7 @@ def _repeated(table: CompareTable, prefix: str) -> Repeated:
 
 def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
     """Return repeated insights per kernel pair, each with its number of rows."""
-    counts = {_names(pair.cutile, pair.cute): pair.rows for pair in table.said}
+    counts = {_names(pair.cutile, pair.cute): pair.rows for pair in table.shared_sentences}
     return [
         {
             "kernels": kernels,

@@ -38,7 +38,7 @@ def machine(arch: Arch) -> View:
         sentence = f"{plural(len(gpus), 'GPU')} on this machine: {'; '.join(gpus)}. In use: {used}."
     if classes := arch.classes:
         sentence = f"Cases run on node classes: {'; '.join(map(_class, classes))}."
-    if arch.pretended:
+    if arch.mocked:
         sentence = f"{MOCKED} {sentence}"
     tools = [f"{name} {'available' if available else 'missing'}" for name, available in arch.tools.items()]
     return {"sentence": sentence, "tools": ", ".join(tools), "readings": arch.readings}
@@ -53,7 +53,7 @@ def _class(entry: NodeClass) -> str:
 
 def summary(arch: Arch, comparisons: list[Compare]) -> str:
     """Summarize what was measured, where and when, without assuming earlier sections."""
-    sentences = [MOCKED] if arch.pretended else []
+    sentences = [MOCKED] if arch.mocked else []
     live = _timed(comparisons, "live")
     used = next((d.name for d in arch.devices if d.index == arch.selected), None)
     if live:
@@ -147,11 +147,11 @@ def _failed_live(comparisons: list[Compare], stage: str) -> int:
     rows = [row for comparison in comparisons for row in comparison.coverage]
     if stage != "correctness":
         return sum(row.counts(stage).failed for row in rows)
-    return sum(gpu.failed for row in rows for gpu in row.cards[stage] if gpu.kind == "live")
+    return sum(gpu.failed for row in rows for gpu in row.gpus[stage] if gpu.kind == "live")
 
 
 def _recorded(comparisons: list[Compare], stage: str) -> int:
     """Count recorded cases of this experiment, per variant and GPU."""
     rows = [row for comparison in comparisons for row in comparison.coverage]
-    gpus = [gpu for row in rows for gpu in row.cards.get(stage, [])]
+    gpus = [gpu for row in rows for gpu in row.gpus.get(stage, [])]
     return sum(gpu.ok for gpu in gpus if gpu.kind == "recorded")

@@ -13,7 +13,7 @@ def gpu_agreement(comparisons: list[Compare]) -> str:
     pairs: dict[tuple[str, ...], list[tuple[str, Agreement]]] = {}
     for comparison in comparisons:
         for entry in comparison.agreement:
-            gpus = tuple(sorted(short(gpu) for gpu in entry.cards))
+            gpus = tuple(sorted(short(gpu) for gpu in entry.gpus))
             pairs.setdefault(gpus, []).append((comparison.operator, entry))
     if pairs:
         return " ".join(f"{_agreeing(gpus, entries)}{_variants(entries)}" for gpus, entries in pairs.items())
@@ -55,7 +55,7 @@ def _differing(operator: str, entry: Agreement) -> list[str]:
 
 
 def _winners(winners: Sequence[str], entry: Agreement) -> str:
-    return ", ".join(f"{winner} on {short(gpu)}" for winner, gpu in zip(winners, entry.cards, strict=True))
+    return ", ".join(f"{winner} on {short(gpu)}" for winner, gpu in zip(winners, entry.gpus, strict=True))
 
 
 def _variants(entries: list[tuple[str, Agreement]]) -> str:

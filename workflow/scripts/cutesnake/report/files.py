@@ -53,7 +53,7 @@ def report_files(
         arch=record.read("arch", _one(files["arch"])),
         evidence=evidence,
         comparison=comparisons[0],
-        plots=record.read("plot", folder / "pictures.json").pictures,
+        plots=record.read("plot", folder / "pictures.json").plots,
         plot_folder=folder,
         config=yaml.safe_dump(shown, sort_keys=False),
         sweep=yaml.safe_dump(dict(sweep), sort_keys=False),

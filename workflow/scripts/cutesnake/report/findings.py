@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT, number
-from cutesnake.model.contract import OURS
+from cutesnake.model.contract import OWN
 from cutesnake.model.records.arch import Arch
 from cutesnake.model.records.compare import Compare, Coverage, Speed
 from cutesnake.report.device_agreement import gpu_agreement
@@ -237,7 +237,7 @@ def _checked(comparisons: list[Compare]) -> list[str]:
     rows = [row for c in comparisons for row in c.coverage]
     outcomes: dict[str, Counter[str]] = {}
     for row in rows:
-        for gpu in row.cards["correctness"]:
+        for gpu in row.gpus["correctness"]:
             outcomes.setdefault(short(gpu.device), Counter()).update({"ok": gpu.ok, "failed": gpu.failed})
     within = [
         f"{number(counts['ok'])} of {plural(counts['ok'] + counts['failed'], 'case')} on {gpu}"
@@ -259,7 +259,7 @@ def _failed(comparisons: list[Compare]) -> list[str]:
         return []
     most = [f"{kernel} {count}" for kernel, count in failed.most_common(MOST_NAMED)]
     more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
-    third_party = "" if any(row.source == OURS for _, row in rows) else ", all of third-party kernels"
+    third_party = "" if any(row.source == OWN for _, row in rows) else ", all of third-party kernels"
     return [
         f"{plural(failed.total(), 'case')} failed their check on this machine{third_party} ({', '.join(most)}{more})"
     ]
@@ -274,7 +274,7 @@ def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
         else "No case ran on a GPU: this machine has no GPU in use"
     ]
     built = [(operator, row) for operator, row in rows if row.build.ok]
-    untimed = Counter(row.target for _, row in built if not any(gpu.ok for gpu in row.cards["timing"]))
+    untimed = Counter(row.target for _, row in built if not any(gpu.ok for gpu in row.gpus["timing"]))
     if untimed:
         kinds = (f"{count if len(untimed) > 1 else 'all'} {target}" for target, count in untimed.items())
         sentences.append(
@@ -292,12 +292,12 @@ def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
 def _was_checked(row: Coverage) -> bool:
     """Return whether any check of the kernel ended, on this machine or a recorded GPU."""
     done = row.correctness.ok + row.correctness.failed + row.correctness.simulated
-    return done > 0 or any(gpu.ok or gpu.failed for gpu in row.cards["correctness"])
+    return done > 0 or any(gpu.ok or gpu.failed for gpu in row.gpus["correctness"])
 
 
 def unsupported_inputs(comparisons: list[Compare]) -> list[dict[str, Any]]:
     """Return results of kernels on inputs that they do not support, failures first."""
-    entries = [(c.operator, entry) for c in comparisons for entry in c.beyond]
+    entries = [(c.operator, entry) for c in comparisons for entry in c.unsupported_inputs]
     return [
         {
             "operator": operator,

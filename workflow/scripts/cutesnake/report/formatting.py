@@ -8,7 +8,8 @@ from typing import Any
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.model.dsls import DSLS, UNKNOWN
-from cutesnake.model.records.compare import Counts, Origin
+from cutesnake.model.records.common import Origin
+from cutesnake.model.records.compare import Counts
 
 View = dict[str, Any]  # data of a template
 

@@ -13,7 +13,7 @@ from cutesnake.analysis.compare.comparison import shared_kb
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.catalog import users_own
-from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compile import Compile
 from cutesnake.model.records.correctness import Check, Correctness, KernelCoverage, Simulated
@@ -66,7 +66,7 @@ def _anatomy(folder: Path | None, kernel: str, base: str) -> str | None:
 
 
 def _source(source: str, upstream: Upstream, operator: str, kernel: str) -> View:
-    if source == OURS:
+    if source == OWN:
         if users_own(operator, kernel):
             theirs = "a folder outside this repository (kernel_paths)"
             return {"text": theirs, "url": None, "licence": "not stated here: see its author"}
@@ -172,7 +172,7 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     """
     entries = list(records.values())
     made = [check for entry in entries if entry.metrics for check in entry.metrics.checks]
-    checks = [check for check in made if check.outside is None]
+    checks = [check for check in made if check.unsupported is None]
     good = sum(bool(check.passed) for check in checks)
     errors = [check.relative_error for check in checks if check.relative_error is not None]
     seeds = ", ".join(map(str, sorted({check.seed for check in checks})))
@@ -255,7 +255,7 @@ def _outputs(checks: list[Check]) -> list[str]:
 
 def _unsupported(checks: list[Check]) -> list[str]:
     """Return a sentence that names the unsupported inputs; the findings list their results."""
-    kinds = dict.fromkeys(check.distribution for check in checks if check.outside is not None)
+    kinds = dict.fromkeys(check.distribution for check in checks if check.unsupported is not None)
     return [f"Unsupported inputs, listed under findings: {', '.join(kinds)}."] if kinds else []
 
 
@@ -285,7 +285,7 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
 def _covered(kernel: KernelCoverage) -> View:
     """Return a kernel's simulated code coverage."""
     blocks, lines, rings = kernel.blocks, kernel.lines, kernel.rings
-    wraps = [ring.turns for ring in rings if ring.stages > 1]
+    wraps = [ring.phases for ring in rings if ring.stages > 1]
     return {
         "kernel": kernel.kernel[:NAME],
         "blocks": f"{blocks.run} of {blocks.all}",

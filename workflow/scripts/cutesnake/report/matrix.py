@@ -56,7 +56,7 @@ def _built(count: Counts) -> View:
 
 def _ran(row: Coverage, stage: str) -> View:
     """Return where a stage ran and on how many cases, GPU and simulation apart."""
-    count, gpus = row.counts(stage), row.cards[stage]
+    count, gpus = row.counts(stage), row.gpus[stage]
     done = [gpu for gpu in gpus if gpu.ok]
     failed = [gpu for gpu in gpus if gpu.failed]
     parts = [f"{gpu.ok} on {_gpu_name(gpu)}" for gpu in done]
@@ -91,7 +91,7 @@ def _sums(rows: list[Coverage]) -> list[str]:
     for stage, word in (("correctness", "checked"), ("timing", "timed")):
         places: dict[str, int] = {}
         for row in rows:
-            for gpu in row.cards[stage]:
+            for gpu in row.gpus[stage]:
                 places[_gpu_name(gpu)] = places.get(_gpu_name(gpu), 0) + gpu.ok
         places_text = [f"{count} on {place}" for place, count in places.items() if count]
         simulated = sum(row.counts(stage).simulated for row in rows)
@@ -138,5 +138,5 @@ def _missed(entry: Coverage, stages: list[str], reason: str) -> str:
     if entry.correctness.simulated:
         names["correctness"] = "checked on a GPU"
     *others, last = dict.fromkeys(names[stage] for stage in stages)
-    place = " on this machine" if any(entry.cards[stage] for stage in stages) else ""
+    place = " on this machine" if any(entry.gpus[stage] for stage in stages) else ""
     return f"not {' or '.join(filter(None, (', '.join(others), last)))}{place}"

@@ -1,4 +1,4 @@
-"""The table of operators: verdicts, or speedups where no verdict is recorded."""
+"""The table of operators: who wins on each GPU."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from typing import Any
 
 from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.analysis.verdict import sentences
-from cutesnake.model.records.compare import OtherSpeed, Speed, Speedup
-from cutesnake.model.records.verdict import Flag, TargetVerdict
-from cutesnake.report.comparison import TIMES
-from cutesnake.report.formatting import plural, short
+from cutesnake.model.records.verdict import Flag
+from cutesnake.report.formatting import plural
 from cutesnake.report.verdict import brief, flag_texts, result
 
 View = dict[str, Any]  # data of a template
-NOISE = 0.02  # a mean within this distance of 1 has no winner
 FOLLOWS = (
     "few_workloads",
     "one_workload_decides",
@@ -48,14 +45,8 @@ def others(summary: Mapping[str, OperatorSummary], operators: Sequence[str], fro
 
 
 def _line(summary: OperatorSummary | None) -> View:
-    if summary and summary.verdicts:
-        return _of_verdicts(summary.verdicts)
-    return _of_speedups(summary.speedups if summary else [])
-
-
-def _of_verdicts(verdicts: Sequence[TargetVerdict]) -> View:
     cells: dict[str, View] = {}
-    decided = [(one, main) for one in verdicts if (main := brief(one))]
+    decided = [(one, main) for one in (summary.verdicts if summary else []) if (main := brief(one))]
     for one, main in decided:
         text, look = result(main)
         count = plural(main.workloads, "workload")
@@ -76,32 +67,3 @@ def _of_verdicts(verdicts: Sequence[TargetVerdict]) -> View:
         "other": {"kernel": other.kernel, "mean": other.mean} if other else None,
         "read": "; ".join([*slower, *flag_texts(flags)[:MOST_FLAGS]]),
     }
-
-
-def _of_speedups(speedups: Sequence[Speedup]) -> View:
-    timed = [(one, one.warm) for one in speedups if one.warm]
-    cells = {short(one.device.device): _cell(warm) for one, warm in timed}
-    best = min((other for one, _ in timed[:1] for other in one.others if other.warm), key=_mean, default=None)
-    workloads = max((warm.workloads for _, warm in timed), default=None)
-    split = [f"CuTe faster on {warm.faster}, cuTile on {warm.slower} of {warm.workloads}" for _, warm in timed[:1]]
-    depends = any(cell["text"] == "Depends" for cell in cells.values())
-    return {
-        "cells": cells,
-        "workloads": workloads,
-        "other": {"kernel": best.kernel, "mean": _mean(best)} if best else None,
-        "read": split[0] if depends else "few workloads" if workloads is not None and workloads < 3 else "",
-    }
-
-
-def _mean(other: OtherSpeed) -> float:
-    return other.warm.mean if other.warm else 0.0
-
-
-def _cell(speed: Speed) -> View:
-    """Return a mean with its winner, if mean and most workloads agree."""
-    title = f"{speed.least:.2f} to {speed.most:.2f}{TIMES}"
-    if speed.mean > 1 + NOISE and speed.faster * 2 > speed.workloads:
-        return {"text": f"CuTe DSL {speed.mean:.2f}{TIMES}", "class": "c", "value": speed.mean, "title": title}
-    if speed.mean < 1 / (1 + NOISE) and speed.slower * 2 > speed.workloads:
-        return {"text": f"cuTile {1 / speed.mean:.2f}{TIMES}", "class": "t", "value": speed.mean, "title": title}
-    return {"text": "Depends", "class": "", "value": speed.mean, "title": title}

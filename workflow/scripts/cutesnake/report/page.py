@@ -20,7 +20,7 @@ from cutesnake.model.records.arch import Arch
 from cutesnake.model.records.change import Change
 from cutesnake.model.records.compare import Compare
 from cutesnake.model.records.correctness import Correctness
-from cutesnake.model.records.plot import Picture
+from cutesnake.model.records.plot import PlotEntry
 from cutesnake.model.records.roofline import RooflineRow
 from cutesnake.model.records.verdict import Verdicts
 from cutesnake.report import (
@@ -49,7 +49,7 @@ class Contents:
     arch: Arch
     evidence: Evidence
     comparison: Compare
-    plots: list[Picture]
+    plots: list[PlotEntry]
     plot_folder: Path
     config: str  # YAML, as used
     sweep: str  # YAML of the operator, as used
@@ -125,7 +125,7 @@ def _subtitle(contents: Contents) -> list[str]:
     """Return what was compared, and how many checks a GPU passed."""
     compared = contents.comparison
     parts = ["best kernel of each DSL", "speedup = cuTile time ÷ CuTe DSL time"]
-    counts = [gpu for row in compared.coverage for gpu in row.cards.get("correctness", [])]
+    counts = [gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])]
     if counts:
         passed, failed = sum(gpu.ok for gpu in counts), sum(gpu.failed for gpu in counts)
         parts.append(f"{number(passed)} of {number(passed + failed)} GPU checks passed")
@@ -169,7 +169,7 @@ def _roofline(rows: list[RooflineRow]) -> View:
     return {"devices": named, "rows": views, "reasons": list(reasons)}
 
 
-def plot_view(plot: Picture, file: str, folder: Path) -> View:
+def plot_view(plot: PlotEntry, file: str, folder: Path) -> View:
     """Return a plot's view, its SVG without colours, which the page's style sheet provides."""
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
@@ -178,7 +178,7 @@ def plot_view(plot: Picture, file: str, folder: Path) -> View:
     return {**asdict(plot), "svg": Markup(text), "where": source}
 
 
-def _not_drawn(plots: list[Picture]) -> list[tuple[str, list[str]]]:
+def _not_drawn(plots: list[PlotEntry]) -> list[tuple[str, list[str]]]:
     """Return (reason, titles) of the plots without data."""
     titles: dict[str, list[str]] = {}
     for plot in plots:

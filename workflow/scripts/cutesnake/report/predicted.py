@@ -73,7 +73,7 @@ def _time(metrics: PredictMetrics, cache: CacheState, notes: Notes) -> View:
     cold = cache == "cold"
     band = metrics.bands.cold if cold else metrics.bands.warm
     us = metrics.cold_us if cold else metrics.warm_us
-    return {"us": us, "percent": band.percent, "note": notes.mark(f"Error band: {band.words}.")}
+    return {"us": us, "percent": band.percent, "note": notes.mark(f"Error band: {band.text}.")}
 
 
 def _launch(launch: PredictedLaunch) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from cutesnake.results import read_results
+from cutesnake.results import read_results, write_results
 from cutesnake.runtime import shareable
 
 MOST_BYTES = 60_000_000  # a page host accepts more, a reader does not
 DATA = "recorded"
-TABLE = "results.csv"
+TABLES = {"results.csv": "CSV", "results.parquet": "Parquet"}
 LINK = re.compile(r'(<a\b[^>]*?)\shref="([^"#?]+)([^"]*)"([^>]*>)')
 
 
@@ -43,7 +43,7 @@ def write_site(front: str, project: str, folder: str) -> str:
         shutil.copy2(page, site)
     shutil.copytree(root / DATA, site / DATA)
     frame = read_results(results)
-    frame.to_csv(site / TABLE, index=False)
+    write_results(frame, site)
     docs = _documentation(root, site / "docs")
     pages = [page for page in sorted(site.rglob("*.html")) if not page.is_relative_to(site / "docs")]
     for page in pages:
@@ -77,7 +77,7 @@ def _adapt(page: Path, site: Path, docs: tuple[str, str]) -> None:
     """Link to documentation and data, and remove links to missing files."""
     text = page.read_text(encoding="utf-8")
     up = os.path.relpath(site, page.parent)
-    more = [(docs[0], "Documentation"), (TABLE, "All results (CSV)")]
+    more = [(docs[0], "Documentation"), *((file, f"All results ({name})") for file, name in TABLES.items())]
     links = " ".join(f'<a href="{os.path.normpath(f"{up}/{href}")}">{name}</a>' for href, name in more)
     text = text.replace("</nav>", f" {links}</nav>", 1)
 

@@ -88,9 +88,9 @@ def _box(verdict: TargetVerdict) -> View:
     small = [f"{one.figure.capitalize()}: {result(one)[0]} ({_range(one)})." for one in rest]
     if rival and not rival.beats_both:
         small.append(_against(rival))
-    if main.held:
+    if main.accuracy:
         small.append(f"Expected error of both times together: {main.noise_percent:.0f} %.")
-        small.append(sentences.held(main.held))
+        small.append(sentences.accuracy(main.accuracy))
     if verdict.warm_slower:
         small.append(_slower_warm(verdict))
     return {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model.case_id import CaseId
-from cutesnake.model.contract import OURS
+from cutesnake.model.contract import OWN
 
 NOUNS = {
     **{"compile": "builds", "inspect": "readings of a build", "correctness": "checks", "timing": "timings"},
@@ -63,7 +63,7 @@ def lines(
         return []
     kernels = dict.fromkeys(sorted(broken))
     kernels |= {(case.operator, case.kernel): None for cases in counted.values() for case in cases}
-    whose = "" if any(sources.get(kernel, OURS) == OURS for kernel in kernels) else ", all of kernels by others"
+    whose = "" if any(sources.get(kernel, OWN) == OWN for kernel in kernels) else ", all of kernels by others"
     named = _named(["/".join(kernel) for kernel in kernels])
     cells = [
         f"  {stage} {case.key}: {_short(reasons[stage, case][0])} · {_where(stage, case, reasons[stage, case][1])}"
@@ -75,18 +75,29 @@ def lines(
 
 
 def verdict(path: str) -> str | None:
-    """Return one sentence from an operator's comparison: the speedup on each GPU; None without a measured one."""
+    """Return one sentence from an operator's comparison: the verdict on each measured GPU, as on the page; or None."""
     record = _record(path)
     try:
-        speeds = [(entry["device"]["device"], entry["cold"]) for entry in (record or {})["speedups"] if entry["cold"]]
         said = [
-            f"{cold['mean']:.2f}{'' if place else ' times as fast as cuTile'} on {device} "
-            f"({cold['faster'] + cold['equal'] + cold['slower']} workloads)"
-            for place, (device, cold) in enumerate(speeds)
+            f"{_result(main)} on {one['gpu']}"
+            for one in (record or {})["verdicts"]
+            if not one["predicted"] and (main := one.get("warm") or one.get("cold"))
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    return f"{record['operator']}: CuTe DSL is {', '.join(said)}; L2 flushed." if record and said else None
+    return f"{record['operator']}: {'; '.join(said)}." if record and said else None
+
+
+def _result(decision: Mapping[str, Any]) -> str:
+    """Return who wins, by how much and on how many workloads."""
+    count = sum(len(decision[which]) for which in ("cute_wins", "cutile_wins", "equal"))
+    counted = f"faster on {len(decision['cute_wins'])} of {count} workloads ({decision['figure']} L2)"
+    if decision["winner"] == "depends":
+        return f"{'tie' if decision['reason'] == 'noise' else 'depends on the workload'}, CuTe DSL {counted}"
+    if decision["winner"] == "cute":
+        return f"CuTe DSL is {decision['mean']:.2f} times as fast as cuTile, {counted},"
+    counted = f"faster on {len(decision['cutile_wins'])} of {count} workloads ({decision['figure']} L2)"
+    return f"cuTile is {1 / decision['mean']:.2f} times as fast as CuTe DSL, {counted},"
 
 
 def _record(path: str) -> dict[str, Any] | None:

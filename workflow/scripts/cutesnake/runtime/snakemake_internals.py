@@ -161,6 +161,12 @@ def files_of_jobs(workflow: Any) -> Iterator[str]:
     return (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
 
 
+@_uses_private
+def files_of_started_jobs(workflow: Any) -> Iterator[str]:
+    """Return the outputs of the jobs that this run had to do. Upstream: docs/decisions/snakemake_graph.md."""
+    return (path for job in workflow.dag.jobs if workflow.dag.needrun(job) for path in job.output)
+
+
 # Scheduling and groups.
 
 

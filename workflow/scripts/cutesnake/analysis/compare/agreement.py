@@ -31,7 +31,7 @@ def _entry(left: TimesTable, right: TimesTable) -> Agreement:
     both = {row.workload: _shared(row.kernels, there[row.workload]) for row in left.rows if row.workload in there}
     return Agreement(
         target=left.target,
-        cards=(left.device.device or "", right.device.device or ""),
+        gpus=(left.device.device or "", right.device.device or ""),
         workloads=sum(len(a) > 1 for a, _ in both.values()),
         cold=_kernels(both, "cold"),
         warm=_kernels(both, "warm"),

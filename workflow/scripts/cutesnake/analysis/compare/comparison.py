@@ -23,6 +23,7 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import times
 from cutesnake.analysis.compare.unsupported_inputs import unsupported_inputs
 from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
+from cutesnake.analysis.verdict.verdicts import winners
 from cutesnake.model import provenance, record
 from cutesnake.model.records.compare import (
     Baseline,
@@ -103,11 +104,12 @@ def _summed_up(evidence: Evidence, rows: list[CompareRow]) -> Compare:
         times=timed,
         speedups=speeds,
         agreement=agreement(timed),
-        beyond=unsupported_inputs(evidence),
+        unsupported_inputs=unsupported_inputs(evidence),
         workloads=len({row.workload for row in rows}),
         tables=tables(rows, shown),
         reasons=reasons(rows),
         rows=[row for row in rows if row.workload in shown],
+        verdicts=winners(evidence, timed),
     )
 
 
@@ -258,7 +260,7 @@ def _predicted(metric: Metric, source: Source, entry: tuple[str, Predict] | None
     band = metrics.bands.warm if metric.predicted == "warm_us" else metrics.bands.cold
     width = "error unknown" if band.percent is None else f"± {band.percent:.0f} %"
     clock = f"{metrics.device} at {metrics.sm_clock_mhz:,.0f} MHz"
-    reason = f"not measured; predicted by ptxsim's clock for an {clock}, {width}: {band.words}"
+    reason = f"not measured; predicted by ptxsim's clock for an {clock}, {width}: {band.text}"
     if among > 1:
         variant = entry[1].case.variant.id
         reason += f"; {variant} has the shortest predicted time of {among} variants"
@@ -279,6 +281,8 @@ def _static(
         if floor is None or floor.floor_us is None or evidence.why_no_build(case[1], case[2], variant):
             return None  # a kernel without a build has no time and no bound
         why = f"not measured ({evidence.why_no_case(source, 'timing', *where)})"
+        if failed := evidence.why_not_predicted(case[1], case[2], variant, case[3]):
+            why += f", not predicted ({failed})"
         reason = f"{why}; lower bound of any kernel on {floor.device} at nominal boost clock"
         return Cell(floor.floor_us, metric.unit, "static", None, reason)
     read = _STATIC.get(metric.key)

@@ -37,7 +37,7 @@ def coverage(evidence: Evidence, kernel: str, target: str) -> Coverage:
         timing=_ran(evidence, "timing", kernel, target),
         nsys=_ran(evidence, "nsys", kernel, target),
         ncu=_ran(evidence, "ncu", kernel, target),
-        cards={stage: _gpus(evidence, stage, kernel, target) for stage in GPU_STAGES},
+        gpus={stage: _gpus(evidence, stage, kernel, target) for stage in GPU_STAGES},
         not_simulated=_not_simulated(evidence, decision),
         unsupported=_left_out(evidence, kernel, target),
         stood_for=sum(evidence.standing_for(kernel, target, variant) != variant for variant in variants),

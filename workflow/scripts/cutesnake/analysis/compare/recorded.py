@@ -10,7 +10,8 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.compare.times import best
 from cutesnake.analysis.evidence.recorded_set import files_of, read_recorded, standing
 from cutesnake.model.paths import ROOT
-from cutesnake.model.records.compare import Origin, Speedup, TimesRow, TimesTable
+from cutesnake.model.records.common import Origin
+from cutesnake.model.records.compare import Speedup, TimesRow, TimesTable
 from cutesnake.model.records.timing import Timing
 from cutesnake.planning.sweep import Sweep, make_sweep, read_sweep
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from cutesnake.model.records.compare import CompareRow, CompareTable, CountedSentence, Said, Speedup
+from cutesnake.model.records.compare import CompareRow, CompareTable, CountedSentence, SharedSentences, Speedup
 
 Key = tuple[str, str | None, str | None]  # target, kind of source, device
 
@@ -49,12 +49,12 @@ def tables(rows: Iterable[CompareRow], shown: set[str]) -> list[CompareTable]:
     ]
 
 
-def _repeated(rows: list[CompareRow], shown: set[str]) -> list[Said]:
+def _repeated(rows: list[CompareRow], shown: set[str]) -> list[SharedSentences]:
     every = Counter(pair_of(row) for row in rows)
     counts = Counter(sentence for row in rows for sentence in _static(row))
     seen = {sentence for row in rows if row.workload in shown for sentence in _static(row)}
     return [
-        Said(
+        SharedSentences(
             *pair,
             every[pair],
             [

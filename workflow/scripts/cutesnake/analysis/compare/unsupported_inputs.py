@@ -19,7 +19,7 @@ def unsupported_inputs(evidence: Evidence) -> list[UnsupportedInput]:
         if not isinstance(entry, Correctness) or entry.metrics is None or decision is None:
             continue
         for check in entry.metrics.checks:
-            if check.outside is None:
+            if check.unsupported is None:
                 continue
             key = (case.kernel, case.target, check.distribution)
             kept = entries.get(key) or UnsupportedInput(
@@ -28,7 +28,7 @@ def unsupported_inputs(evidence: Evidence) -> list[UnsupportedInput]:
                 source=decision.source,
                 target=case.target,
                 distribution=check.distribution,
-                why=check.outside,
+                why=check.unsupported,
                 checks=0,
                 failed=0,
                 reason=None,

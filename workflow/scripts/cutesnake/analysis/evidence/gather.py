@@ -15,8 +15,7 @@ from cutesnake.model import kept_builds, record
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.records.autotune import Autotune
 from cutesnake.model.records.batch import Batch
-from cutesnake.model.records.common import Choice, Record
-from cutesnake.model.records.compare import Origin
+from cutesnake.model.records.common import Choice, Origin, Record
 from cutesnake.model.records.compile import Compile
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.inspect import Inspect
@@ -177,6 +176,11 @@ class Evidence:
         """Return path and record of a case's successful prediction, or None."""
         entry = self._foreseen.get((kernel, target, variant, workload))
         return entry if entry and entry[1].status == "ok" else None
+
+    def why_not_predicted(self, kernel: str, target: str, variant: str, workload: str) -> str | None:
+        """Return why a case's prediction failed, or None."""
+        entry = self._foreseen.get((kernel, target, variant, workload))
+        return first_line(entry[1].reason) if entry and entry[1].status != "ok" else None
 
     def foreseen(self, kernel: str, target: str, workload: str) -> dict[str, float]:
         """Return variant -> predicted cold µs, the shortest first."""

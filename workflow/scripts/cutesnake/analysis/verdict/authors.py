@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from cutesnake.model.catalog import ContractError, load_kernel, users_own
-from cutesnake.model.contract import OURS
+from cutesnake.model.contract import OWN
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.common import Part, Positive
 from cutesnake.model.records.verdict import Author
@@ -49,7 +49,7 @@ def read_authors(path: Path = FILE) -> AuthorsFile:
 def author(operator: str, kernel: str, dsl: str, source: str) -> Author:
     """Return who wrote and tuned a kernel."""
     known = read_authors()
-    if source == OURS and users_own(operator, kernel):
+    if source == OWN and users_own(operator, kernel):
         return Author("the user", "from a folder outside this repository", None)
     result = known.dsls.get(dsl) or known.sources.get(source)
     if result is None:

@@ -124,7 +124,7 @@ def _second_launch(c: Contrast) -> Fired | None:
 def _communicating(kernel: Kernel) -> int | None:
     """Return the size of a kernel's clusters if their CTAs exchange data."""
     pattern = kernel.anatomy.patterns.get("cluster communication") if kernel.anatomy else None
-    return kernel.function.cluster_size if pattern and pattern.found and kernel.function else None
+    return kernel.function.cluster_size if pattern and pattern.present and kernel.function else None
 
 
 def _predicted_launches(c: Contrast) -> Fired | None:
@@ -345,7 +345,7 @@ def _not_persistent(c: Contrast) -> Fired | None:
     result, own = _anatomies(c), _own(c)
     if result is None or own is None or not own[1].waves or own[1].waves < 3:
         return None
-    loops = [one.patterns["persistent loop"].found if "persistent loop" in one.patterns else None for one in result]
+    loops = [one.patterns["persistent loop"].present if "persistent loop" in one.patterns else None for one in result]
     if loops != [True, False]:
         return None
     numbers: Numbers = {"waves": own[1].waves, "ctas": math.prod(own[1].grid), "fewer": math.prod(own[0].grid)}

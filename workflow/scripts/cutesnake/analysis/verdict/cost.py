@@ -10,7 +10,7 @@ from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.analysis.verdict.authors import author
 from cutesnake.analysis.verdict.python_lines import count_lines
 from cutesnake.model.catalog import ContractError, load_kernel, make_workload
-from cutesnake.model.contract import INSTALLED, OURS
+from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.dsls import COMPARED
 from cutesnake.model.records.inspect import Function, Inspect
 from cutesnake.model.records.measurement import Measurement, variant_id
@@ -122,7 +122,7 @@ def _lines(operator: str, kernel: str, source: str, fetched: Path, missing: dict
     if source == INSTALLED:
         missing["lines"] = "the kernel is in an installed package"
         return None
-    folder = None if source == OURS else fetched / source
+    folder = None if source == OWN else fetched / source
     if folder is not None and not folder.is_dir():
         missing["lines"] = f"the package {source} is not fetched"
         return None

@@ -11,7 +11,7 @@ import numpy as np
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.model.records.common import Dsl
 from cutesnake.model.records.timing import TimingMetrics
-from cutesnake.model.records.verdict import Basis, Decision, Figure, Held, Pairing, Rival, Side
+from cutesnake.model.records.verdict import Accuracy, Basis, Decision, Figure, Pairing, Rival, Side
 
 RESAMPLES = 4000
 SEED = 35
@@ -89,7 +89,7 @@ def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tupl
     return side, "agree"
 
 
-def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], held: Held | None = None) -> Decision | None:
+def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], accuracy: Accuracy | None = None) -> Decision | None:
     """Name the winner over all workloads that both DSLs have a time of; None without any."""
     if not pairs:
         return None
@@ -120,7 +120,7 @@ def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], held: Held | 
         equal=won[None],
         decided_by=None if alone is None else pairs[alone].workload,
         pairs=list(pairs),
-        held=held,
+        accuracy=accuracy,
     )
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.records.verdict import (
+    Accuracy,
     Author,
     Decision,
     Flag,
-    Held,
     KernelCost,
     Rival,
     TargetVerdict,
@@ -204,15 +204,15 @@ def rival(found: Rival) -> str:
     )
 
 
-def held(found: Held) -> str:
+def accuracy(known: Accuracy) -> str:
     """Return how often such predictions held."""
-    if not found.cases:
+    if not known.cases:
         return "No prediction of this kind was compared with a GPU."
-    where = " and ".join(found.devices)
+    where = " and ".join(known.devices)
     return (
-        f"Such predictions on {where}: median error {found.median_error_percent:.0f} % in {found.cases} cases. Of "
-        f"{found.pairs} pairs of kernels, {found.right} were ordered correctly; of {found.clear} pairs predicted more "
-        f"than {found.clear_percent:.0f} % apart, {found.clear_right}."
+        f"Such predictions on {where}: median error {known.median_error_percent:.0f} % in {known.cases} cases. Of "
+        f"{known.pairs} pairs of kernels, {known.right} were ordered correctly; of {known.clear} pairs predicted more "
+        f"than {known.clear_percent:.0f} % apart, {known.clear_right}."
     )
 
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.analysis.verdict import causes
+from cutesnake.analysis.verdict.accuracy import accuracy
 from cutesnake.analysis.verdict.authors import author
 from cutesnake.analysis.verdict.clocks import power_limited, warm_slower
 from cutesnake.analysis.verdict.cost import FETCHED, costs, spills, variants_offered, variants_timed
 from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, pairing
 from cutesnake.analysis.verdict.facts import Contrast, Facts
-from cutesnake.analysis.verdict.held import held
 from cutesnake.model import record
-from cutesnake.model.contract import OURS
+from cutesnake.model.contract import OWN
 from cutesnake.model.dsls import COMPARED
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.anatomy import Anatomy
-from cutesnake.model.records.compare import Compare, KernelTime, Origin
+from cutesnake.model.records.common import Origin
+from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
 from cutesnake.model.records.verdict import (
     Basis,
     Decision,
@@ -50,18 +53,18 @@ def verdicts(
     `anatomy` has the operator's anatomy records by path, `fetched` the folder of third-party packages; without them,
     causes and lines of code that need them are missing.
     """
-    facts = Facts(evidence, anatomy or {})
-    targets = dict.fromkeys(target for _, target in evidence.decisions)
-    measured = [_Measured(evidence, facts, table) for table in _tables(comparison)]
-    timed = {one.target for one in measured}
-    predicted = [_Predicted(evidence, facts, target) for target in targets if target not in timed]
-    result = [one.verdict() for one in (*measured, *predicted)]
+    result = [one.verdict() for one in _contests(evidence, comparison.times, anatomy or {})]
     return Verdicts(
         evidence.operator,
         [one for one in result if one.warm or one.cold or one.warm_slower or one.rivals],
         costs(evidence, fetched),
         causes.rules(),
     )
+
+
+def winners(evidence: Evidence, times: Iterable[TimesTable]) -> list[TargetVerdict]:
+    """Return the verdicts without pairs, causes and warm times above cold ones."""
+    return [one for contest in _contests(evidence, times, {}) if (one := contest.brief())]
 
 
 def read_anatomy(folder: str | Path) -> dict[str, Anatomy]:
@@ -73,8 +76,13 @@ def read_anatomy(folder: str | Path) -> dict[str, Anatomy]:
     return {path.as_posix(): record.read("anatomy", path) for path in paths if path.is_file()}
 
 
-def _tables(comparison: Compare) -> list[tuple[str, Origin, dict[str, dict[str, KernelTime]]]]:
-    return [(one.target, one.device, {row.workload: dict(row.kernels) for row in one.rows}) for one in comparison.times]
+def _contests(evidence: Evidence, times: Iterable[TimesTable], anatomy: Mapping[str, Anatomy]) -> list[_Contest]:
+    """Return the GPUs with measured times, then the targets with predictions only."""
+    facts = Facts(evidence, anatomy)
+    measured = [_Measured(evidence, facts, table) for table in times]
+    timed = {one.target for one in measured}
+    targets = dict.fromkeys(target for _, target in evidence.decisions)
+    return [*measured, *(_Predicted(evidence, facts, target) for target in targets if target not in timed)]
 
 
 class _Contest:
@@ -90,9 +98,23 @@ class _Contest:
         self.decisions = {k: d for (k, where), d in evidence.decisions.items() if where == target}
         self.times: dict[Figure, Times] = {}
 
+    def brief(self) -> TargetVerdict | None:
+        """Return the verdict without its pairs and causes; None if no kernel in either DSL has a time."""
+        decided = {figure: self._decide(figure) for figure in FIGURES}
+        full = self._verdict(decided, [], [])
+        short = {figure: one and replace(one, pairs=[]) for figure, one in decided.items()}
+        flags = [replace(flag, evidence=[]) for flag in full.flags]
+        brief = replace(full, warm=short["warm"], cold=short["cold"], flags=flags)
+        return brief if brief.warm or brief.cold or brief.rivals else None
+
     def verdict(self) -> TargetVerdict:
         """Return everything about the target."""
         decided = {figure: self._decide(figure) for figure in FIGURES}
+        return self._verdict(decided, self.warm_slower(), self._explained())
+
+    def _verdict(
+        self, decided: Mapping[Figure, Decision | None], warm_slower: list[WarmSlower], explained: list[Explained]
+    ) -> TargetVerdict:
         return TargetVerdict(
             target=self.target,
             device=self.device,
@@ -102,9 +124,9 @@ class _Contest:
             cold=decided["cold"],
             rivals=[rival for figure in FIGURES if (rival := self._rival(figure))],
             flags=list(self._flags([one for one in decided.values() if one])),
-            warm_slower=self.warm_slower(),
+            warm_slower=warm_slower,
             highest_clock_mhz=self.highest_clock(),
-            explained=self._explained(),
+            explained=explained,
         )
 
     def warm_slower(self) -> list[WarmSlower]:
@@ -128,7 +150,7 @@ class _Contest:
             cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
             if cute and cutile:
                 pairs.append(pairing(workload, cute, cutile))
-        return decide(figure, self.basis, pairs, held(figure) if self.basis == "predicted" else None)
+        return decide(figure, self.basis, pairs, accuracy(figure) if self.basis == "predicted" else None)
 
     def _rival(self, figure: Figure) -> Rival | None:
         both: dict[str, dict[Side, Time]] = {}
@@ -170,8 +192,8 @@ class _Contest:
             yield "dsls", cute, cutile
         for dsl in COMPARED:
             every = self._of(times, dsl)
-            own = _fastest([time for time in every if self.decisions[time.kernel].source == OURS])
-            theirs = _fastest([time for time in every if self.decisions[time.kernel].source != OURS])
+            own = _fastest([time for time in every if self.decisions[time.kernel].source == OWN])
+            theirs = _fastest([time for time in every if self.decisions[time.kernel].source != OWN])
             if own and theirs:
                 yield "authors", own, theirs
 
@@ -191,9 +213,11 @@ class _Contest:
             least_most, files = spills(self.evidence, kernel, self.target)
             if least_most and least_most[1] >= causes.SPILLS:
                 yield Flag("spills", kernel, {"least": least_most[0], "most": least_most[1]}, files)
-            offered, timed = variants_offered(self.evidence, kernel, self.target), self.variants(kernel)
-            if offered and offered > 1 and timed == 1:
-                yield Flag("untuned", kernel, {"timed": timed, "offered": offered}, [])
+            if (
+                self.variants(kernel) == 1
+                and (offered := variants_offered(self.evidence, kernel, self.target) or 0) > 1
+            ):
+                yield Flag("untuned", kernel, {"timed": 1, "offered": offered}, [])
         names = {dsl: sorted({self._author(kernel) for kernel in kernels}) for dsl, kernels in used.items()}
         if names["cute"] != names["cutile"]:
             values = {dsl: ", ".join(result) for dsl, result in names.items()}
@@ -217,18 +241,19 @@ class _Contest:
 class _Measured(_Contest):
     """A GPU that timed kernels, this machine's or a recorded one."""
 
-    def __init__(
-        self, evidence: Evidence, facts: Facts, table: tuple[str, Origin, dict[str, dict[str, KernelTime]]]
-    ) -> None:
-        target, self.device, rows = table
-        super().__init__(evidence, facts, target)
+    def __init__(self, evidence: Evidence, facts: Facts, table: TimesTable) -> None:
+        super().__init__(evidence, facts, table.target)
+        self.device = table.device
         self.source = Source(self.device.kind, self.device.device)
         self.basis = "measured" if self.device.kind == "live" else "recorded"
         self.gpu = (self.device.device or "GPU").removeprefix("NVIDIA ")
         listed = read_devices(ROOT / "config/devices.yaml").find(self.device.device or "")
         self.processors = listed.sms if listed else None
         for figure in FIGURES:
-            result = {w: {k: self._time(figure, w, k, one) for k, one in row.items()} for w, row in rows.items()}
+            result = {
+                row.workload: {k: self._time(figure, row.workload, k, one) for k, one in row.kernels.items()}
+                for row in table.rows
+            }
             self.times[figure] = {w: {k: t for k, t in row.items() if t} for w, row in result.items()}
 
     def _time(self, figure: Figure, workload: str, kernel: str, time: KernelTime) -> Time | None:
@@ -267,7 +292,7 @@ class _Measured(_Contest):
             metrics = [one[1].metrics for one in result if one and one[1].metrics]
             timed += len(metrics)
             limited += sum(power_limited(one) for one in metrics)
-            single = [one.lone_us for one in metrics if one.lone_us]
+            single = [one.empty_launch_us for one in metrics if one.empty_launch_us]
             apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
         if apart_hosts:
             yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])

@@ -1,8 +1,10 @@
-"""Records of the stage `anatomy`: what one build sets up on the host and what its warps do."""
+"""Records of the stage `anatomy`: host setup and warp roles of one build."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+
+import msgspec
 
 from cutesnake.model.records.common import Built, Dsl, Part, Positive, Provenance, Record, Status, Variant, doc
 
@@ -15,7 +17,7 @@ class Watched(Part):
     """The simulated run that was observed."""
 
     parameters: dict[str, Any]
-    processors: Annotated[int, doc("multiprocessors that the host was told of")]
+    processors: Annotated[int, doc("multiprocessors reported to the host")]
     schedule: str
     most_clusters: Annotated[Positive | None, doc("of each launch, where only the first ones were run")] = None
 
@@ -182,13 +184,13 @@ class Product(Part):
     issued: int | None
     lines: list[str]
     roles: list[str]
-    words: str
+    text: str = msgspec.field(name="words")
 
 
 class Pattern(Part):
     """Whether a function follows a design pattern, and what shows it."""
 
-    found: Annotated[bool | None, doc("null where nothing tells")]
+    present: Annotated[bool | None, doc("null where unknown")] = msgspec.field(name="found")
     evidence: str
     lines: Annotated[list[str], doc("of the source, file:line")]
 
@@ -213,7 +215,7 @@ class AnatomyFunction(Part):
 
 
 class Anatomy(Record, tag="anatomy"):
-    """What one build sets up on the host and what its warps do; null where nothing tells."""
+    """Host setup and warp roles of one build; null where unknown."""
 
     status: Status
     reason: str | None

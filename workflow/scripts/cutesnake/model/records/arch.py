@@ -1,4 +1,4 @@
-"""Records of machines: the one that plans a run (`arch`) and nodes of a class (`machine`)."""
+"""Records of machines: the planning machine (`arch`) and nodes of a class (`machine`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from cutesnake.model.records.common import Dated, Part, Record, StageAnswer, doc
+from cutesnake.model.records.common import Dated, Part, Record, StageAbility, doc
 
 
 class Gpu(Part):
@@ -40,7 +40,7 @@ class Arch(Record, tag="arch"):
     status: Literal["ok"]
     reason: str | None
     provenance: Dated
-    pretended: Annotated[bool, doc("a mocked machine")]
+    mocked: Annotated[bool, doc("a mocked machine")] = msgspec.field(name="pretended")
     devices: list[Gpu]
     selected: Annotated[int | None, doc("index")]
     fingerprint: str
@@ -52,14 +52,14 @@ class Arch(Record, tag="arch"):
         dict[str, str | None],
         doc("Python packages of kernels, by import name: version, null where not importable"),
     ]
-    stages: list[StageAnswer]
+    stages: list[StageAbility]
     operators: Annotated[list[str], doc("in the order of the configuration")]
     classes: Annotated[
         list[NodeClass] | None, doc("classes of nodes that run cases, where the configuration names some")
     ] = None
 
 
-class FoundMachine(Part):
+class NodeMachine(Part):
     """What a job found on its node."""
 
     devices: list[Gpu]
@@ -68,8 +68,8 @@ class FoundMachine(Part):
     tools: dict[str, str | None]
     packages: dict[str, str | None]
     modules: dict[str, str | None]
-    pretended: bool
-    cards: list[int]
+    mocked: bool = msgspec.field(name="pretended")
+    gpus: list[int] = msgspec.field(name="cards")
 
 
 class Machine(Record, tag="machine"):
@@ -79,4 +79,4 @@ class Machine(Record, tag="machine"):
     reason: str | None
     provenance: Dated
     node_class: str = msgspec.field(name="class")
-    machine: FoundMachine
+    machine: NodeMachine

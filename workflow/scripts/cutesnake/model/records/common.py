@@ -82,14 +82,23 @@ class Variant(Part):
     params: dict[str, Parameter]
 
 
-class Answer(Part):
+class Origin(Part):
+    """Where measurements come from: first and last day, and commits, the oldest first."""
+
+    kind: Literal["live", "recorded", "none"]
+    device: str | None
+    dates: list[str]
+    commits: list[str]
+
+
+class Ability(Part):
     """Whether something can be done, and why not."""
 
     ok: bool
     reason: str | None
 
 
-class StageAnswer(Part):
+class StageAbility(Part):
     """Whether a stage can run on this machine, and why not."""
 
     stage: str
@@ -125,7 +134,7 @@ class Device(Part):
 
 
 def field(part: Part, key: str) -> Any:
-    """Return the value of a part's key, None for a key that it does not have."""
+    """Return the value of a part's key, None for an unknown key."""
     names = dict(zip(part.__struct_encode_fields__, part.__struct_fields__, strict=True))
     return getattr(part, names[key]) if key in names else None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
-from cutesnake.model.records.common import Count, Dsl, Part, Positive, Provenance, Record, doc, need
+from cutesnake.model.records.common import Count, Dsl, Origin, Part, Positive, Provenance, Record, doc, need
+from cutesnake.model.records.verdict import TargetVerdict
 
 Basis = Literal["static", "measured"]
 
@@ -77,10 +79,10 @@ class Coverage(Part):
     timing: Counts
     nsys: Counts
     ncu: Counts
-    cards: Annotated[
+    gpus: Annotated[
         dict[str, list[DeviceCounts]],
         doc("stage -> per GPU that ran it, on this machine or recorded: cases by outcome"),
-    ]
+    ] = msgspec.field(name="cards")
     not_simulated: Annotated[str | None, doc("why ptxsim cannot replace the missing GPU")]
     unsupported: list[LeftOut]
     stood_for: Annotated[
@@ -90,17 +92,8 @@ class Coverage(Part):
 
     def counts(self, stage: str) -> Counts:
         """Return the outcome of `build` or of a GPU stage."""
-        found: Counts = getattr(self, stage)
-        return found
-
-
-class Origin(Part):
-    """Where measurements come from: first and last day, and commits, the oldest first."""
-
-    kind: Literal["live", "recorded", "none"]
-    device: str | None
-    dates: list[str]
-    commits: list[str]
+        counts: Counts = getattr(self, stage)
+        return counts
 
 
 class KernelTime(Part):
@@ -144,7 +137,7 @@ class TimesTable(Part):
 
 
 class Speed(Part):
-    """Their time ÷ ours, per workload: geometric mean, extremes, and number of workloads by outcome."""
+    """Other kernel's time ÷ this one's: geometric mean, extremes, and workloads by outcome."""
 
     mean: float
     least: float
@@ -171,7 +164,7 @@ class OtherSpeed(Part):
 
 
 class Speedup(Part):
-    """Speed of the best CuTe kernel over the best cuTile kernel, and of both over the others."""
+    """Speed of CuTe over cuTile, best kernels, and of both over the others."""
 
     target: str
     device: Origin
@@ -192,7 +185,7 @@ class Agreement(Part):
     """Where two GPUs disagree, beyond the noise, about the fastest kernel or variant."""
 
     target: str
-    cards: tuple[str, str]
+    gpus: tuple[str, str] = msgspec.field(name="cards")
     workloads: Annotated[int, doc("of which both timed two kernels or more")]
     cold: list[Differing]
     warm: list[Differing]
@@ -222,7 +215,7 @@ class CountedSentence(Part):
     rows: Annotated[int, Meta(ge=2)]
 
 
-class Said(Part):
+class SharedSentences(Part):
     """Sentences that several rows of a pair of kernels have."""
 
     cutile: str | None
@@ -237,7 +230,7 @@ class CompareTable(Part):
     target: str
     device: Origin
     workloads: Count
-    said: Annotated[list[Said], doc("per pair of kernels")]
+    shared_sentences: Annotated[list[SharedSentences], doc("per pair of kernels")] = msgspec.field(name="said")
 
 
 class Cell(Part):
@@ -338,7 +331,7 @@ class Compare(Record, tag="compare"):
     times: Annotated[list[TimesTable], doc("per target and device that timed something")]
     speedups: Annotated[list[Speedup], doc("per target and device")]
     agreement: Annotated[list[Agreement], doc("per target and pair of GPUs")]
-    beyond: Annotated[list[UnsupportedInput], doc("per kernel and target")]
+    unsupported_inputs: Annotated[list[UnsupportedInput], doc("per kernel and target")] = msgspec.field(name="beyond")
     workloads: Annotated[Count, doc("number with rows")]
     tables: Annotated[list[CompareTable], doc("per target and device")]
     reasons: Annotated[
@@ -348,3 +341,4 @@ class Compare(Record, tag="compare"):
         ),
     ]
     rows: Annotated[list[CompareRow], doc("of the workloads that pages show in full; the CSV file has all")]
+    verdicts: Annotated[list[TargetVerdict], doc("who wins on each GPU, without pairs and causes")]

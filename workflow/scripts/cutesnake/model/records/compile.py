@@ -26,7 +26,7 @@ class Compile(Record, tag="compile"):
     operator: str
     kernel: str
     dsl: Dsl
-    source: Annotated[str, doc("ours, installed, or a key of kernels/upstream.yaml")]
+    source: Annotated[str, doc("OWN or INSTALLED of the contract, or a key of kernels/upstream.yaml")]
     target: str
     variant: Variant
     symbols: Annotated[list[str], doc("device functions, the main kernel first")]

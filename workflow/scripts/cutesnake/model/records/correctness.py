@@ -1,9 +1,10 @@
-"""Record of the stage `correctness`: a build compared with the float32 reference, on a GPU or simulated."""
+"""Record of the stage `correctness`: a build compared with the float32 reference."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from cutesnake.model.records.common import CaseRecord, Part, Positive, doc
@@ -50,10 +51,10 @@ class Check(Part):
         list[str] | None,
         doc("of the simulator, each with its schedule; any fails the check; absent on a GPU"),
     ] = None
-    outside: Annotated[
+    unsupported: Annotated[
         str | None,
         doc("why the kernel does not promise this input; such a check fails no record and is in no sum below"),
-    ] = None
+    ] = msgspec.field(default=None, name="outside")
 
 
 class Skipped(Part):
@@ -117,7 +118,7 @@ class Ring(Part):
 
     offset: int
     stages: int
-    turns: Annotated[int, doc("phases completed in one CTA, most of a stage")]
+    phases: Annotated[int, doc("phases completed in one CTA, most of a stage")] = msgspec.field(name="turns")
     least: Annotated[int, doc("least of a stage")]
     waits: int
     slept: Annotated[int, doc("waits that had to sleep")]
@@ -128,7 +129,7 @@ class Loop(Part):
     """An outer loop and its most iterations in one CTA."""
 
     source: str | None = None
-    turns: int | None = None
+    iterations: int | None = msgspec.field(default=None, name="turns")
 
 
 class KernelCoverage(Part):

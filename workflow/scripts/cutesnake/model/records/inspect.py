@@ -48,7 +48,7 @@ class Occupancy(Part):
     limiter: Annotated[str, doc("resources that run out first, joined by «, »")]
     limits: Limits
     compute_capability: str
-    devices: Annotated[list[str], doc("those of devices.yaml it holds for")]
+    devices: Annotated[list[str], doc("names in devices.yaml that it holds for")]
     assumed: list[str]
 
 

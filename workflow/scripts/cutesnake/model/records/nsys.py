@@ -62,7 +62,7 @@ class NsysMetrics(Part):
     spacing: Annotated[
         Literal["lone", "back_to_back"] | None,
         doc(
-            "lone: the GPU was idle before every call. Records from before 2026-11-22 lack it and are back to back: "
+            "whether the GPU was idle before every call. Records from before 2026-11-22 lack it, and it was not: "
             "there a kernel that is launched early waits for the call before, and its duration includes the wait"
         ),
     ] = None

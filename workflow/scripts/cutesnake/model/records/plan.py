@@ -1,10 +1,10 @@
-"""Record of the stage `plan`: what is asked of one operator, what this machine can do of it, and why not."""
+"""Record of the stage `plan`: what is requested, possible, and why not."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from cutesnake.model.records.common import Answer, Dsl, Part, Provenance, Record, StageAnswer, Variant, doc
+from cutesnake.model.records.common import Ability, Dsl, Part, Provenance, Record, StageAbility, Variant, doc
 
 
 class Axis(Part):
@@ -22,9 +22,9 @@ class Decision(Part):
     dsl: Dsl
     source: str
     target: str
-    build: Answer
-    run: Answer
-    simulate: Answer
+    build: Ability
+    run: Ability
+    simulate: Ability
 
 
 class BuildKey(Part):
@@ -67,9 +67,11 @@ class Plan(Record, tag="plan"):
     provenance: Provenance
     operator: str
     axis: Axis
-    stages: list[StageAnswer]
+    stages: list[StageAbility]
     decisions: list[Decision]
-    sources: Annotated[dict[str, str], doc("kernel -> ours, installed, or a key of kernels/upstream.yaml")]
+    sources: Annotated[
+        dict[str, str], doc("kernel -> OWN or INSTALLED of the contract, or a key of kernels/upstream.yaml")
+    ]
     workloads: Annotated[dict[str, dict[str, Any]], doc("id -> fields")]
     dtypes: Annotated[dict[str, list[str]], doc("target -> element types asked for there")]
     builds: list[BuildKey]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cutesnake.model.records.common import Part, Provenance, Record, doc, need
-from cutesnake.model.records.compare import Origin
+import msgspec
+
+from cutesnake.model.records.common import Origin, Part, Provenance, Record, doc, need
 
 
-class Picture(Part):
+class PlotEntry(Part):
     """One plot, or the reason why it was not drawn."""
 
     name: str
     title: str
     device: Annotated[Origin | None, doc("where the measurements come from")]
-    file: Annotated[str | None, doc("beside this record; null if there was nothing to show")]
+    file: Annotated[str | None, doc("in this record's folder; null if there was nothing to show")]
     alt: str | None
     caption: str | None
     reason: str | None
@@ -27,10 +28,10 @@ class Picture(Part):
 
 
 class Plot(Record, tag="plot"):
-    """results/plot/<operator>/pictures.json: plots that were drawn, and why others were not."""
+    """results/plot/<operator>/: plots that were drawn, and why others were not."""
 
     status: Literal["ok"]
     reason: None
     provenance: Provenance
     operator: Annotated[str | None, doc("null for the overview of all")]
-    pictures: list[Picture]
+    plots: list[PlotEntry] = msgspec.field(name="pictures")

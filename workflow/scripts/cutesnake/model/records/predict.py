@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from cutesnake.model.records.common import Case, Measured, Part, Record, Status, check_outcome, doc
 
 Bound = Literal["tensor cores", "DRAM", "L2", "waiting"]
@@ -13,7 +15,7 @@ Span = tuple[Kind, Number, Number, str, int | None]  # kind, begin, end, what, P
 
 
 class Bounds(Part):
-    """What the longest launch keeps busy for half of its time or more; the bands follow from it."""
+    """Bottlenecks of the longest launch; the error bands follow from them."""
 
     warm: Bound
     cold: Bound
@@ -23,7 +25,7 @@ class Band(Part):
     """Expected error of a prediction."""
 
     percent: Annotated[float | None, doc("in both directions; null: never compared with a GPU")]
-    words: str
+    text: str = msgspec.field(name="words")
 
 
 class Bands(Part):
@@ -84,7 +86,7 @@ class PredictMetrics(Part):
 
     device: Annotated[str, doc("the predicted GPU")]
     sm_clock_mhz: Annotated[float, doc("assumed")]
-    warm_us: Annotated[float, doc("of a call, back to back, with what L2 still holds")]
+    warm_us: Annotated[float, doc("of a call right after another, with what L2 still holds")]
     cold_us: Annotated[float, doc("of a single call with none of its data in L2")]
     bounds: Bounds
     bands: Bands
@@ -95,10 +97,10 @@ class PredictMetrics(Part):
     parameters: ParameterOrigins
     notes: list[str]
     timeline: Timeline
-    lone_us: Annotated[
+    empty_launch_us: Annotated[
         float | None,
         doc("measured time of an empty launch on this host, part of cold_us; absent: the model's value"),
-    ] = None
+    ] = msgspec.field(default=None, name="lone_us")
 
 
 class Predict(Record, tag="predict"):

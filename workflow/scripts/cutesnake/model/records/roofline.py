@@ -1,4 +1,4 @@
-"""Record of the roofline: lower bounds of every workload of an operator on every device of devices.yaml."""
+"""Record of the roofline: lower bounds of an operator's workloads on all devices."""
 
 from __future__ import annotations
 

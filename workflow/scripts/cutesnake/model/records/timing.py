@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from cutesnake.model.records.common import CaseRecord, Part, doc
 
 
@@ -58,13 +60,13 @@ class TimingMetrics(Part):
     ] = None
     second_source_sm_clock_mhz: Annotated[float | None, doc("over the replays of second_source_us")] = None
     burst_sm_clock_mhz: Annotated[float | None, doc("over the replays of burst_us")] = None
-    lone_us: Annotated[
+    empty_launch_us: Annotated[
         float | None,
         doc(
             "median over cold samples of an empty kernel on this host; absent where NVBench kept none, and in records "
             "from before 2026-11-23"
         ),
-    ] = None
+    ] = msgspec.field(default=None, name="lone_us")
     plan_us: Annotated[
         float | None,
         doc(

@@ -1,11 +1,12 @@
-"""Verdicts of an operator: which DSL wins on which GPU, how sure that is, why, and what each kernel costs."""
+"""Verdicts of an operator: winning DSL per GPU, certainty, causes and costs."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cutesnake.model.records.common import Count, Dsl, Part, Positive, doc
-from cutesnake.model.records.compare import Origin
+import msgspec
+
+from cutesnake.model.records.common import Count, Dsl, Origin, Part, Positive, doc
 
 Figure = Literal["warm", "cold"]
 Side = Literal["cute", "cutile"]
@@ -28,7 +29,7 @@ class Pairing(Part):
     winner: Side | None
 
 
-class Held(Part):
+class Accuracy(Part):
     """How often predictions of this kind agreed with a GPU: see workflow/validation/."""
 
     devices: Annotated[list[str], doc("GPUs that were compared with")]
@@ -68,7 +69,7 @@ class Decision(Part):
         str | None, doc("workload without which the mean no longer favours that DSL beyond the noise")
     ]
     pairs: list[Pairing]
-    held: Annotated[Held | None, doc("of predictions only")] = None
+    accuracy: Annotated[Accuracy | None, doc("of predictions only")] = msgspec.field(default=None, name="held")
 
     @property
     def workloads(self) -> int:
@@ -137,7 +138,7 @@ class Cause(Part):
     sentence: str
     evidence: Annotated[list[str], doc("files, with a JSON path behind «#»")]
     numbers: Annotated[dict[str, int | float | str], doc("by name")]
-    share_percent: Annotated[float | None, doc("of the difference that it accounts for, where it can be told")] = None
+    share_percent: Annotated[float | None, doc("of the difference that it accounts for, where known")] = None
 
 
 class Explained(Part):
@@ -203,7 +204,7 @@ class Lines(Part):
 
 
 class KernelCost(Part):
-    """What a kernel costs on a target; figures are of the main device function of its default build."""
+    """Costs of a kernel on a target, for its default build's main device function."""
 
     kernel: str
     dsl: Dsl

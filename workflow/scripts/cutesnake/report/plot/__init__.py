@@ -14,7 +14,7 @@ from cutesnake.analysis.compare.comparison import write_comparison
 from cutesnake.analysis.evidence.gather import Evidence, Source, load_evidence
 from cutesnake.model import provenance, record
 from cutesnake.model.records.common import Provenance
-from cutesnake.model.records.plot import Picture, Plot
+from cutesnake.model.records.plot import Plot, PlotEntry
 from cutesnake.report.plot.instructions import draw_instructions
 from cutesnake.report.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.report.plot.resources import draw_resources
@@ -103,7 +103,7 @@ def thinned(evidence: Evidence) -> Evidence:
     )
 
 
-def _entries(evidence: Evidence, folder: Path) -> Iterator[Picture]:
+def _entries(evidence: Evidence, folder: Path) -> Iterator[PlotEntry]:
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     places = [(source, target) for target in targets for source in evidence.sources(target)]
     measured = [(source, target) for source, target in places if source.kind != "none"]
@@ -125,7 +125,7 @@ def _no_measurements() -> Drawing:
 
 def _entry(
     evidence: Evidence, folder: Path, name: str, place: tuple[Source, str] | None, draw: Callable[[], Drawing]
-) -> Picture:
+) -> PlotEntry:
     title = TITLES.get(name) or TITLES[name.partition("-")[0]]
     if name != VALIDATION:  # its plot covers all operators
         title += f": {evidence.operator}{name.partition('-')[2] and ', ' + name.partition('-')[2]}"
@@ -139,6 +139,6 @@ def _entry(
     try:
         drawing = draw()
     except NothingToShow as why:
-        return Picture(file, title, device, None, None, None, str(why))
+        return PlotEntry(file, title, device, None, None, None, str(why))
     record.write_text(folder / f"{file}.svg", to_svg(drawing, file, title))
-    return Picture(file, title, device, f"{file}.svg", drawing.alt, drawing.caption, None)
+    return PlotEntry(file, title, device, f"{file}.svg", drawing.alt, drawing.caption, None)

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from cutesnake.model import provenance, record
 from cutesnake.model.records.common import Provenance
 from cutesnake.model.records.compare import Compare, Speed, Speedup
-from cutesnake.model.records.plot import Picture, Plot
+from cutesnake.model.records.plot import Plot, PlotEntry
 from cutesnake.report.plot.style import (
     INK,
     LINE,
@@ -63,14 +63,14 @@ def write_overview(comparisons: Iterable[Compare], folder: Path | str) -> Plot:
     return entry
 
 
-def _plot(comparisons: list[Compare], folder: Path, narrow: bool) -> Picture:
+def _plot(comparisons: list[Compare], folder: Path, narrow: bool) -> PlotEntry:
     name = NARROW if narrow else NAME
     try:
         drawing = draw_overview(comparisons, narrow)
     except NothingToShow as why:
-        return Picture(name, TITLE, None, None, None, None, str(why))
+        return PlotEntry(name, TITLE, None, None, None, None, str(why))
     record.write_text(folder / f"{name}.svg", to_svg(drawing, name, TITLE))
-    return Picture(name, TITLE, None, f"{name}.svg", drawing.alt, drawing.caption, None)
+    return PlotEntry(name, TITLE, None, f"{name}.svg", drawing.alt, drawing.caption, None)
 
 
 def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = False) -> Drawing:

@@ -118,7 +118,7 @@ def _problems(
     operator, kernel = load_operator(case.operator), load_kernel(case.operator, case.kernel)
     seeds = list(case.settings["seeds"])
     known = [name for name in case.settings["distributions"] if name in operator.DISTRIBUTIONS]
-    wanted = [name for name in known if name not in kernel.OUTSIDE]
+    wanted = [name for name in known if name not in kernel.UNSUPPORTED]
     yield case.workload, wanted, seeds
     for workload in operator.relatives(case.workload) if backend.relatives else ():
         reason = kernel.supports(workload)
@@ -128,7 +128,7 @@ def _problems(
             skipped.append({"workload": workload.id, "distribution": None, "reason": reason})
             continue
         yield workload, [name for name in operator.RELATED if name in wanted] or wanted[:1], seeds[:1]
-    yield case.workload, [name for name in known if name in kernel.OUTSIDE], seeds
+    yield case.workload, [name for name in known if name in kernel.UNSUPPORTED], seeds
 
 
 class _NotTakenError(Exception):
@@ -146,7 +146,7 @@ class _Problem:
         self._workload = workload
         self._backend = backend
         self._operator = load_operator(case.operator)
-        self._outside = load_kernel(case.operator, case.kernel).OUTSIDE
+        self._outside = load_kernel(case.operator, case.kernel).UNSUPPORTED
         self._inputs: checker.Guarded | None = None
         self._outputs: checker.Guarded | None = None
         self._bound: Bound | None = None

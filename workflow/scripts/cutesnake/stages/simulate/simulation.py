@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator
-from cutesnake.model.contract import OURS, Cost, Workload
+from cutesnake.model.contract import OWN, Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
@@ -77,7 +77,7 @@ class SimulatorBackend:
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
         order: dict[str, Any] = {"planned": []}
         module = load_kernel(case.operator, case.kernel)
-        more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OURS else ()
+        more = MORE_CHECKS if module.DSL == "cute" and module.SOURCE == OWN else ()
         checks = tuple(c for c in (*ptxsim.DEFAULT_CHECKS, *more) if c not in DSLS[module.DSL].unchecked)
         self._caught = self.catcher(case, lambda launches: self._run(launches, order, checks), self.processors, names)
         with self._caught.opened():
@@ -234,19 +234,22 @@ def _progress(case: Case, log: Path | str | None) -> Iterator[Callable[[str], No
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float, processor: bool = False) -> Iterator[None]:
     """Raise NotSimulatedError in the body after `seconds`. In the main thread only, as signals are.
 
+    `processor`: count the process's processor time, which other jobs do not lengthen, instead of wall time.
     It is raised again and again until the body ends: Python drops what is raised in a finalizer.
     """
 
     def ring(number: int, frame: Any) -> None:
-        raise NotSimulatedError(f"ended by the time limit of {seconds:g} s: the case is too large to simulate")
+        kind = "processor time" if processor else "time"
+        raise NotSimulatedError(f"ended by the {kind} limit of {seconds:g} s: the case is too large to simulate")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, AGAIN_S))
+    timer, number = (signal.ITIMER_PROF, signal.SIGPROF) if processor else (signal.ITIMER_REAL, signal.SIGALRM)
+    before = signal.signal(number, ring)
+    signal.setitimer(timer, seconds, min(seconds, AGAIN_S))
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)

@@ -10,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.analysis.verdict.decide import apart
-from cutesnake.model.records.verdict import Figure, Held
+from cutesnake.model.records.verdict import Accuracy, Figure
 from cutesnake.stages.predict.validated import files
 
 CLEAR_PERCENT = 10.0
 
 
-def held(figure: Figure, paths: Iterable[Path] | None = None) -> Held:
+def accuracy(figure: Figure, paths: Iterable[Path] | None = None) -> Accuracy:
     """Count errors and rightly named faster kernels, of families that the model was not made with."""
     used = [path for path in (files() if paths is None else paths) if not path.name.startswith("development")]
     rows = [row for path in used for row in _rows(path) if row["kind"] == figure]
     errors = [100 * abs(row["predicted_us"] / row["measured_us"] - 1) for row in rows]
     pairs = list(_pairs(rows))
     clear = [right for percent, right in pairs if percent > CLEAR_PERCENT]
-    return Held(
+    return Accuracy(
         devices=sorted({row["device"].upper() for row in rows}),
         cases=len(rows),
         median_error_percent=statistics.median(errors) if errors else None,
