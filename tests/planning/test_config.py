@@ -133,7 +133,7 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
         (f"{ADD}/workloads/0/rows", "3", ["workloads[0]: rows is '3'; it must be a whole number"]),
         (f"{ADD}/workloads/0/rows", [], ["workloads.0.rows is []; it must be a list with at least 1 entry"]),
         (f"{ADD}/workloads/0/rows", [16, 1.5], ["workloads.0.rows.1 is 1.5; it must be a whole number or a text"]),
-        (f"{ADD}/workloads/0/rows", 10**12, ["workloads[0]: m1000000000000_n8_fp32", "TiB; no card holds that"]),
+        (f"{ADD}/workloads/0/rows", 10**12, ["workloads[0]: m1000000000000_n8_fp32", "TiB; no GPU holds that"]),
         (
             f"{ADD}/workloads/0",
             {"rows": [*range(10**5)], "columns": [*range(10**5)]},

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.planning import given, machine
+from cutesnake.planning import command_line, machine
 from project import ROOT, snakemake
 
 
 @pytest.mark.fault("Configuration", "`CUTESNAKE_MACHINE` that is no machine", "one line")
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "words"),
     [
         (None, "No such file or directory; "),
         ("{", "describes no machine"),
@@ -26,14 +26,14 @@ from project import ROOT, snakemake
         ("[" * 100_000, "describes no machine"),
     ],
 )
-def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, message) -> None:
+def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, words) -> None:
     path = tmp_path / "machine.json"
     if content is not None:
         path.write_text(content)
-    monkeypatch.setenv(machine.PRETENDED, str(path))
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError) as caught:
         machine.probe()
-    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith("CUTESNAKE_MACHINE is ")
 
 
@@ -41,7 +41,7 @@ def test_a_device_of_a_pretended_machine_has_the_right_types(tmp_path, monkeypat
     path = tmp_path / "machine.json"
     device = {"index": 0, "name": "X", "compute_capability": "90", "driver": "1", "memory_bytes": 1}
     path.write_text(json.dumps({"devices": [{**device, "multiprocessors": 1, "uuid_hash": "a"}]}))
-    monkeypatch.setenv(machine.PRETENDED, str(path))
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError, match="two whole numbers"):
         machine.probe()
 
@@ -52,7 +52,7 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
 @pytest.mark.fault("Configuration", "a path that is not planned", "one line with the nearest planned ones")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "message"),
+    ("path", "words"),
     [
         (f"compile/{BUILD}x/build.json", f"{BUILD}x is not planned; nearest: {BUILD}, "),
         (f"correctness/{BUILD}/m3_n1001_fp32.json", f"is not planned; nearest: {BUILD}/"),
@@ -63,9 +63,9 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
         (f"autotune/{BUILD}.json", "is not planned; nothing of that kind is"),
     ],
 )
-def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, message) -> None:
+def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, words) -> None:
     done = snakemake(built, "--dry-run", f"results/{path}")
-    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.fault("Configuration", "`--cores 0`", "one line; Snakemake would wait forever")
@@ -121,15 +121,15 @@ def make(path: Path, content: bytes | str | None) -> Path:
 @pytest.mark.fault(
     "Configuration", "a `--configfile` that is missing, a folder, empty, a list, or not UTF-8", "one line"
 )
-@pytest.mark.parametrize(("content", "message"), CONFIGURATIONS)
+@pytest.mark.parametrize(("content", "words"), CONFIGURATIONS)
 @pytest.mark.parametrize(
     "form", ["--configfile {}", "--configfiles {}", "--configfile={}", "-n --configfile {} -q all"]
 )
-def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, message) -> None:
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, words) -> None:
     path = make(tmp_path / "run.yaml", content)
     with pytest.raises(SystemExit) as caught:
-        given.check(form.format(path).split())
-    assert message in caught.value.code and "\n" not in caught.value.code
+        command_line.check(form.format(path).split())
+    assert words in caught.value.code and "\n" not in caught.value.code
     assert caught.value.code.startswith(f"--configfile {path}")
 
 
@@ -137,9 +137,9 @@ def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content
 def test_a_target_behind_the_files_is_told_from_a_file(tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     with pytest.raises(SystemExit, match=r"compiled: No such file or directory; .* name targets before it"):
-        given.check(["--configfile", str(path), "compiled"])
-    given.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
-    given.check(["--configfile", str(path), "--cores", "1"])
+        command_line.check(["--configfile", str(path), "compiled"])
+    command_line.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
+    command_line.check(["--configfile", str(path), "--cores", "1"])
 
 
 @pytest.mark.fault("Configuration", "`--configfile` or `--config` twice", "refused: Snakemake would ignore the first")
@@ -148,11 +148,11 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     value = {"--configfile": str(path), "--config": "targets=[]"}[option]
     with pytest.raises(SystemExit, match=f"{option} is there twice, and Snakemake would take the last one alone"):
-        given.check([option, value, "-n", f"{option}={value}"])
+        command_line.check([option, value, "-n", f"{option}={value}"])
 
 
 @pytest.mark.parametrize(
-    ("entry", "message"),
+    ("entry", "words"),
     [
         ("timing.max_seconds=3", "write 'timing={max_seconds: 3}'"),
         ("sweeps.mla_decode.kernels=[cutile]", "write 'sweeps={mla_decode: {kernels: [cutile]}}'"),
@@ -160,11 +160,11 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
         ("max seconds=3", "is read as KEY=VALUE, such as"),
     ],
 )
-def test_what_is_no_key_and_value_is_one_line(entry, message) -> None:
+def test_what_is_no_key_and_value_is_one_line(entry, words) -> None:
     with pytest.raises(SystemExit) as caught:
-        given.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
-    assert caught.value.code.startswith(f"--config {entry}: ") and message in caught.value.code
-    given.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
+        command_line.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
+    assert caught.value.code.startswith(f"--config {entry}: ") and words in caught.value.code
+    command_line.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
 
 
 def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
@@ -173,14 +173,14 @@ def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
         re.search(r"^__use_yte__.*?(?=\n\n)", path.read_text(), re.DOTALL | re.MULTILINE).group()
         for path in (ROOT / "profiles").glob("*/config.yaml")
     }
-    assert len(blocks) == 1 and "given.check(sys.argv[1:])" in blocks.pop()
+    assert len(blocks) == 1 and "command_line.check(sys.argv[1:])" in blocks.pop()
 
 
 def test_what_can_be_read_once_only_is_left_to_snakemake() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"stages: []\n")
     os.close(writing)
-    given.check(["--configfile", f"/dev/fd/{reading}"])
+    command_line.check(["--configfile", f"/dev/fd/{reading}"])
     assert os.read(reading, 100) == b"stages: []\n"
     os.close(reading)
 
@@ -201,13 +201,13 @@ def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) 
         assert len(message) == 2, "and the profile that is used"
 
 
-@pytest.mark.parametrize(("content", "text"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
-def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, text) -> None:
+@pytest.mark.parametrize(("content", "words"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
+def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
     make(fresh / "config/config.yaml", content)
     done = snakemake(fresh, "--dry-run")
     message = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in message
-    assert text.replace("run.yaml", "config/config.yaml") in message
+    assert words.replace("run.yaml", "config/config.yaml") in message
 
 
 @pytest.mark.fault("Machine", "a folder without write access", "one line that names `--directory`")
@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
 
     def run(more: str) -> subprocess.CompletedProcess:
         script = f"{mount} && cd {ROOT} && {command.format(more)}"
-        environment = {**os.environ, machine.PRETENDED: str(machine_file)}
+        environment = {**os.environ, machine.MOCK_FILE: str(machine_file)}
         return subprocess.run(
             ["unshare", "-m", "sh", "-c", script], env=environment, capture_output=True, text=True, timeout=60
         )

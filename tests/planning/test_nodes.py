@@ -44,7 +44,7 @@ def plan(cluster, machine):
 
 def test_each_kind_of_card_has_its_own_cases_and_fingerprint(plan) -> None:
     result = plan()
-    timed = [case.id for case in result.run_here("timing")]
+    timed = [case.id for case in result.cases_to_run("timing")]
     assert {case.node_class for case in timed} == {"h100", "h200"}
     assert len(timed) == len(set(timed)) == 2 * sum(case.node_class == "h100" for case in timed)
     prints = {name: nodes.of_a_kind(place) for name, place in result.places.items()}
@@ -84,7 +84,7 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "words"),
     [
         ("classes: {}", "machines.yaml: classes"),
         ("classes: {cpu: {queue: x}}", "classes/cpu: unknown key 'queue'; allowed: partition, "),
@@ -96,12 +96,12 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
         ("classes: [", "machines.yaml"),
     ],
 )
-def test_a_wrong_file_of_classes_is_told_in_one_line(tmp_path, monkeypatch, text, message) -> None:
+def test_a_wrong_file_of_classes_is_told_in_one_line(tmp_path, monkeypatch, text, words) -> None:
     monkeypatch.chdir(tmp_path)
     Path("machines.yaml").write_text(text)
     with pytest.raises(nodes.NodesError) as caught:
         nodes.read_classes("machines.yaml")
-    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_the_example_in_the_repository_is_a_file_of_classes() -> None:

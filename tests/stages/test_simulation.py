@@ -77,7 +77,7 @@ def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> No
 
 def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated(plan) -> None:
     result = plan("h200")
-    on_the_gpu = {case.key for case in result.run_here("correctness")}
+    on_the_gpu = {case.key for case in result.cases_to_run("correctness")}
     assert on_the_gpu and not on_the_gpu & set(result.simulated)
     for key in result.simulated:
         assert result.case(key).build.target == "sm_100a"
@@ -130,7 +130,7 @@ def test_the_plan_lists_them(plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dsl", "target", "lacking", "message"),
+    ("dsl", "target", "lacking", "words"),
     [
         ("cutile", "sm_100a", ("cuda-bindings",), "cuda-bindings is not installed here"),
         ("torch", "sm_90a", (), "there is no build to simulate"),
@@ -139,7 +139,7 @@ def test_the_plan_lists_them(plan) -> None:
         ("cute", "sm_100a", ("torch",), "torch is not installed here"),
     ],
 )
-def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, message) -> None:
+def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, words) -> None:
     local = machine("none")
     local = dataclasses.replace(
         local,
@@ -147,7 +147,7 @@ def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, l
         packages={name: version for name, version in local.packages.items() if name not in lacking},
     )
     reply = arch.can_simulate(local, SimpleNamespace(DSL=dsl), target)
-    assert not reply.ok and message in reply.reason
+    assert not reply.ok and words in reply.reason
 
 
 def test_without_a_compiler_nothing_is_simulated(plan) -> None:
@@ -342,7 +342,7 @@ def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("pattern", "replacement", "message"),
+    ("pattern", "replacement", "words"),
     [
         (r"tcgen05\.dealloc[^;]*;", "", "leak: "),
         (r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64\s+\[[^\]]*\];", "", "deadlock: "),
@@ -350,14 +350,12 @@ def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> Non
     ],
     ids=["tensor memory is never freed", "an arrival is missing", "another function than log2"],
 )
-def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(
-    cutlass, tmp_path, pattern, replacement, message
-) -> None:
+def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(cutlass, tmp_path, pattern, replacement, words) -> None:
     folder, known = cutlass
     mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
     edit(mutant / "kernel.ptx", pattern, replacement)
     result = check(mutant, known, tmp_path)
-    assert result["status"] == "failed" and message in result["reason"]
+    assert result["status"] == "failed" and words in result["reason"]
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])

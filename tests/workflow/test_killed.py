@@ -40,7 +40,7 @@ timing: {{max_seconds: 1, max_noise_percent: 1}}
 """
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
-DRIVER_HOLDER = "/held_driver.py"  # next to the GPU server; it has the driver open, and no part of the GPU
+DRIVER_HOLDER = "/driver_holder.py"  # next to the GPU server; it has the driver open, and no part of the GPU
 IDLE = '-m cutesnake.runtime.pool {"idle_s"', DRIVER_HOLDER  # both end by themselves when the GPU server has been idle
 # In place of measuring, where there is no GPU: it takes its time, with the GPU's lock held.
 PRETEND = """
@@ -219,7 +219,7 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("how", "stage", "message"),
+    ("how", "stage", "words"),
     [
         (signal.SIGKILL, "timing", "cutesnake.runtime.pool"),
         (signal.SIGINT, "timing", "cutesnake.runtime.pool"),
@@ -227,10 +227,10 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
     ],
     ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],
 )
-def test_killed_while_the_card_is_used(copied, how, stage, message) -> None:
+def test_killed_while_the_card_is_used(copied, how, stage, words) -> None:
     project = copied(stage)
 
     def under_way() -> bool:
-        return len(records(project)) >= 5 and any(message in line for line in with_the_gpu(project).values())
+        return len(records(project)) >= 5 and any(words in line for line in with_the_gpu(project).values())
 
     kill_and_run_again(project, probe(), how, under_way, dict(os.environ))
