@@ -130,7 +130,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
-    """Return those of a build's records that stand for predictions which are not made again."""
+    """Return the records of predictions of a build that are not made again."""
     always = {workload for operator, workload in plan.foreseen_always if operator == build.operator}
     names = {one: one.partition("/") for one in known}
     return {

@@ -33,7 +33,7 @@ class Sweep:
     variants: str
     simulation: dict[str, dict[str, Any]]
     profile: list[str]
-    predict: list[str] | dict[str, list[str]] = field(default_factory=list)  # ids, or `all` alone; or those per kernel
+    predict: list[str] | dict[str, list[str]] = field(default_factory=list)  # ids, or `all` alone; or lists per kernel
     predict_always: list[str] = field(default_factory=list)  # of these, ids that every run predicts again
 
     def dtypes_for(self, target: str) -> list[str]:
@@ -63,7 +63,7 @@ class Sweep:
         return [workload for workload in self.workloads() if is_named(workload, self.profile)]
 
     def predicted(self, kernel: str) -> list[Workload]:
-        """What is predicted of a kernel for cards that are not here; nothing where the sweep has no such list."""
+        """Return what is predicted of a kernel for GPUs that are not present; may be empty."""
         lists = self.predict if isinstance(self.predict, dict) else {OTHERS: self.predict}
         names = lists.get(kernel, lists.get(OTHERS, []))
         return [w for w in self.workloads() if names and is_named(w, [] if names == [ALL] else names)]
