@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cutesnake.planning.machine import Machine
-from cutesnake.runtime import held_driver
+from cutesnake.runtime import driver_holder
 from own_operator import own  # noqa: F401  # a fixture
 from project import copy_project, snakemake
 
@@ -48,7 +48,7 @@ def driver(tmp_path, monkeypatch):
         f'int cuInit(unsigned flags) {{ FILE *f = fopen("{notes}", "a");\n'
         '  fprintf(f, "%s\\n", getenv("CUDA_VISIBLE_DEVICES")); fclose(f); return 0; }\n'
     )
-    library = tmp_path / held_driver.DRIVER
+    library = tmp_path / driver_holder.DRIVER
     subprocess.run([*compiler(), "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     return notes

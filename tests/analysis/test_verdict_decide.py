@@ -10,6 +10,7 @@ from verdict_samples import pairs, time, timings
 
 from cutesnake.analysis.verdict.accuracy import accuracy
 from cutesnake.analysis.verdict.decide import Time, best_rival, decide, interval, noise, pairing
+from cutesnake.report.verdict import result
 
 
 def synthetic(*ratios: float, noise_percent: float = 0.5):
@@ -42,6 +43,13 @@ def test_times_within_the_noise_have_no_winner():
     assert (found.winner, found.reason) == ("depends", "noise")
     assert len(found.equal) == 3
     assert decide("cold", "recorded", synthetic(1.2, 1.2, 1.2, noise_percent=12)).winner == "depends"
+
+
+def test_predictions_within_their_error_show_no_tie():
+    """Two times that cannot be told apart are equal only if they were measured."""
+    decision = decide("warm", "predicted", synthetic(1.01, noise_percent=66))
+    measured = decide("warm", "recorded", synthetic(1.01))
+    assert (result(decision)[0], result(measured)[0]) == ("Cannot tell", "Tie")
 
 
 def test_a_majority_whose_interval_includes_one_has_no_winner():

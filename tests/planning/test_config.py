@@ -130,7 +130,7 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
         (f"{ADD}/workloads/0/rows", "3", ["workloads[0]: rows is '3'; it must be a whole number"]),
         (f"{ADD}/workloads/0/rows", [], ["workloads.0.rows is []; it must be a list with at least 1 entry"]),
         (f"{ADD}/workloads/0/rows", [16, 1.5], ["workloads.0.rows.1 is 1.5; it must be a whole number or a text"]),
-        (f"{ADD}/workloads/0/rows", 10**12, ["workloads[0]: m1000000000000_n8_fp32", "TiB; no card holds that"]),
+        (f"{ADD}/workloads/0/rows", 10**12, ["workloads[0]: m1000000000000_n8_fp32", "TiB; no GPU holds that"]),
         (
             f"{ADD}/workloads/0",
             {"rows": [*range(10**5)], "columns": [*range(10**5)]},
@@ -259,6 +259,24 @@ def test_a_configuration_file_is_read_strictly(tmp_path, text, words) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         read_again({}, [path], [])
     assert "\n" not in str(caught.value)
+
+
+def test_an_empty_mapping_in_place_of_a_list_is_refused(tmp_path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("stages: {}\n")
+    config = copy.deepcopy(DEFAULT)  # what Snakemake makes of it: `{}` merged into the list changes nothing
+    read_again(config, [path], [])
+    with pytest.raises(ConfigError, match=r"stages is \{\}; it must be a list"):
+        check(config)
+
+
+def test_more_workloads_than_can_be_planned_are_refused_before_they_are_made(tmp_path) -> None:
+    config = copy.deepcopy(DEFAULT)
+    many = {"rows": list(range(1, 1001)), "columns": list(range(1, 1001))}
+    config["sweeps"] = {"elementwise_add": {"workloads": [many]}}
+    config["operators"] = ["elementwise_add"]
+    with pytest.raises(ConfigError, match=r"make [\d,]+ workloads; 100,000 at most"):
+        check(config)
 
 
 def test_a_configuration_file_is_utf8(tmp_path) -> None:

@@ -91,15 +91,15 @@ def test_the_machine_is_asked_for_what_the_configured_kernels_need() -> None:
 def test_a_missing_package_costs_no_job_and_has_one_decision(machine, name, tmp_path) -> None:
     plan = planned(machine, name, {}, tmp_path)
     assert {b.kernel for b in plan.builds.values()} == {"torch_sdpa"}
-    assert not [c for stage in GPU_STAGES for c in plan.run_here(stage) if c.build.kernel in PEERS]
+    assert not [c for stage in GPU_STAGES for c in plan.cases_to_run(stage) if c.build.kernel in PEERS]
     assert [(d.kernel, d.target) for d in plan.decisions if d.kernel in PEERS] == [(k, "sm_90a") for k in PEERS]
     assert sum(case.build.kernel == "flash_mla" for case in plan.cases.values()) == 2  # for recorded measurements
 
 
 def test_an_importable_package_turns_its_cases_into_jobs(machine, tmp_path) -> None:
     plan = planned(machine, "h200", {"flash_mla": "1.0"}, tmp_path)
-    assert sum(case.build.kernel == "flash_mla" for case in plan.run_here("timing")) == 2
-    assert not any(case.build.kernel == "flashinfer" for case in plan.run_here("timing"))
+    assert sum(case.build.kernel == "flash_mla" for case in plan.cases_to_run("timing")) == 2
+    assert not any(case.build.kernel == "flashinfer" for case in plan.cases_to_run("timing"))
 
 
 def test_what_the_packages_cannot_compute_is_one_sentence() -> None:

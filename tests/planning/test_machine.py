@@ -129,8 +129,8 @@ def test_mig_without_a_slice_is_a_reason(monkeypatch) -> None:
 def test_a_pretended_machine_says_so(monkeypatch, tmp_path) -> None:
     path = tmp_path / "m.json"
     path.write_text(json.dumps({"devices": [], "problem": "none"}))
-    monkeypatch.setenv(machine.PRETENDED, str(path))
-    assert machine.probe().pretended
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
+    assert machine.probe().mocked
 
 
 def test_throttle_reasons_have_names() -> None:

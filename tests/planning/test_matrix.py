@@ -104,18 +104,18 @@ def test_all_variants_on_request(plan) -> None:
 
 def test_without_a_gpu_no_job_and_every_case_has_its_reason(plan) -> None:
     found = plan("none")
-    assert not any(list(found.run_here(stage)) for stage in GPU_STAGES)
+    assert not any(list(found.cases_to_run(stage)) for stage in GPU_STAGES)
     assert len(found.cases) == 4 * 2 + 4 + 2
     assert all(not d.run.ok and d.run.reason for d in found.decisions)
 
 
 def test_a_gpu_turns_its_own_cases_into_jobs(plan) -> None:
     found = plan("h200")
-    timed = list(found.run_here("timing"))
+    timed = list(found.cases_to_run("timing"))
     assert {case.build.target for case in timed} == {"sm_90a"}
     assert len(timed) == 4 + 4
-    assert {case.workload.id for case in found.run_here("ncu")} == {"m1_n8_fp32", "m1_n8_bf16"}
-    assert not list(found.run_here("nsys"))  # not among the stages
+    assert {case.workload.id for case in found.cases_to_run("ncu")} == {"m1_n8_fp32", "m1_n8_bf16"}
+    assert not list(found.cases_to_run("nsys"))  # not among the stages
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_gpu_turns_its_own_cases_into_jobs(plan) -> None:
 )
 def test_by_default_a_card_runs_what_is_written_for_it(machine, tmp_path, name, target, kernels) -> None:
     default = check(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
-    timed = {(c.build.kernel, c.build.target) for c in matrix.make_plan(default, machine(name)).run_here("timing")}
+    timed = {(c.build.kernel, c.build.target) for c in matrix.make_plan(default, machine(name)).cases_to_run("timing")}
     assert {where for _, where in timed} == {target} and {kernel for kernel, _ in timed} >= kernels
 
 
@@ -144,9 +144,7 @@ def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
         assert {d.target for d in found.decisions} == {"sm_90a", "sm_100a"}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("none", "without a GPU"), ("a100", "on a card of compute capability 8.0")]
-)
+@pytest.mark.parametrize(("name", "words"), [("none", "without a GPU"), ("a100", "on a GPU of compute capability 8.0")])
 def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, words) -> None:
     asked = replace(experiment(), targets=["here"])
     with pytest.raises(ConfigError, match=f"`here` stands for no target {words}; allowed: sm_90a"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.planning import given, machine
+from cutesnake.planning import command_line, machine
 from project import ROOT, snakemake
 
 
@@ -30,7 +30,7 @@ def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, words)
     path = tmp_path / "machine.json"
     if content is not None:
         path.write_text(content)
-    monkeypatch.setenv(machine.PRETENDED, str(path))
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError) as caught:
         machine.probe()
     assert words in str(caught.value) and "\n" not in str(caught.value)
@@ -41,7 +41,7 @@ def test_a_device_of_a_pretended_machine_has_the_right_types(tmp_path, monkeypat
     path = tmp_path / "machine.json"
     device = {"index": 0, "name": "X", "compute_capability": "90", "driver": "1", "memory_bytes": 1}
     path.write_text(json.dumps({"devices": [{**device, "multiprocessors": 1, "uuid_hash": "a"}]}))
-    monkeypatch.setenv(machine.PRETENDED, str(path))
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError, match="two whole numbers"):
         machine.probe()
 
@@ -128,7 +128,7 @@ def make(path: Path, content: bytes | str | None) -> Path:
 def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, words) -> None:
     path = make(tmp_path / "run.yaml", content)
     with pytest.raises(SystemExit) as caught:
-        given.check(form.format(path).split())
+        command_line.check(form.format(path).split())
     assert words in caught.value.code and "\n" not in caught.value.code
     assert caught.value.code.startswith(f"--configfile {path}")
 
@@ -137,9 +137,9 @@ def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content
 def test_a_target_behind_the_files_is_told_from_a_file(tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     with pytest.raises(SystemExit, match=r"compiled: No such file or directory; .* name targets before it"):
-        given.check(["--configfile", str(path), "compiled"])
-    given.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
-    given.check(["--configfile", str(path), "--cores", "1"])
+        command_line.check(["--configfile", str(path), "compiled"])
+    command_line.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
+    command_line.check(["--configfile", str(path), "--cores", "1"])
 
 
 @pytest.mark.fault("Configuration", "`--configfile` or `--config` twice", "refused: Snakemake would ignore the first")
@@ -148,7 +148,7 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     value = {"--configfile": str(path), "--config": "targets=[]"}[option]
     with pytest.raises(SystemExit, match=f"{option} is there twice, and Snakemake would take the last one alone"):
-        given.check([option, value, "-n", f"{option}={value}"])
+        command_line.check([option, value, "-n", f"{option}={value}"])
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
 )
 def test_what_is_no_key_and_value_is_one_line(entry, words) -> None:
     with pytest.raises(SystemExit) as caught:
-        given.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
+        command_line.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
     assert caught.value.code.startswith(f"--config {entry}: ") and words in caught.value.code
-    given.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
+    command_line.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
 
 
 def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
@@ -173,14 +173,14 @@ def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
         re.search(r"^__use_yte__.*?(?=\n\n)", path.read_text(), re.DOTALL | re.MULTILINE).group()
         for path in (ROOT / "profiles").glob("*/config.yaml")
     }
-    assert len(blocks) == 1 and "given.check(sys.argv[1:])" in blocks.pop()
+    assert len(blocks) == 1 and "command_line.check(sys.argv[1:])" in blocks.pop()
 
 
 def test_what_can_be_read_once_only_is_left_to_snakemake() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"stages: []\n")
     os.close(writing)
-    given.check(["--configfile", f"/dev/fd/{reading}"])
+    command_line.check(["--configfile", f"/dev/fd/{reading}"])
     assert os.read(reading, 100) == b"stages: []\n"
     os.close(reading)
 
@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
 
     def run(more: str) -> subprocess.CompletedProcess:
         script = f"{mount} && cd {ROOT} && {command.format(more)}"
-        environment = {**os.environ, machine.PRETENDED: str(machine_file)}
+        environment = {**os.environ, machine.MOCK_FILE: str(machine_file)}
         return subprocess.run(
             ["unshare", "-m", "sh", "-c", script], env=environment, capture_output=True, text=True, timeout=60
         )

@@ -196,22 +196,22 @@ def test_nothing_becomes_newer_than_another_file_when_it_is_dated_anew(folder) -
 def test_a_plan_is_of_no_use_once_another_run_has_worked_here(folder, monkeypatch) -> None:
     from cutesnake.runtime import folder as working
 
-    monkeypatch.setattr(working, "_held", [])
+    monkeypatch.setattr(working, "_kept_open", [])
     planned = working.last_run()
     working.claim(planned)
-    os.close(working._held.pop())
+    os.close(working._kept_open.pop())
     assert working.last_run() != planned
     with pytest.raises(working.FolderError, match="while this one was being planned"):
         working.claim(planned)
     working.claim(working.last_run())
     assert working.last_run() is None
-    os.close(working._held.pop())
+    os.close(working._kept_open.pop())
 
 
 def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
     from cutesnake.runtime import folder as working
 
-    monkeypatch.setattr(working, "_held", [])
+    monkeypatch.setattr(working, "_kept_open", [])
     Path(working.LOCK).touch()
     with Path(working.LOCK).open() as look:
         fcntl.flock(look, fcntl.LOCK_SH)
@@ -219,7 +219,7 @@ def test_a_look_takes_nothing_away_from_a_run(folder, monkeypatch) -> None:
         with pytest.raises(working.FolderError, match="under way"):
             working.claim("")
     working.claim("")
-    os.close(working._held.pop())
+    os.close(working._kept_open.pop())
 
 
 def test_a_file_system_without_locks_is_named(folder, monkeypatch) -> None:
@@ -229,7 +229,7 @@ def test_a_file_system_without_locks_is_named(folder, monkeypatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(working, "_held", [])
+    monkeypatch.setattr(working, "_kept_open", [])
     monkeypatch.setattr(locks.fcntl, "flock", refuse)
     with pytest.raises(
         working.FolderError, match=r"keeps no locks \(No locks available\): mount it with them, or make"

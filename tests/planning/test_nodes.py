@@ -41,7 +41,7 @@ def plan(cluster, machine):
 
 def test_each_kind_of_card_has_its_own_cases_and_fingerprint(plan) -> None:
     found = plan()
-    timed = [case.id for case in found.run_here("timing")]
+    timed = [case.id for case in found.cases_to_run("timing")]
     assert {case.node_class for case in timed} == {"h100", "h200"}
     assert len(timed) == len(set(timed)) == 2 * sum(case.node_class == "h100" for case in timed)
     prints = {name: nodes.of_a_kind(place) for name, place in found.places.items()}

@@ -94,7 +94,7 @@ def test_what_was_made_from_something_else_is_stale_with_what_follows(chain, cha
     assert chain.look().why == {}
     change(chain.recipe)
     found = chain.look()
-    assert found.why == {PLOT: why, PAGE: AFTER} and found.told == []
+    assert found.why == {PLOT: why, PAGE: AFTER} and found.unexplained == []
     assert found.staleness() == f"1 stale, made again with what follows: {why}" and found.damage() is None
 
 
@@ -150,28 +150,28 @@ def test_what_is_damaged_is_told_and_made_again_with_what_follows(chain, damage,
     assert chain.look().why == {}
     damage()
     found = chain.look()
-    assert said in found.why[PLOT] and found.why[PAGE] == AFTER and found.told == [PLOT]
+    assert said in found.why[PLOT] and found.why[PAGE] == AFTER and found.unexplained == [PLOT]
 
 
 @pytest.mark.parametrize("content", ["", "<html>", "<html></html"])
 def test_a_page_that_was_cut_short_is_damaged(chain, content) -> None:
     Path(PAGE).write_text(content)
-    assert chain.look().told == [PAGE]
+    assert chain.look().unexplained == [PAGE]
 
 
 def test_an_edited_page_is_damaged(chain) -> None:
     edited(PAGE, "<html>", "<html> ")
-    assert chain.look().told == [PAGE]
+    assert chain.look().unexplained == [PAGE]
 
 
 def test_what_is_missing_under_what_follows_is_told_if_it_was_seen(chain) -> None:
     shutil.rmtree(PLOT)
     found = chain.look()
-    assert found.why == {PLOT: "missing", PAGE: f"made from {PLOT}, which is missing"} and found.told == []
+    assert found.why == {PLOT: "missing", PAGE: f"made from {PLOT}, which is missing"} and found.unexplained == []
     chain.make()
     assert chain.look().why == {}
     shutil.rmtree(PLOT)
-    assert chain.look().told == [PLOT]
+    assert chain.look().unexplained == [PLOT]
 
 
 def test_what_only_what_is_missing_needs_is_no_loss(chain) -> None:
@@ -241,4 +241,4 @@ def test_a_result_that_reads_for_ever_is_damaged_and_not_read(tmp_path, monkeypa
     product = Product(str(path), "correctness", lambda: {**SETTINGS, "versions": VERSIONS})
     monkeypatch.setattr(outputs, "_problem", lambda product: pytest.fail("it was read"))
     found = outputs.look([product])
-    assert found.why == {str(path): "add.json is no regular file"} and found.told == [str(path)]
+    assert found.why == {str(path): "add.json is no regular file"} and found.unexplained == [str(path)]

@@ -64,7 +64,7 @@ def test_imports_are_followed_at_any_depth(tree) -> None:
 
 
 def test_a_build_does_not_depend_on_the_running_side(tree) -> None:
-    assert found(tree, "kernels.add.contract", baked=True) == {"contract.py", "device.py", "shapes.py"}
+    assert found(tree, "kernels.add.contract", for_builds=True) == {"contract.py", "device.py", "shapes.py"}
 
 
 def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree) -> None:
@@ -73,7 +73,7 @@ def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree
     def digests(text: str) -> tuple[str, str]:
         contract.write_text(text)
         forget()
-        return staleness.digest_files([contract], baked=True), staleness.digest_files([contract])
+        return staleness.digest_files([contract], for_builds=True), staleness.digest_files([contract])
 
     text = contract.read_text()
     before = digests(text)
@@ -160,7 +160,7 @@ def test_what_files_import_is_remembered_by_their_content(tree, monkeypatch) -> 
 def test_a_file_that_is_no_python_has_a_digest(tree, content) -> None:
     path = tree / "kernels/add/device.py"
     path.write_bytes(content.encode(errors="surrogateescape"))
-    assert staleness.digest_files([path], baked=True) != staleness.digest_files([tree / "kernels/add/other.py"])
+    assert staleness.digest_files([path], for_builds=True) != staleness.digest_files([tree / "kernels/add/other.py"])
 
 
 def test_a_marked_method_is_no_part_of_a_build_either(tmp_path, monkeypatch) -> None:
@@ -171,5 +171,5 @@ def test_a_marked_method_is_no_part_of_a_build_either(tmp_path, monkeypatch) -> 
     for content in (text, text.replace("return 2", "return 3"), text.replace("return 1", "return 4")):
         path.write_text(content)
         forget()
-        digests.append(staleness.digest_files([path], baked=True))
+        digests.append(staleness.digest_files([path], for_builds=True))
     assert digests[0] == digests[1] != digests[2]

@@ -211,7 +211,7 @@ def test_jobs_that_are_given_up_end_with_what_they_started(served, tmp_path) -> 
     def ask() -> None:
         try:
             run("wait", limit_s=None, path=str(tmp_path / "started"))
-        except pool.GivenUpError as error:
+        except pool.CancelledError as error:
             ends.append(error)
 
     thread = threading.Thread(target=ask)

@@ -82,7 +82,7 @@ def test_a_server_of_another_user_is_not_believed(shared) -> None:
     os.read(ready[0], 1)
     try:
         with contextlib.closing(pool.shared("nothing", idle_s=0.0)) as connection:
-            assert private_folder.is_ours(connection) and connection.getpeername() != address.encode()
+            assert private_folder.is_own(connection) and connection.getpeername() != address.encode()
             assert "exit" in next(pool.replies(connection, "fork_tasks:leave", {"code": 0}))
     finally:
         os.write(done[1], b"1")

@@ -74,7 +74,7 @@ def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> No
 
 def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated(plan) -> None:
     found = plan("h200")
-    on_the_card = {case.key for case in found.run_here("correctness")}
+    on_the_card = {case.key for case in found.cases_to_run("correctness")}
     assert on_the_card and not on_the_card & set(found.simulated)
     for key in found.simulated:
         assert found.case(key).build.target == "sm_100a"

@@ -37,7 +37,7 @@ timing: {{max_seconds: 1, max_noise_percent: 1}}
 """
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
-DRIVER_HOLDER = "/held_driver.py"  # beside the GPU server; it has the driver open, and nothing of the card
+DRIVER_HOLDER = "/driver_holder.py"  # beside the GPU server; it has the driver open, and nothing of the card
 IDLE = '-m cutesnake.runtime.pool {"idle_s"', DRIVER_HOLDER  # both end by themselves when the GPU server has been idle
 # In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
 PRETEND = """

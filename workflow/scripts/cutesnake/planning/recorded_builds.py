@@ -25,7 +25,7 @@ CODE = {
 
 @dataclass(frozen=True)
 class Recipes:
-    """What records would be made from now: a function per stage, of a build or of a planned case."""
+    """Functions per stage that return the recipe of a build's or case's record."""
 
     of_build: Callable[[Any], Recipe]
     of_metrics: Callable[[Any], Recipe]
@@ -36,10 +36,10 @@ class Recipes:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which builds a run makes, and which kept records it shows instead: build -> names of its records that hold.
+    """Builds that a run makes, and the kept records it shows instead.
 
-    Of builds that are made, `kept` has predictions alone. `predicting` has the cases that the run predicts. `stale`
-    counts kept records that are of other sources.
+    The latter are build -> names of valid records. Of builds that are made, `kept` has predictions alone. `predicting`
+    has the cases that the run predicts. `stale` counts kept records of other sources.
     """
 
     live: frozenset[str] = frozenset()
@@ -62,7 +62,10 @@ def _code(stage: str) -> str:
 
 
 def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
-    """Return the key of a record of a stage that is made by a recipe; `pin`: of the wheel that a kernel comes from."""
+    """Return the key of a stage's record from its recipe.
+
+    pin: of the wheel that a kernel comes from.
+    """
     code = {name: digest for name, digest in recipe["code"].items() if name != WORKFLOW}
     data = [code, _code(stage), recipe["params"], pin]
     return Key(digest_data(data), dict(recipe["versions"]))
@@ -71,12 +74,12 @@ def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
 def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
     """Return the keys that the records of a planned build would have now, by name."""
     pin = recipes.pin_of(build)
-    found = {COMPILE: key(COMPILE, recipes.of_build(build), pin), INSPECT: key(INSPECT, recipes.of_metrics(build))}
+    result = {COMPILE: key(COMPILE, recipes.of_build(build), pin), INSPECT: key(INSPECT, recipes.of_metrics(build))}
     for name, case in cases_of(plan, build).items():
         stage = name.partition("/")[0]
         recipe = recipes.of_check(case) if stage == CHECK else recipes.of_prediction(case)
-        found[name] = key(stage, recipe)
-    return found
+        result[name] = key(stage, recipe)
+    return result
 
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
@@ -130,7 +133,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
-    """Return the records of predictions of a build that are not made again."""
+    """Return the build's records that stand for predictions which are not made again."""
     always = {workload for operator, workload in plan.foreseen_always if operator == build.operator}
     names = {one: one.partition("/") for one in known}
     return {
@@ -145,7 +148,7 @@ def places_of(folder: Path) -> set[str]:
 
 
 def _defaults(plan: Plan) -> set[str]:
-    """The build of each kernel and target with most of what can be done without a GPU: checks, then a prediction."""
+    """Return per kernel and target the build with most checks and predictions."""
     checks, predictions = plan.checks_of_builds, plan.predictions_of_builds
     best: dict[tuple[str, str, str], Build] = {}
 
