@@ -135,7 +135,10 @@ def docstrings(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
 
 
 def literals(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the string literals of at least three words; an f-string's fields read as `_`."""
+    """Yield line and text of the string literals of at least three words.
+
+    An f-string's fields read as `_`.
+    """
     inside = set()
     for node in nodes:
         match node:
@@ -151,7 +154,10 @@ def literals(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def python(path: str, text: str) -> Iterator[Finding]:
-    """Yield the findings in names, docstrings, comments and messages; of a Snakemake file in comments only."""
+    """Yield the findings in names, docstrings, comments and messages.
+
+    Of a Snakemake file in comments only.
+    """
     if path.endswith(".py"):
         nodes = list(ast.walk(ast.parse(text)))
         yield from identifiers(path, nodes)
@@ -226,7 +232,10 @@ def tally(rows: Sequence[Finding]) -> Counter[tuple[str, str]]:
 
 
 def ratchet(rows: Sequence[Finding]) -> None:
-    """Lower the limits to today's counts; a count above its limit leaves the limit, a missing limit is added."""
+    """Lower the limits to today's counts.
+
+    A count above its limit leaves the limit, a missing limit is added.
+    """
     text = CONFIG.read_text().partition("[limits.")[0].rstrip() + "\n"
     for kind in ("words", "lengths"):
         limits = SETTINGS["limits"].get(kind, {})
