@@ -1,8 +1,9 @@
-"""Things that happen to a folder, in an order that a seed decides, compared with a model of what is stale.
+"""Random actions on a folder, compared with a model of what is stale.
 
 The model knows nothing of digests: it notes of what each build was made. After every action a dry run must announce the
 builds that the model names, and nothing where nothing is stale. Every run ends as a run in a new folder does.
-CI does a few actions; CONTRIBUTING.md says how many were tried by hand."""
+CI does a few actions; CONTRIBUTING.md says how many were tried by hand.
+"""
 
 import contextlib
 import json
@@ -53,7 +54,7 @@ def bind(build, workload, inputs, outputs):
     raise NotImplementedError
 """
 VERSIONS = ("one", "two", "wrong", "killed")
-UPGRADED = ("cuda-tile", "matplotlib")  # of which a newer version is pretended; the first one makes builds
+UPGRADED = ("cuda-tile", "matplotlib")  # of which a newer version is mocked; the first one makes builds
 OF_ALL = ("mla_report.html", "compare/elementwise_add.json", "compare/elementwise_add.csv", "arch.json")
 TOOK = re.compile(r'"seconds": [\d.]+|Compiled in [\d.]+ s')
 DIGEST = re.compile(r'"[0-9a-f]{16}"')  # of records, which hold the times when they were made
@@ -71,7 +72,7 @@ class Model:
     version: dict[str, str] = field(default_factory=lambda: {"ann": "one", "bob": "one"})
     taken: list[str] = field(default_factory=lambda: ["ann", "cutile"])
     rows: list[int] = field(default_factory=lambda: [3])
-    packages: dict[str, str] = field(default_factory=dict)  # pretended: name -> version
+    packages: dict[str, str] = field(default_factory=dict)  # mocked: name -> version
     made: dict[Build, str] = field(default_factory=dict)
     reported: str | None = None  # what the report was made of
     damaged: set[Build] = field(default_factory=set)
@@ -156,18 +157,18 @@ class Folder:
     def start(self) -> subprocess.Popen:
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
         command = [sys.executable, "-m", "snakemake", "--cores", "1", *self.arguments(), "--configfile", TINY]
-        said = (self.places / "said").open("w")
+        message = (self.places / "said").open("w")
         return subprocess.Popen(
             command,
             cwd=self.path,
             env={**os.environ, **machine, **self.environment()},
             start_new_session=True,
-            stdout=said,
-            stderr=said,
+            stdout=message,
+            stderr=message,
         )
 
     def announced(self) -> tuple[set[Build], bool, str]:
-        """The builds that a dry run announces, whether it announces any job, and what it said."""
+        """Return the builds that a dry run announces, whether any job, and its output."""
         done = snakemake(self.path, "--dry-run", OWN_OUTPUT, *self.arguments(), **self.environment())
         assert done.returncode == 0, done.stdout + done.stderr
         outputs = ANNOUNCED.findall(done.stdout)
@@ -175,18 +176,18 @@ class Folder:
 
     def builds(self) -> dict[Build, Path]:
         """The builds that are there, with their folders."""
-        found = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
-        return {(path.parts[-3], path.name): path for path in found if any(path.glob("[!.]*"))}
+        result = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
+        return {(path.parts[-3], path.name): path for path in result if any(path.glob("[!.]*"))}
 
     def results(self) -> dict[str, str]:
         """Every file, less times and what took how long."""
-        found = {}
+        result = {}
         for path in sorted((self.path / "results").rglob("*")):
             name = str(path.relative_to(self.path))
             if path.is_file() and not {"log", "store"} & set(Path(name).parts) and not path.name.startswith("."):
                 text = TIMES.sub("TIME", path.read_bytes().decode("latin-1"))
-                found[name] = DIGEST.sub('"DIGEST"', TOOK.sub("TOOK", text))
-        return found
+                result[name] = DIGEST.sub('"DIGEST"', TOOK.sub("TOOK", text))
+        return result
 
 
 def first_difference(text: str, expected: str) -> str:
@@ -346,14 +347,17 @@ def kill(folder: Folder, chance: random.Random) -> str:
 
 
 def race(folder: Folder, chance: random.Random) -> str:
-    """Two runs at once: one of them makes what is stale, the other one does nothing or is refused."""
-    runs, said = [], []
+    """Two runs at once.
+
+    One of them makes what is stale, the other one does nothing or is refused.
+    """
+    runs, message = [], []
     for _ in range(2):
         runs.append(folder.start())
         time.sleep(chance.uniform(0.0, 3.0))
     statuses = [run.wait(300) for run in runs]
     if "killed" not in folder.model.planned().values():
-        assert 0 in statuses, said
+        assert 0 in statuses, message
     folder.model.ran()
     return f"two runs at once: {statuses}"
 
@@ -364,18 +368,21 @@ DONE = (*CHANGES, *HARMLESS, race)
 
 
 def compare(folder: Folder) -> str:
-    """How what a dry run announces differs from what the model says; empty if it does not."""
+    """How what a dry run announces differs from what the model says.
+
+    Empty if it does not.
+    """
     model = folder.model
-    builds, anything, said = folder.announced()
+    builds, anything, message = folder.announced()
     if model.maybe:  # some of these are made now: the dry run says which, and must name no other
         finished = model.maybe - builds
         model.made |= {build: needs for build, needs in model.planned().items() if build in finished}
         model.damaged -= finished
         model.maybe = set()
     if builds != (stale := model.stale()):
-        return f"builds announced: {sorted(builds)}, stale by the model: {sorted(stale)}\n{said[-1200:]}"
+        return f"builds announced: {sorted(builds)}, stale by the model: {sorted(stale)}\n{message[-1200:]}"
     if model.anything() not in (None, anything):
-        return f"anything announced: {anything}, by the model: {model.anything()}\n{said[-1200:]}"
+        return f"anything announced: {anything}, by the model: {model.anything()}\n{message[-1200:]}"
     return ""
 
 
@@ -387,7 +394,7 @@ def against_clean(folder: Folder, source: Path, place: Path) -> dict[str, str]:
     results, expected = folder.results(), fresh.results()
     shutil.rmtree(fresh.path)
     differences = {name: first_difference(results.get(name, ""), text) for name, text in expected.items()}
-    return {name: said for name, said in differences.items() if said}
+    return {name: message for name, message in differences.items() if message}
 
 
 @pytest.mark.fault(
@@ -412,13 +419,15 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
             history.append(chance.choice(DONE)(folder, chance))
             agree()
         done = folder.run()
-        told = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
+        reported = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
         dies = "killed" in [needs for build, needs in folder.model.planned().items() if build in folder.model.stale()]
-        assert (done.returncode != 0) is dies, told
+        assert (done.returncode != 0) is dies, reported
         folder.model.ran()
         history.append("run")
         agree()
         runs += not dies
         if not dies and (runs == 1 or runs % RUNS_PER_CLEAN == 0):
-            assert not (wrong := against_clean(folder, source, tmp_path / f"clean{runs}/folder")), f"{wrong}\n{told}"
+            assert not (wrong := against_clean(folder, source, tmp_path / f"clean{runs}/folder")), (
+                f"{wrong}\n{reported}"
+            )
     print(f"seed {SEED}: {len(history)} actions, {runs} whole runs")
