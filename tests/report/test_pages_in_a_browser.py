@@ -1,4 +1,7 @@
-"""The pages in headless Chromium: wide and narrow, light and dark; controls work, nothing is loaded, nothing is cut."""
+"""The pages in headless Chromium: wide and narrow, light and dark.
+
+Controls work, nothing is loaded, nothing is cut.
+"""
 
 from __future__ import annotations
 
@@ -170,10 +173,10 @@ def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> di
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     logged = ("--window-size=1300,950", scheme, "--enable-logging=stderr", "--dump-dom")
     done = chromium(folder, *logged, (folder / "frame.html").as_uri())
-    found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
-    assert found, done.stderr[-2000:]
+    result = re.search(r"<title>DONE(.*?)</title>", done.stdout)
+    assert result, done.stderr[-2000:]
     assert "CONSOLE" not in done.stderr
-    return json.loads(html.unescape(found.group(1)))
+    return json.loads(html.unescape(result.group(1)))
 
 
 # What a simulated check counts and covers, with names as long as those of CuTe's kernels are.
@@ -217,7 +220,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     out = shown(pages[front], tmp_path, width, dark)
     assert out["errors"] == [] and out["loads"] == []
     assert out["width"] == width
-    assert not out["wide"] and not out["wideUnfolded"]  # tables and pictures scroll sideways in frames of their own
+    assert not out["wide"] and not out["wideUnfolded"]  # tables and plots scroll sideways in frames of their own
     assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert out["answer"] < 900  # which DSL is faster stands within the first screen
