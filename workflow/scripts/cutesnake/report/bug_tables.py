@@ -13,6 +13,7 @@ FOLDER = ROOT / "benchmarks/museum"
 CHECKED = ("ordering", "fence", "hang", "bounds")
 NEAR = 20  # lines
 Record = dict[str, Any]
+AUTHORS = {"ours": "this project", "flashinfer-python": "NVIDIA, CUTLASS examples", "tilegym": "NVIDIA, TileGym"}
 
 
 def records(folder: Path = FOLDER) -> dict[str, Record]:
@@ -71,3 +72,24 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(header)]
     lines += [["---"] * len(lines[0]), *map(list, rows)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def findings_on_right_kernels() -> str:
+    """Return builds with right outputs in the recorded simulated checks, and those with findings."""
+    builds: dict[tuple[str, str], list[bool]] = {}
+    for path in sorted((ROOT / "recorded/builds").glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            build = json.loads(line)
+            source = build["records"]["compile"]["source"]
+            for x in build["records"].values():
+                checks = (x.get("metrics") or {}).get("checks", []) if x.get("backend") == "ptxsim" else []
+                if checks and all(output["passed"] for check in checks for output in check["outputs"].values()):
+                    reported = any(check["findings"] for check in checks)
+                    builds.setdefault((source, build["build"]), []).append(reported)
+    rows = []
+    for source in sorted({source for source, _ in builds}):
+        of = {name: reported for (author, name), reported in builds.items() if author == source}
+        kernels = {name.rsplit("/", 2)[0] for name in of}
+        runs = sum(map(len, of.values()))
+        rows.append([AUTHORS.get(source, source), *map(str, (len(kernels), len(of), runs, sum(map(any, of.values()))))])
+    return _table(("written by", "kernels", "builds", "workloads", "builds with findings"), rows)

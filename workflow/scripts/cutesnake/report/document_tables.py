@@ -21,7 +21,7 @@ from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import KernelTime, Speed
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.report.bug_tables import bugs, bugs_summary
+from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.validated import FOLDER, read_held
 
@@ -37,7 +37,7 @@ GROUPS = {
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
-OUTCOMES = ("ahead, equal, behind: warm", "cold")
+OUTCOMES = ("ahead/equal/behind, warm", "cold")
 
 Row = Mapping[str, Any]  # of a benchmark's JSON file
 
@@ -58,17 +58,8 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def results_per_gpu() -> str:
-    """Return MLA decode on each recorded GPU: three speedups, and how many checks passed."""
-    header = (
-        "GPU",
-        "L2",
-        "CuTe DSL vs FlashMLA",
-        "cuTile vs FlashMLA",
-        "CuTe DSL vs cuTile",
-        "workloads",
-        "checks passed*",
-    )
-    checks = {device: passed for device, passed, _ in _checks()}
+    """Return three speedups of MLA decode on each recorded GPU."""
+    header = ("GPU", "L2", "CuTe DSL vs FlashMLA", "cuTile vs FlashMLA", "CuTe DSL vs cuTile", "workloads")
     speedups_of = {kernel: {device: speeds for device, *speeds in _over_rival(kernel)} for kernel in (CUTE, CUTILE)}
     rows = []
     for entry in recorded_speedups(MLA).speedups:
@@ -78,25 +69,27 @@ def results_per_gpu() -> str:
             counts = {speed.workloads for speed in speeds if speed}
             if len(counts) != 1:
                 raise TableError(f"{device}, {kind}: the columns are of different workloads")
-            rows.append([_gpu(device), kind, *map(_speed, speeds), str(counts.pop()), checks[device]])
+            rows.append([_gpu(device), kind, *map(_speed, speeds), str(counts.pop())])
     return markdown(header, rows)
 
 
-def mla_speedups() -> str:
-    """Return every MLA comparison of the recorded sets, with the number of workloads by outcome."""
+def mla_speedups(kernel: str = "") -> str:
+    """Return the MLA comparisons of the recorded sets; of one kernel, also over uniform batches alone."""
+    groups: tuple[tuple[str, Sequence[str]], ...] = (("", ()), (", uniform batches", _uniform()))
     compared = [
-        (f"`{kernel}` vs FlashMLA{what}", _over_rival(kernel, workloads))
-        for what, workloads in (("", ()), (", uniform batches", _uniform()))
-        for kernel in (CUTE, CUTILE)
+        (f"`{name}` vs FlashMLA{what}", _over_rival(name, workloads))
+        for what, workloads in groups[: 2 if kernel else 1]
+        for name in ([kernel] if kernel else [CUTE, CUTILE])
     ]
-    both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
-    compared.append((f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)))
+    if not kernel:
+        both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
+        compared.append((f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)))
     rows = [[what, _gpu(device), *_both(warm, cold)] for what, speeds in compared for device, warm, cold in speeds]
     return markdown(("compared", "GPU", "workloads", *(f"{kind}: mean (least)" for kind in KINDS), *OUTCOMES), rows)
 
 
 def _both(warm: Speed | None, cold: Speed | None) -> list[str]:
-    counts = [f"{s.faster}, {s.equal}, {s.slower}" if s else NO_VALUE for s in (warm, cold)]
+    counts = [f"{s.faster}/{s.equal}/{s.slower}" if s else NO_VALUE for s in (warm, cold)]
     return [str(warm.workloads if warm else 0), _speed(warm), _speed(cold), *counts]
 
 
@@ -113,13 +106,13 @@ def _speed(speed: Speed | None) -> str:
 
 def speedup_per_operator() -> str:
     """Return CuTe DSL vs cuTile per operator timed in both, on each recorded GPU."""
-    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (least to most)" for kind in KINDS), *OUTCOMES)
+    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OUTCOMES)
     rows = []
     for operator in main_first(operators()):
         for entry in recorded_speedups(operator).speedups:
             if entry.warm and entry.cold:
                 count, _, _, *outcomes = _both(entry.warm, entry.cold)
-                ranges = [f"{s.mean:.2f} ({s.least:.2f} to {s.most:.2f})" for s in (entry.warm, entry.cold)]
+                ranges = [f"{s.mean:.2f} ({s.least:.2f}-{s.most:.2f})" for s in (entry.warm, entry.cold)]
                 rows.append([f"`{operator}`", _gpu(entry.device.device), count, *ranges, *outcomes])
     return markdown(header, rows)
 
@@ -223,17 +216,17 @@ def recorded_sets() -> str:
 
 
 def prediction_accuracy() -> str:
-    """Return how far predictions are from measurements, per set and GPU; errors in percent."""
+    """Return how far predictions are from measurements, per set, and per GPU of blind sets; errors in percent."""
     header = ("set", "GPU", "rows", "median", "90th percentile", "mean", "worst", "signed median", "not predicted")
     rows = []
     for path in sorted(FOLDER.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         predictions = read_held([path])
         gpus = sorted({one.device for one in predictions})
-        for some in [gpus, *([gpu] for gpu in gpus)]:
+        for some in [gpus, *([gpu] for gpu in gpus if path.stem.startswith("blind"))]:
             errors = [one.error_percent for one in predictions if one.device in some]
             failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
-            where = " and ".join(gpu.upper() for gpu in some)
+            where = ", ".join(gpu.upper() for gpu in some)
             rows.append([path.stem, where, str(len(errors)), *_errors(errors), str(failed)])
     return markdown(header, rows)
 
@@ -298,6 +291,20 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
+def predicted_speedups() -> str:
+    """Return `cute_sm100` vs NVIDIA's example kernel, both predicted for a B200: small batches and all."""
+    lines = (BENCHMARKS / "mla_cute_sm100" / "beside_nvidia.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    rows = []
+    for what, largest in (("batch 1 to 16", 16), ("all that NVIDIA's example computes", math.inf)):
+        some = [entry for entry in entries if entry["batch"] <= largest]
+        ratios = (
+            [one["nvidias"][f"{kind}_us"] / one["ours"][f"{kind}_us"] for one in some] for kind in ("cold", "warm")
+        )
+        rows.append([what, str(len(some)), *map(_mean_least, ratios)])
+    return markdown(("workloads", "number", "cold: mean (least)", "warm: mean (least)"), rows)
+
+
 def wall_time() -> str:
     """Return how long the workflow took, by what was run and on which machine."""
     rows = _json(BENCHMARKS / "workflow" / "wall_time.json")
@@ -352,9 +359,11 @@ TABLES: dict[str, Callable[..., str]] = {
         prediction_accuracy,
         b200,
         b200_summary,
+        predicted_speedups,
         wall_time,
         faults,
         bugs,
         bugs_summary,
+        findings_on_right_kernels,
     )
 }
