@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cutesnake.planning import given, machine
+from cutesnake.planning import command_line, machine
 from project import ROOT, snakemake
 
 
@@ -30,7 +30,7 @@ def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, words)
     path = tmp_path / "machine.json"
     if content is not None:
         path.write_text(content)
-    monkeypatch.setenv(machine.PRETENDED, str(path))
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError) as caught:
         machine.probe()
     assert words in str(caught.value) and "\n" not in str(caught.value)
@@ -41,7 +41,7 @@ def test_a_device_of_a_pretended_machine_has_the_right_types(tmp_path, monkeypat
     path = tmp_path / "machine.json"
     device = {"index": 0, "name": "X", "compute_capability": "90", "driver": "1", "memory_bytes": 1}
     path.write_text(json.dumps({"devices": [{**device, "multiprocessors": 1, "uuid_hash": "a"}]}))
-    monkeypatch.setenv(machine.PRETENDED, str(path))
+    monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError, match="two whole numbers"):
         machine.probe()
 
@@ -128,7 +128,7 @@ def make(path: Path, content: bytes | str | None) -> Path:
 def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, words) -> None:
     path = make(tmp_path / "run.yaml", content)
     with pytest.raises(SystemExit) as caught:
-        given.check(form.format(path).split())
+        command_line.check(form.format(path).split())
     assert words in caught.value.code and "\n" not in caught.value.code
     assert caught.value.code.startswith(f"--configfile {path}")
 
@@ -137,9 +137,9 @@ def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content
 def test_a_target_behind_the_files_is_told_from_a_file(tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     with pytest.raises(SystemExit, match=r"compiled: No such file or directory; .* name targets before it"):
-        given.check(["--configfile", str(path), "compiled"])
-    given.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
-    given.check(["--configfile", str(path), "--cores", "1"])
+        command_line.check(["--configfile", str(path), "compiled"])
+    command_line.check(["compiled", "--configfile", str(path), str(path), "--", "compiled"])
+    command_line.check(["--configfile", str(path), "--cores", "1"])
 
 
 @pytest.mark.fault("Configuration", "`--configfile` or `--config` twice", "refused: Snakemake would ignore the first")
@@ -148,7 +148,7 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
     path = make(tmp_path / "run.yaml", b"stages: []\n")
     value = {"--configfile": str(path), "--config": "targets=[]"}[option]
     with pytest.raises(SystemExit, match=f"{option} is there twice, and Snakemake would take the last one alone"):
-        given.check([option, value, "-n", f"{option}={value}"])
+        command_line.check([option, value, "-n", f"{option}={value}"])
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
 )
 def test_what_is_no_key_and_value_is_one_line(entry, words) -> None:
     with pytest.raises(SystemExit) as caught:
-        given.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
+        command_line.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
     assert caught.value.code.startswith(f"--config {entry}: ") and words in caught.value.code
-    given.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
+    command_line.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
 
 
 def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
@@ -173,14 +173,14 @@ def test_every_profile_has_the_files_looked_at_in_the_same_way() -> None:
         re.search(r"^__use_yte__.*?(?=\n\n)", path.read_text(), re.DOTALL | re.MULTILINE).group()
         for path in (ROOT / "profiles").glob("*/config.yaml")
     }
-    assert len(blocks) == 1 and "given.check(sys.argv[1:])" in blocks.pop()
+    assert len(blocks) == 1 and "command_line.check(sys.argv[1:])" in blocks.pop()
 
 
 def test_what_can_be_read_once_only_is_left_to_snakemake() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"stages: []\n")
     os.close(writing)
-    given.check(["--configfile", f"/dev/fd/{reading}"])
+    command_line.check(["--configfile", f"/dev/fd/{reading}"])
     assert os.read(reading, 100) == b"stages: []\n"
     os.close(reading)
 
@@ -192,29 +192,29 @@ def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) 
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--workflow-profile", profile]
     together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
     done = subprocess.run([*command, "--configfile", str(path)], cwd=ROOT, check=False, **together)
-    said = done.stdout.strip().splitlines()
+    message = done.stdout.strip().splitlines()
     assert done.returncode != 0
     if profile == "none":
-        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in said[-1]
+        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in message[-1]
     else:
-        assert said[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
-        assert len(said) == 2, "and the profile that is used"
+        assert message[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
+        assert len(message) == 2, "and the profile that is used"
 
 
 @pytest.mark.parametrize(("content", "words"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
 def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
     make(fresh / "config/config.yaml", content)
     done = snakemake(fresh, "--dry-run")
-    said = done.stdout + done.stderr
-    assert done.returncode != 0 and "Traceback" not in said
-    assert words.replace("run.yaml", "config/config.yaml") in said
+    message = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in message
+    assert words.replace("run.yaml", "config/config.yaml") in message
 
 
 @pytest.mark.fault("Machine", "a folder without write access", "one line that names `--directory`")
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["--dry-run", "--summary", "--lint"])
 def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path, action) -> None:
-    """A read-only mount of the project, in a name space of its own, which needs root."""
+    # A read-only mount of the project, in a name space of its own, which needs root.
     mount = f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT}"
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("mounting needs root, and a system that lets it")
@@ -223,15 +223,17 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
 
     def run(more: str) -> subprocess.CompletedProcess:
         script = f"{mount} && cd {ROOT} && {command.format(more)}"
-        environment = {**os.environ, machine.PRETENDED: str(machine_file)}
+        environment = {**os.environ, machine.MOCK_FILE: str(machine_file)}
         return subprocess.run(
             ["unshare", "-m", "sh", "-c", script], env=environment, capture_output=True, text=True, timeout=60
         )
 
     first = run("")
-    said = first.stdout + first.stderr
-    assert "Traceback" not in said
+    message = first.stdout + first.stderr
+    assert "Traceback" not in message
     refused = f"{ROOT} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder"
-    assert (first.returncode == 0, refused in said) == ((False, True) if action != "--lint" else (True, False)), said
+    assert (first.returncode == 0, refused in message) == ((False, True) if action != "--lint" else (True, False)), (
+        message
+    )
     elsewhere = run(f"--directory {tmp_path}")
     assert elsewhere.returncode == 0 and "cannot be written" not in elsewhere.stdout + elsewhere.stderr

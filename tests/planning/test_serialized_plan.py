@@ -1,4 +1,7 @@
-"""The plan is made once: jobs on other nodes read it, and end with one line where it or their machine is another."""
+"""The plan is made once.
+
+Jobs on other nodes read it, and end with one line where it or their machine is another.
+"""
 
 import json
 import os
@@ -42,7 +45,7 @@ def test_a_plan_arrives_as_it_was_sent(folder, experiment, machine, name) -> Non
     assert asdict(arrived) == asdict(plan)
     assert [type(case.workload) for case in arrived.cases.values()] == [type(c.workload) for c in plan.cases.values()]
     for stage in plan.stages:
-        assert [case.key for case in arrived.run_here(stage)] == [case.key for case in plan.run_here(stage)]
+        assert [case.key for case in arrived.cases_to_run(stage)] == [case.key for case in plan.cases_to_run(stage)]
 
 
 def test_a_plan_is_named_by_its_content_and_the_last_one_only_is_kept(folder, experiment, machine) -> None:
@@ -53,7 +56,7 @@ def test_a_plan_is_named_by_its_content_and_the_last_one_only_is_kept(folder, ex
         f"{second}.json",
         f"{second.replace('plan', 'machines')}.json",
     }
-    with pytest.raises(serialized_plan.TravelError, match="is gone: another run began"):
+    with pytest.raises(serialized_plan.SerializedPlanError, match="is gone: another run began"):
         serialized_plan.load(first, experiment)
 
 
@@ -61,13 +64,13 @@ def test_a_changed_plan_is_refused(folder, experiment, machine) -> None:
     name = serialized_plan.save(make_plan(experiment, machine("none")), experiment)
     path = serialized_plan.FOLDER / f"{name}.json"
     path.write_text(path.read_text().replace("sm_90a", "sm_100a", 1))
-    with pytest.raises(serialized_plan.TravelError, match="cut short or was changed"):
+    with pytest.raises(serialized_plan.SerializedPlanError, match="cut short or was changed"):
         serialized_plan.load(name, experiment)
 
 
 def test_a_plan_for_another_configuration_is_refused(folder, experiment, machine) -> None:
     name = serialized_plan.save(make_plan(experiment, machine("none")), experiment)
-    with pytest.raises(serialized_plan.TravelError, match="was changed since this run was planned"):
+    with pytest.raises(serialized_plan.SerializedPlanError, match="was changed since this run was planned"):
         serialized_plan.load(name, replace(experiment, seeds=[5]))
 
 
@@ -96,15 +99,15 @@ def test_packages_of_another_version_are_told(folder, monkeypatch) -> None:
 
 def test_another_card_is_told(machine) -> None:
     h200 = machine("h200")
-    machine_check.check_card(h200.fingerprint, h200)
-    machine_check.check_card(None, h200)
+    machine_check.check_gpu(h200.fingerprint, h200)
+    machine_check.check_gpu(None, h200)
     with pytest.raises(machine_check.OtherMachineError, match="the card is NVIDIA B200 here, planned was NVIDIA H200"):
-        machine_check.check_card(h200.fingerprint, machine("b200"))
+        machine_check.check_gpu(h200.fingerprint, machine("b200"))
     older = replace(h200, devices=(replace(h200.devices[0], driver="570.1"),))
     with pytest.raises(machine_check.OtherMachineError, match=r"its driver is 570\.1 here, planned was 580"):
-        machine_check.check_card(h200.fingerprint, older)
+        machine_check.check_gpu(h200.fingerprint, older)
     with pytest.raises(machine_check.OtherMachineError, match="there is no GPU"):
-        machine_check.check_card(h200.fingerprint, machine("none"))
+        machine_check.check_gpu(h200.fingerprint, machine("none"))
 
 
 def job(project: Path, plan: str | None, machine: str) -> subprocess.CompletedProcess:
@@ -127,9 +130,9 @@ def test_a_job_on_another_machine_does_what_was_planned(project) -> None:
     done = job(project, plan.stem, "h200")
     assert done.returncode == 0, done.stdout + done.stderr
     assert record.read_text() == before and "sm_90" in before
-    for name, words in ((None, "started without a plan"), ("plan-0123456789abcdef", "is gone: another run began")):
+    for name, message in ((None, "started without a plan"), ("plan-0123456789abcdef", "is gone: another run began")):
         done = job(project, name, "h200")
-        assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
     replace_text(project / "kernels/elementwise_add/sweep.yaml", "rows: [1000, 4096]", "rows: [1001, 4096]")
     done = job(project, plan.stem, "h200")
     assert done.returncode != 0 and "was changed since this run was planned" in done.stderr

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from snippets import run_kernel
 
 import ptxsim
+from ptxsim.core.work import Origin
+from ptxsim.isa.descriptor import instruction
 from ptxsim.isa.numeric import TABLES, bf16_to_f32, f32_to_bf16
-from ptxsim.memory.tensor_memory import shape_index
+from ptxsim.isa.tensor_product import Form, TensorProduct
+from ptxsim.memory.tensor_memory import TensorMemory, shape_index
 
 FORMATS = {
     "f16": ("f16", 0, 16),
@@ -46,7 +51,10 @@ def random_matrix(fmt: str, rows: int, k: int, seed: int) -> tuple[np.ndarray, n
 
 
 def packed(codes: np.ndarray, fmt: str) -> np.ndarray:
-    """Codes as kind f8f6f4 has them in shared memory: 16 of 4 or 6 bits from the first bit of 16 bytes, then ones."""
+    """Codes as kind f8f6f4 has them in shared memory.
+
+    16 of 4 or 6 bits from the first bit of 16 bytes, then ones.
+    """
     bits = {"e2m1": 4, "e2m3": 6, "e3m2": 6}.get(fmt)
     if bits is None:
         return codes
@@ -58,14 +66,19 @@ def packed(codes: np.ndarray, fmt: str) -> np.ndarray:
 
 
 def core_matrices(raw: np.ndarray) -> np.ndarray:
-    """Rows of bytes in the canonical layout without swizzle: 8 rows by 16 bytes together, chunks of a row 128
-    bytes apart."""
+    """Rows of bytes in the canonical layout without swizzle.
+
+    8 rows by 16 bytes together, chunks of a row 128 bytes apart.
+    """
     rows, width = raw.shape
     return np.ascontiguousarray(raw.reshape(rows // 8, 8, width // 16, 16).transpose(0, 2, 1, 3)).reshape(-1)
 
 
 def smem_descriptor(offset: str, width: int) -> str:
-    """PTX that leaves in %d20 the descriptor of core matrices at dyn + offset: LBO 128, SBO 8 rows of `width` bytes."""
+    """PTX that leaves in %d20 the descriptor of core matrices at dyn + offset.
+
+    LBO 128, SBO 8 rows of `width` bytes.
+    """
     bits = 128 // 16 << 16 | 8 * width // 16 << 32 | 1 << 46
     return f"add.u32 %r20, %r1, {offset}; shr.u32 %r20, %r20, 4; cvt.u64.u32 %d20, %r20; or.b64 %d20, %d20, {bits};"
 
@@ -167,7 +180,7 @@ def test_integer_kind_is_exact(fa, fb) -> None:
 
 
 def test_integer_saturation() -> None:
-    """With the descriptor's bit 3 a sum past the range of int32 stays at its end; without it, it wraps."""
+    # With the descriptor's bit 3 a sum past the range of int32 stays at its end; without it, it wraps.
     a, b = np.full((128, 32), 127, np.uint8), np.full((32, 32), 127, np.uint8)
     times = 5
     setup = (
@@ -204,8 +217,7 @@ tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+136], {%r61}; tcgen05.wait::st.sync.
 
 @pytest.mark.parametrize("ident", [0, 2])
 def test_block_scaled_mxf8(ident) -> None:
-    """One ue8m0 scale per row and 32 values: row r's in lane r % 32 of column r // 32, in the byte the
-    descriptor names."""
+    # One ue8m0 scale per row and 32 values. Row r's in lane r % 32 of column r // 32, in the byte the descriptor names.
     (a, av), (b, bv) = random_matrix("e4m3", 128, 32, 7), random_matrix("e5m2", 32, 32, 8)
     rng = np.random.default_rng(9)
     words = rng.integers(120, 134, (32, 8)).astype(np.uint8)
@@ -262,7 +274,7 @@ def test_load_shapes_cover_their_cells_once(shape, count, columns) -> None:
 
 
 def test_store_and_load_shapes_agree() -> None:
-    """What 16x256b writes, 32x32b reads back where PTX's picture of the shape has it."""
+    """What 16x256b writes, 32x32b reads back where PTX's plot of the shape has it."""
     out = np.zeros((32, 8), np.uint32)
     regs = ", ".join(f"%r{30 + j}" for j in range(8))
     body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;
@@ -280,6 +292,22 @@ def test_store_and_load_shapes_agree() -> None:
         for r in range(4):
             want[t // 4 + 8 * (r // 2), t % 4 * 2 + r % 2] = 4 * t + r
     np.testing.assert_array_equal(out, np.concatenate([want, want]))
+
+
+def test_a_pair_of_64_rows_reads_the_second_half_of_b_s_scale_factors_from_the_upper_lanes() -> None:
+    """The 2x2 mapping of D (PTX ISA, data path layout B): columns from N / 2 on, and their factors, in lanes 64 on."""
+    tm = TensorMemory(0, checked=True)
+    codes = np.arange(256, dtype=np.uint32).reshape(2, 4, 32) % 127  # half of N, column, lane
+    for lanes, half in (((0, 32), 0), ((64, 96), 1)):
+        for lane in lanes:
+            tm.write(slice(lane, lane + 32), slice(8, 12), codes[half].T)
+    tm.owned[8:12] = True
+    descriptor = instruction("mxf4nvf4", 0x08401480)  # of NVIDIA's example, which sets the reserved bit 12
+    form = Form(0, "mxf4nvf4", 2, False, 1, 0)
+    task = TensorProduct(Origin(None, 0, 0, None), form, descriptor, 0, 0, 0, False, 8, 8, None)
+    assert (task.halved, descriptor.b, descriptor.n) == (True, "e2m1", 256)
+    factors = task._scale_factors(SimpleNamespace(tensor_memory=tm), 8, 256, 0, halved=True)
+    np.testing.assert_array_equal(factors[:, 0], TABLES["ue4m3"][codes.ravel()])
 
 
 QUARTERS = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;

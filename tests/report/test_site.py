@@ -15,7 +15,8 @@ import cutesnake
 import dry_runs
 import sample
 from cutesnake.model import record
-from cutesnake.report import site
+from cutesnake.report import example_changes, site
+from cutesnake.report.example_changes import NAME
 from loose import compare, every_row, reasons, to_csv
 from project import OWN_OUTPUT, ROOT
 
@@ -105,6 +106,26 @@ def test_the_notebook_finds_the_speedups_without_a_gpu(tmp_path: Path, monkeypat
             exec("".join(cell["source"]), names)
     means = [one["warm"]["mean"] for one in compare(sample.evidence(recorded=True))["speedups"] if one["warm"]]
     assert means and sorted(names["summary"]["mean"]) == pytest.approx(sorted(means))
+
+
+def test_the_example_of_two_versions_is_linked_where_there_is_one(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(site.shutil, "which", lambda name: None)
+    for there in (False, True):
+        if there:
+            (results / "report" / NAME).write_text(OPERATOR)
+        site.write_site(str(results / "mla_report.html"), str(results.parent), str(results / "site"))
+        assert (f'href="report/{NAME}#changed"' in (results / "site/index.html").read_text()) is there
+        assert list(site.missing_links(results / "site")) == []
+
+
+def test_without_gits_history_there_is_no_example_but_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(example_changes, "BASELINE", "0" * 40 + ":recorded/nvidia_h200")
+    monkeypatch.setattr(example_changes, "load_evidence", lambda *files: None)
+    why_not = example_changes.write_example({"plan": "p", "roofline": "r", "recorded": []}, {}, {}, "f.html", tmp_path)
+    assert why_not is not None and "baseline 000" in why_not and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

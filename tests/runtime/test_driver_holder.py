@@ -1,4 +1,7 @@
-"""The process that keeps the driver initialized beside the GPU server: what it says, and that it never stays."""
+"""The process that keeps the driver initialized next to the GPU server.
+
+What it says, and that it never stays.
+"""
 
 import contextlib
 import json
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cutesnake.model.paths import SCRIPTS
-from cutesnake.runtime import held_driver, pool
+from cutesnake.runtime import driver_holder, pool
 
 
 def is_there(process: int) -> bool:
@@ -34,7 +37,7 @@ def until(condition) -> bool:
 
 def test_it_has_the_driver_for_the_visible_cards_until_its_time_is_over(driver, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
-    with held_driver.held_driver() as process:
+    with driver_holder.driver_holder() as process:
         assert process.stdout.readline() == "0\n"
         assert driver.read_text() == "3,1\n"
         assert process.poll() is None
@@ -42,17 +45,17 @@ def test_it_has_the_driver_for_the_visible_cards_until_its_time_is_over(driver, 
 
 
 def test_without_a_driver_it_ends_at_once_and_nobody_notices(tmp_path, monkeypatch):
-    (tmp_path / held_driver.DRIVER).write_text("no library")
+    (tmp_path / driver_holder.DRIVER).write_text("no library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    with held_driver.held_driver() as process:
+    with driver_holder.driver_holder() as process:
         assert process.wait(20) == 0
 
 
 @pytest.mark.fault("Machine", "the GPU worker is killed", "the process that holds the driver ends")
 def test_it_ends_with_whoever_started_it_however_that_ends(driver):
     code = (
-        "import time\nfrom cutesnake.runtime.held_driver import held_driver\n"
-        "with held_driver() as one:\n one.stdout.readline(); print(one.pid, flush=True); time.sleep(60)"
+        "import time\nfrom cutesnake.runtime.driver_holder import driver_holder\n"
+        "with driver_holder() as one:\n one.stdout.readline(); print(one.pid, flush=True); time.sleep(60)"
     )
     starter = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -61,10 +64,10 @@ def test_it_ends_with_whoever_started_it_however_that_ends(driver):
         env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
     )
     with starter:
-        held = int(starter.stdout.readline())
-        assert is_there(held)
+        kept = int(starter.stdout.readline())
+        assert is_there(kept)
         starter.kill()
-    assert until(lambda: not is_there(held))
+    assert until(lambda: not is_there(kept))
 
 
 def test_the_gpu_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_path, monkeypatch):
@@ -72,19 +75,19 @@ def test_the_gpu_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with contextlib.closing(pool.shared("gpu", idle_s=0.0)) as connection:
-        told = tmp_path / "told"
-        assert "exit" in next(pool.replies(connection, "fork_tasks:tell", {"path": str(told)}))
+        reported = tmp_path / "told"
+        assert "exit" in next(pool.replies(connection, "fork_tasks:tell", {"path": str(reported)}))
     assert until(driver.exists)
-    server = json.loads(told.read_text())["parent"]
+    server = json.loads(reported.read_text())["parent"]
     assert until(lambda: not is_there(server))
     assert until(lambda: not holders(tmp_path))
 
 
 def holders(folder):
     """The processes started in this test that hold the driver."""
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if b"held_driver.py" in (process / "cmdline").read_bytes():
-                found += [process.name] * (str(folder).encode() in (process / "environ").read_bytes())
-    return found
+            if b"driver_holder.py" in (process / "cmdline").read_bytes():
+                result += [process.name] * (str(folder).encode() in (process / "environ").read_bytes())
+    return result

@@ -1,4 +1,4 @@
-"""Locks and records where users share a machine or a folder, and where the temporary folder has a long name."""
+"""Locks and records with shared machines, shared folders and long temporary paths."""
 
 import os
 import stat
@@ -85,7 +85,7 @@ def test_two_processes_that_create_a_gpus_lock_at_once_have_one_file(tmp_path, m
 @pytest.mark.parametrize(("mask", "expected"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
 def test_records_and_locks_of_a_shared_folder_follow_the_umask(mask, expected, umask, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(working, "_held", [])
+    monkeypatch.setattr(working, "_kept_open", [])
     monkeypatch.setenv(gpu_slots.AT_ONCE, "1")
     umask(mask)
     record.write_text("results/one.json", "{}")

@@ -20,7 +20,7 @@ from cutesnake.analysis.change import baseline
 from cutesnake.runtime.job import forked_scripts
 from cutesnake.runtime import gpu_slots, private_folder
 from cutesnake.planning import config as configuration  # Snakemake has a `config` of its own
-from cutesnake.planning import kernel_answers, machine, matrix, nodes, outputs, recorded_builds, requested
+from cutesnake.planning import kernel_queries, machine, matrix, nodes, outputs, recorded_builds, requested
 from cutesnake.planning import serialized_plan
 from cutesnake.stages.simulate import translation_cache
 
@@ -31,14 +31,14 @@ FORESEEN = (
     snakemake_internals.OtherSnakemakeError,
     machine.MachineError,
     nodes.NodesError,
-    serialized_plan.TravelError,
+    serialized_plan.SerializedPlanError,
 )
 FRONT_PAGE = "mla_report.html"
 SITE = "site"  # this target makes pages from records only
 SITE_FOLDER = "results/site"
 AT_START = (
     folder.FolderError,
-    serialized_plan.TravelError,
+    serialized_plan.SerializedPlanError,
     private_folder.PrivateError,
     snakemake_internals.OtherSnakemakeError,
 )
@@ -78,7 +78,7 @@ try:
         carried = outputs.carried(Path("results"), MACHINE.packages)
         if EXPERIMENT.recorded == "only":
             carried |= recorded_builds.places_of(ROOT / kept_builds.FOLDER)
-        kernel_answers.recall = True
+        kernel_queries.recall = True
         PLAN = matrix.make_plan(EXPERIMENT, MACHINE, PLACES, carried, WANTED)
     else:  # a job that an executor starts: it does what was planned, on whatever machine it is
         PLAN = serialized_plan.load(handed_on, EXPERIMENT)
@@ -135,7 +135,7 @@ def serve_jobs():
     built_with = {(load_kernel(build.operator, build.kernel).DSL, build.target) for build in PLAN.builds.values()}
     builders = sorted(limited_process.kind_of(dsl, target) for dsl, target in built_with)
     translation_cache.share()
-    pool.start(["scripts", "host", "pages", "pictures", "simulator", *builders])
+    pool.start(["scripts", "host", "pages", "plots", "simulator", *builders])
     snakemake_internals.fork_scripts(forked_scripts)
     told_to_end = signal.getsignal(signal.SIGINT)
 
@@ -155,7 +155,7 @@ def share_out_cards():
     if not snakemake_internals.is_local(workflow):
         return
     allowed = snakemake_internals.resource(workflow, "gpu")
-    count = max(1, len(MACHINE.alike()))
+    count = max(1, len(MACHINE.candidate_devices()))
     count = count if allowed is None else min(count, allowed)
     os.environ[gpu_slots.AT_ONCE] = str(count)
     snakemake_internals.set_resource(

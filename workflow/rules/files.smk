@@ -14,7 +14,7 @@ from cutesnake.planning import batches
 
 if EXPERIMENT.recorded == "only":
     PLAN.running.clear()  # nothing runs on a GPU without its build
-ON_CARDS = {stage: list(PLAN.run_here(stage)) for stage in ("correctness", "timing")}  # what batches are made of
+ON_CARDS = {stage: list(PLAN.cases_to_run(stage)) for stage in ("correctness", "timing")}  # what batches are made of
 CHOICES = PLAN.choices()
 
 
@@ -60,7 +60,7 @@ MADE_OF_BUILDS = [*records("compile", BUILDS), *records("inspect", INSPECTED)]
 MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values() if is_live(case)))
 MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
 MADE_TUNED = [("autotune", cases[0].id, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
-MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.run_here(stage)))]
+MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.cases_to_run(stage)))]
 MADE_PREDICTED = records("predict", (case.id for case in PLAN.predicted() if case.key in SELECTION.predicting))
 MADE = [*MADE_OF_BUILDS, *MADE_CHECKED, *MADE_TIMED, *MADE_TUNED, *MADE_PROFILED, *MADE_PREDICTED]
 

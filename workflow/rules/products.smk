@@ -33,7 +33,7 @@ def products():
             yield figures_product(build)
     yield from checked_products()
     for stage in ("timing", "nsys", "ncu"):
-        for case in PLAN.run_here(stage):
+        for case in PLAN.cases_to_run(stage):
             if case.id.path(stage) not in BATCH_OF:
                 yield case_product(stage, case)
         if stage == "timing":
@@ -273,11 +273,10 @@ def lesson_product(lesson):
 
 PRODUCTS = {product.path: product for product in products()}
 MADE_AGAIN = MISSING = frozenset()
-if snakemake_internals.is_main(workflow):  # a job that an executor starts reads all this again; it gets its task by arguments
+# A job that an executor starts reads all this again; it gets its task by arguments.
+if snakemake_internals.is_main(workflow):
     forced = outputs.forced_by(sys.argv)
-    FINDINGS = outputs.look(
-        PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced
-    )
+    FINDINGS = outputs.look(PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced)
     if FINDINGS.damage():
         logger.warning(FINDINGS.damage())
     if FINDINGS.staleness():

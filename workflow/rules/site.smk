@@ -5,6 +5,7 @@ rule site:
     input:
         **inputs(
             SITE_FOLDER,
+            arch="results/arch.json",
             front=f"results/{FRONT_PAGE}",
             catalogue=f"results/{CATALOGUE}",
             pages=[f"results/report/{operator}.html" for operator in OTHERS],
@@ -18,5 +19,14 @@ rule site:
         "../../envs/environment.yaml"
     params:
         project=str(PROJECT),
+        files=lambda wildcards: {
+            **evidence_files(FRONT),
+            "comparisons": f"results/compare/{FRONT}.json",
+            "pictures": f"results/plot/{FRONT}",
+            "references": references_of(FRONT),
+            "upstream": UPSTREAM,
+            "summary": SUMMARY,
+        },
+        sweep=asdict(EXPERIMENT.sweeps[FRONT]),
     script:
         "../scripts/write_site.py"

@@ -3,7 +3,7 @@
 from cutesnake.runtime.job import do
 
 do(
-    "pictures",
+    "plots",
     "compare",
     snakemake.log[0],
     "cutesnake.report.plot:compare_and_plot",

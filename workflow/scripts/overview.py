@@ -3,7 +3,7 @@
 from cutesnake.runtime.job import do
 
 do(
-    "pictures",
+    "plots",
     "overview",
     snakemake.log[0],
     "cutesnake.report.plot.overview:overview_files",

@@ -105,30 +105,33 @@ def write_builds(
 
 def _compact(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """Write predictions as differences from the first one."""
-    found = dict(records)
+    merged = dict(records)
     first: tuple[str, Any] | None = None
-    for name in sorted(found):
+    for name in sorted(merged):
         if name.startswith(PREDICTION):
-            entry = msgspec.json.decode(found[name])
+            entry = msgspec.json.decode(merged[name])
             if first is None:
                 first = name, entry
             elif _merged(first[1], but := _differences(first[1], entry)) == entry:
-                found[name] = msgspec.Raw(msgspec.json.encode({"like": first[0], "but": but}))
-    return found
+                merged[name] = msgspec.Raw(msgspec.json.encode({"like": first[0], "but": but}))
+    return merged
 
 
 def _expanded(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """Undo `_compact`."""
-    found = dict(records)
+    merged = dict(records)
     for name, text in records.items():
         if name.startswith(PREDICTION) and "like" in (entry := msgspec.json.decode(text)):
             whole = _merged(msgspec.json.decode(records[entry["like"]]), entry["but"])
-            found[name] = msgspec.Raw(msgspec.json.encode(whole))
-    return found
+            merged[name] = msgspec.Raw(msgspec.json.encode(whole))
+    return merged
 
 
 def _differences(base: Any, entry: Any) -> Any:
-    """Return the values of `entry` that `base` does not have, at any depth of mappings and of lists of one length."""
+    """Return the values of `entry` that `base` lacks, at any depth.
+
+    Lists are compared by item if they have one length.
+    """
     if isinstance(base, dict) and isinstance(entry, dict):
         changed = {key: value for key, value in entry.items() if key not in base or base[key] != value}
         return {key: _differences(base.get(key), value) for key, value in changed.items()}

@@ -1,1 +1,1 @@
-"""What is asked for, what this machine is, and what follows: builds, cases, and everything left out, with reasons."""
+"""Derive builds, cases and reasons for omissions from configuration and machine."""

@@ -1,4 +1,4 @@
-"""The arch check: per kernel and target, can it be built, can it run here, and if not, why, in one sentence."""
+"""Decide per kernel and target whether it can be built and run, and why not."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ class Decision:
     simulate: Ability  # whether ptxsim can check it here; asked where it cannot run
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the decision as JSON-like data."""
         return asdict(self)
 
 
-def join(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def join(text: Sequence[str]) -> str:
+    """Join words by commas and a last "and"."""
+    return text[0] if len(text) == 1 else f"{', '.join(text[:-1])} and {text[-1]}"
 
 
 def decide(
@@ -54,7 +56,7 @@ def decide(
     built: bool,
     places: Iterable[Machine] | None = None,
 ) -> Decision:
-    """Decide for one kernel and target; `built` says that its builds lie on disk already (copied from elsewhere).
+    """Decide for one kernel and target; `built`: its builds are on disk already.
 
     `machine` builds and simulates; cases run on one of `places`, where none are given on it as well.
     """
@@ -67,14 +69,14 @@ def decide(
     return Decision(operator, kernel, module.DSL, module.SOURCE, target, build, run, simulate)
 
 
-def _first_ok(answers: Iterable[Ability]) -> Ability:
-    """The first yes, else the first no."""
-    found = list(answers)
-    return next((answer for answer in found if answer.ok), found[0])
+def _first_ok(replies: Iterable[Ability]) -> Ability:
+    """Return the first that is ok, else the first."""
+    result = list(replies)
+    return next((reply for reply in result if reply.ok), result[0])
 
 
 def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Ability:
-    """Building needs the DSL, not the GPU."""
+    """Return whether a kernel can be built: it needs its DSL, not the GPU."""
     if target not in module.TARGETS:
         return Ability(False, f"not written for {target}: {_written_for(module.TARGETS)}")
     if reason := _not_importable(machine, module):
@@ -90,7 +92,7 @@ def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Abi
 
 
 def _not_importable(machine: Machine, module: Kernel) -> str | None:
-    """Why a kernel that a Python package brings along is not here; such a kernel has nothing to build either."""
+    """Return why an installed kernel's package is missing, None if it is importable."""
     lacking = [name for name in module.NEEDS if not machine.modules.get(name)]
     if not lacking:
         return None
@@ -102,7 +104,7 @@ def _written_for(targets: Mapping[str, tuple[str, ...]]) -> str:
 
 
 def can_run(machine: Machine, module: Kernel, target: str) -> Ability:
-    """Running needs a GPU of exactly the target's compute capability and the packages that load a build."""
+    """Return whether a GPU of the target and the packages that load builds exist."""
     device = machine.device
     if device is None:
         return Ability(False, f"no GPU here: {machine.problem or 'none selected'}")
@@ -119,7 +121,7 @@ def can_run(machine: Machine, module: Kernel, target: str) -> Ability:
 
 
 def can_simulate(machine: Machine, module: Kernel, target: str) -> Ability:
-    """ptxsim runs the host code of builds, for which it needs a C compiler, and keeps tensors with torch."""
+    """Return whether ptxsim, a C compiler and torch can execute the builds."""
     dsl = DSLS[module.DSL]
     if dsl.not_simulated:
         return Ability(False, dsl.not_simulated)
@@ -135,11 +137,11 @@ def can_simulate(machine: Machine, module: Kernel, target: str) -> Ability:
 
 
 def _mismatch(device: Device, target: str, needs: tuple[str, ...]) -> str:
-    here = f"this device is {_article(device.name)}, {device.sm}"
+    local = f"this device is {_article(device.name)}, {device.sm}"
     exact = "code for {} runs on compute capability {}.{} only".format(target, *TARGETS[target].capability)
     if not needs:
-        return f"{exact}; {here}"
-    start = f"needs {target} for {join(needs)}; {here}"
+        return f"{exact}; {local}"
+    start = f"needs {target} for {join(needs)}; {local}"
     if device.compute_capability not in FEATURES:
         return f"{start}, an architecture this version does not know"
     missing = [feature for feature in needs if feature not in FEATURES[device.compute_capability]]
@@ -155,14 +157,17 @@ def _article(name: str) -> str:
     return f"an {bare}" if bare[0] in "AEFHILMNORSX8" else f"a {bare}"
 
 
-def stage_answers(places: Iterable[Machine], stages: list[str]) -> dict[str, Ability]:
-    """Per GPU stage, with the configuration's `stages`: can one of the places do it at all, kernels aside?"""
+def stage_abilities(places: Iterable[Machine], stages: list[str]) -> dict[str, Ability]:
+    """Return per GPU stage whether one of the places can run it.
+
+    This leaves kernels aside. stages: of the configuration.
+    """
     places = list(places)
-    return {name: _first_ok(stage_answer(place, name, name in stages) for place in places) for name in GPU_STAGES}
+    return {name: _first_ok(stage_ability(place, name, name in stages) for place in places) for name in GPU_STAGES}
 
 
-def stage_answer(machine: Machine, name: str, asked: bool) -> Ability:
-    """Can a machine do a GPU stage, kernels aside, where it is `asked` for?"""
+def stage_ability(machine: Machine, name: str, asked: bool) -> Ability:
+    """Return whether a machine can run a GPU stage that is `asked` for."""
     stage = GPU_STAGES[name]
     if not asked:
         return Ability(False, f"{name} is not among the stages of the configuration")

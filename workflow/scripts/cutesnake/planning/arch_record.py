@@ -1,4 +1,4 @@
-"""Records of what can be done here: the machine with the card's state now, and every decision about an operator."""
+"""Write records of what is possible here: the machine, and decisions per operator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cutesnake.planning import gpus, machine
 
 
 def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
-    """Write results/arch.json: the machine that the run was planned for and `plan`, the Plan.as_dict() of the run.
+    """Write results/arch.json: the machine that the run was planned for.
 
-    Readings of the card are taken if it is the one that this process runs on.
+    Readings of the GPU are taken if this process runs on it.
     """
-    live = None if planned.pretended else planned.device
+    live = None if planned.mocked else planned.device
     if live is not None and machine.probe().device != live:
         live = None
     entry = {
@@ -25,7 +25,7 @@ def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path |
         "status": "ok",
         "reason": planned.problem,
         "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
-        "pretended": planned.pretended,
+        "pretended": planned.mocked,
         "devices": [
             {**asdict(device), "compute_capability": list(device.compute_capability)} for device in planned.devices
         ],

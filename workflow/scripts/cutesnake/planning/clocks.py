@@ -10,7 +10,10 @@ class ClockError(ValueError):
 
 
 def clock(name: str) -> dict[str, str]:
-    """Return the target of a GPU and the digest of its parameters; import ptxsim only if its code changed."""
+    """Return a GPU's target and its parameters' digest.
+
+    ptxsim is imported only if its code changed.
+    """
     if name.endswith((".yaml", ".yml")):  # a file of the user's own
         return _read(name)
     return recalled("clocks", name, lambda: _read(name))

@@ -1,4 +1,4 @@
-"""The configuration: read, check, and say in one line what is wrong, where, and what would be right."""
+"""Read and check the configuration; errors are one line with place and remedy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cutesnake.planning.sweep import (
     read_sweep,
 )
 
-# Keys of configurations before the catalogue -> where what they said is now.
+# Keys of configurations before the catalogue -> the keys that replace them.
 MOVED = {
     "profile": "`profile` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: {profile: […]}}` here",
     "correctness.distributions": "`distributions` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: "
@@ -44,7 +44,7 @@ MOVED = {
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
 MOST_WORKLOADS = 100_000  # of a list, before equal ones are merged: they take half a minute to plan
-MOST_BYTES = 2**40  # of a workload's tensors: several times what any card holds
+MOST_BYTES = 2**40  # of a workload's tensors: several times what any GPU holds
 
 
 class ConfigError(ValueError):
@@ -62,8 +62,8 @@ class Experiment:
     simulation: dict[str, Any] | None  # {extent, schedules, seeds} of the list that is chosen; None for none
     timing: dict[str, float]
     not_simulated: dict[str, list[str]] = field(default_factory=dict)  # DSL -> targets left out of that list
-    clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that ptxsim's clock predicts for there
-    every_size: bool = False  # build for every baked size, also where no card of the target is
+    clocks: dict[str, str] = field(default_factory=dict)  # target -> the GPU that ptxsim's clock predicts for
+    every_size: bool = False  # build for all compile-time sizes, even without a GPU of the target
     recorded: str = "use"  # use, ignore or only: whether builds are shown from records, see recorded_builds.py
     machines: str | None = None  # a file of classes of nodes, see cutesnake/planning/nodes.py
     cases_per_job: int | None = None  # None: by how many there are, see cutesnake/planning/batches.py
@@ -73,6 +73,7 @@ class Experiment:
 
     @property
     def extent(self) -> str:
+        """Return which list of simulated workloads is used."""
         return self.simulation["extent"] if self.simulation else "none"
 
 
@@ -80,7 +81,10 @@ MOST_LISTED = 40  # allowed words in a message: a sweep may have thousands of wo
 
 
 def nearest(word: Any, allowed: Iterable[str]) -> str:
-    """`, did you mean 'x'?` when an allowed word is close, then the list, or its start where it is long."""
+    """Return a hint for an unknown word: a close allowed word, and the list.
+
+    The list is shortened where it is long.
+    """
     allowed = list(allowed)
     close = difflib.get_close_matches(str(word), allowed, n=1, cutoff=0.5)
     hint = f" did you mean {close[0]!r}?" if close else ""
@@ -106,15 +110,15 @@ def lay_over_file(config: dict[str, Any], path: Path) -> None:
 
 
 def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: Iterable[str]) -> None:
-    """Read again, strictly, what Snakemake read: `files` of a configuration, and `arguments` of its option `--config`.
+    """Read `files` and the arguments of `--config` again, strictly.
 
     Snakemake keeps the last of two equal keys, ignores `{}` over a list, and takes values inside of a mapping on the
     command line for texts. `config` is changed in place to what the YAML says. Raises ConfigError.
     """
     try:
         for file in files:
-            if isinstance(found := strict_yaml.read(file, catalog.label(Path(file).resolve())), dict):
-                _lay_over(config, found)
+            if isinstance(data_read := strict_yaml.read(file, catalog.label(Path(file).resolve())), dict):
+                _lay_over(config, data_read)
         for argument in arguments:
             key, _, value = argument.partition("=")
             _lay_over(config, {key: strict_yaml.parse(value, f"--config {key}")})
@@ -123,7 +127,7 @@ def read_again(config: dict[str, Any], files: Iterable[Path | str], arguments: I
 
 
 def _lay_over(config: dict[str, Any], upper: Mapping[str, Any]) -> None:
-    """Mappings are merged key by key; lists and single values replace what was there."""
+    """Merge mappings key by key; replace lists and single values."""
     for key, value in upper.items():
         below = config.get(key)
         if isinstance(value, dict) and isinstance(below, dict):
@@ -133,11 +137,11 @@ def _lay_over(config: dict[str, Any], upper: Mapping[str, Any]) -> None:
 
 
 def check(config: dict[str, Any]) -> Experiment:
-    """The experiment that a configuration describes.
+    """Return the experiment that a configuration describes.
 
-    Raises ConfigError for the first thing wrong: the schema, then names of operators, kernels, dtypes, workload keys.
-    Sets the folders in which operators are looked for. Kernels that break their contract are no fault of the
-    configuration: the plan has a row for them.
+    Raises ConfigError for the first mistake: the schema, then names of operators, kernels, dtypes, workload keys. Sets
+    the folders that are searched for operators. A kernel that breaks its contract is no ConfigError: the plan has a row
+    for it.
     """
     _check_moved(config)
     _check_type(config, "config", "config")
@@ -180,17 +184,17 @@ def check(config: dict[str, Any]) -> Experiment:
 
 
 def _clocks(config: dict[str, Any]) -> dict[str, str]:
-    """Target -> name of the card that predictions for it are made for. Raises ConfigError for an unknown card."""
-    found: dict[str, str] = {}
+    """Return the GPU per target that is predicted for; ConfigError if unknown."""
+    result: dict[str, str] = {}
     for name in config.get("prediction", {}).get("devices", []):
         try:
             target = clocks.clock(name)["target"]
         except clocks.ClockError as error:
             raise ConfigError(f"config: prediction.devices: {error}") from error
-        if target in found:
-            raise ConfigError(f"config: prediction.devices: {found[target]} and {name} are both {target}; name one")
-        found[target] = name
-    return found
+        if target in result:
+            raise ConfigError(f"config: prediction.devices: {result[target]} and {name} are both {target}; name one")
+        result[target] = name
+    return result
 
 
 def _check_moved(config: dict[str, Any]) -> None:
@@ -209,68 +213,68 @@ def _check_moved(config: dict[str, Any]) -> None:
             raise ConfigError(f"config: {key} was moved: it is {place} now")
 
 
-def _check_type(data: Any, name: str, here: str) -> None:
-    found = find_problem(name, data)
-    if found is not None:
-        raise ConfigError(f"{here}: {_explain(found)}")
+def _check_type(data: Any, name: str, local: str) -> None:
+    result = find_problem(name, data)
+    if result is not None:
+        raise ConfigError(f"{local}: {_explain(result)}")
 
 
-def _explain(found: Problem) -> str:
-    where = ".".join(map(str, found.steps)) or "top level"
-    if found.unknown is not None:
-        return f"{where}: unknown key {found.unknown!r};{nearest(found.unknown, found.allowed)}"
-    if found.missing is not None:
-        return f"{where}: key {found.missing!r} is missing; config/README.md explains it"
-    if found.allowed:
-        return f"{where} is {found.value!r};{nearest(found.value, found.allowed)}"
-    return f"{where} is {'empty' if found.value is None else repr(found.value)}; {found.asked}"
+def _explain(result: Problem) -> str:
+    where = ".".join(map(str, result.steps)) or "top level"
+    if result.unknown is not None:
+        return f"{where}: unknown key {result.unknown!r};{nearest(result.unknown, result.allowed)}"
+    if result.missing is not None:
+        return f"{where}: key {result.missing!r} is missing; config/README.md explains it"
+    if result.allowed:
+        return f"{where} is {result.value!r};{nearest(result.value, result.allowed)}"
+    return f"{where} is {'empty' if result.value is None else repr(result.value)}; {result.asked}"
 
 
 def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
-    """The sweep of an operator, checked: schema, kernels, dtypes, distributions, workloads, ids to profile."""
+    """Return the checked sweep of an operator: schema, kernels, dtypes, workloads, profile ids."""
     mine = overrides.get(operator) or {}
-    here = f"config: sweeps.{operator}" if mine else catalog.label(catalog.sweep_file(operator))
+    local = f"config: sweeps.{operator}" if mine else catalog.label(catalog.sweep_file(operator))
     _check_type(mine, "sweep", f"config: sweeps.{operator}") if mine else None
     data = read_sweep(operator, mine)
-    _check_type(data, "sweep", here)
+    _check_type(data, "sweep", local)
     missing = [key for key in ("kernels", "dtypes", "distributions", "workloads") if key not in data]
     if missing:
-        raise ConfigError(f"{here}: key {missing[0]!r} is missing; config/README.md explains it")
+        raise ConfigError(f"{local}: key {missing[0]!r} is missing; config/README.md explains it")
     sweep = make_sweep(operator, data)
     known = list(catalog.kernel_files(operator))
     for kernel in sweep.kernels:
         if kernel not in known:
             why = _no_kernel(operator, kernel) or f"unknown kernel {kernel!r};{nearest(kernel, known)}"
-            raise ConfigError(f"{here}.kernels: {why}")
+            raise ConfigError(f"{local}.kernels: {why}")
     module = load_operator(operator)
     for dtype in sweep.all_dtypes:
         if dtype not in module.DTYPES:
-            raise ConfigError(f"{here}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
-    _check_distributions(f"{here}.distributions", operator, sweep.distributions)
+            raise ConfigError(f"{local}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
+    _check_distributions(f"{local}.distributions", operator, sweep.distributions)
     named: dict[str, Workload] = {}
-    _check_workloads(f"{here}.workloads", operator, sweep.workload_entries, sweep.all_dtypes, named)
+    _check_workloads(f"{local}.workloads", operator, sweep.workload_entries, sweep.all_dtypes, named)
     for extent in EXTENTS:
         part = sweep.simulation.get(extent, {})
-        place = f"{here}.simulation.{extent}"
+        place = f"{local}.simulation.{extent}"
         _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
         _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes, named)
     predict = sweep.predict if isinstance(sweep.predict, dict) else {OTHERS: sweep.predict}
     if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
         kernels = [*sweep.kernels, OTHERS]
-        raise ConfigError(f"{here}.predict: {unknown[0]!r} is no kernel of the sweep;{nearest(unknown[0], kernels)}")
-    listed = [("profile", sweep.profile), ("predict_always", sweep.predict_always)]
-    for key, entries in [*listed, *(("predict", entries) for entries in predict.values())]:
+        raise ConfigError(f"{local}.predict: {unknown[0]!r} is no kernel of the sweep;{nearest(unknown[0], kernels)}")
+    listed = [("profile", sweep.profile), *(("predict", names) for names in predict.values())]
+    for key, entries in [*listed, ("predict_always", sweep.predict_always)]:
         if "workloads" in mine and key not in mine:
             continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
-        for entry in entries if entries != [ALL] else []:
+        for entry in entries if ALL not in entries else []:
             if not any(is_named(workload, [entry]) for workload in sweep.workloads()):
                 names = sorted(workload.id for workload in sweep.workloads())
-                raise ConfigError(f"{here}.{key}: {entry!r} is no workload of the sweep;{nearest(entry, names)}")
+                raise ConfigError(f"{local}.{key}: {entry!r} is no workload of the sweep;{nearest(entry, names)}")
     return sweep
 
 
 def _no_kernel(operator: str, name: str) -> str | None:
-    """Why the file of that name in a folder of the operator is no kernel; None if there is no such file."""
+    """Return why a file of that name is no kernel, None without a file."""
     for folder in catalog.folders(operator):
         for path in (folder / f"{name}.py", folder / name / "__init__.py"):
             if path.exists():
@@ -279,14 +283,16 @@ def _no_kernel(operator: str, name: str) -> str | None:
     return None
 
 
-def _check_distributions(here: str, operator: str, names: list[str]) -> None:
+def _check_distributions(local: str, operator: str, names: list[str]) -> None:
     known = load_operator(operator).DISTRIBUTIONS
     for name in names:
         if name not in known:
-            raise ConfigError(f"{here}: {name!r} is unknown;{nearest(name, known)}")
+            raise ConfigError(f"{local}: {name!r} is unknown;{nearest(name, known)}")
 
 
-def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[str], named: dict[str, Workload]) -> None:
+def _check_workloads(
+    local: str, operator: str, entries: Entries, dtypes: list[str], named: dict[str, Workload]
+) -> None:
     known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
     allowed = [field.name for field in known]
     needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
@@ -295,40 +301,43 @@ def _check_workloads(here: str, operator: str, entries: Entries, dtypes: list[st
         for entry in entries
     )
     if count > MOST_WORKLOADS:
-        raise ConfigError(f"{here}: its lists make {count:,} workloads; {MOST_WORKLOADS:,} at most: shorten them")
+        raise ConfigError(f"{local}: its lists make {count:,} workloads; {MOST_WORKLOADS:,} at most: shorten them")
     for index, entry in enumerate(entries):
         for key in entry:
             if key == "dtype":
-                raise ConfigError(f"{here}[{index}]: dtype belongs in `dtypes`, not in a workload")
+                raise ConfigError(f"{local}[{index}]: dtype belongs in `dtypes`, not in a workload")
             if key not in allowed:
-                raise ConfigError(f"{here}[{index}]: unknown key {key!r};{nearest(key, allowed)}")
+                raise ConfigError(f"{local}[{index}]: unknown key {key!r};{nearest(key, allowed)}")
         if missing := [key for key in needed if key not in entry]:
-            raise ConfigError(f"{here}[{index}]: {missing[0]} is missing; allowed: {', '.join(allowed)}")
+            raise ConfigError(f"{local}[{index}]: {missing[0]} is missing; allowed: {', '.join(allowed)}")
         try:
-            found = list(expand(operator, entry, dtypes))
+            result = list(expand(operator, entry, dtypes))
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"{here}[{index}]: {error}") from error
-        for workload in found:
+            raise ConfigError(f"{local}[{index}]: {error}") from error
+        for workload in result:
             _check_id(operator, workload, named)
-            _check_cost(f"{here}[{index}]", operator, workload, "simulation" in here)
+            _check_cost(f"{local}[{index}]", operator, workload, "simulation" in local)
 
 
 def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> None:
-    """Ids name files and tell workloads apart: of two with one id, one alone would be run. `named` gathers them."""
-    here = f"kernels/{operator}/operator.py: the id of a Workload"
+    """Check that an id can name files and is unique among `named`, which it extends."""
+    local = f"kernels/{operator}/operator.py: the id of a Workload"
     if not isinstance(workload.id, str) or not ID.fullmatch(workload.id):
-        raise ConfigError(f"{here} is {workload.id!r}; it must be letters, digits, _, . and -, as it names files")
+        raise ConfigError(f"{local} is {workload.id!r}; it may hold A-Z, a-z, 0-9, _, . and -, as it names files")
     if len(workload.id) > MOST_CHARACTERS:
         raise ConfigError(
-            f"{here} is {workload.id[:20]}… with {len(workload.id)} characters; "
+            f"{local} is {workload.id[:20]}… with {len(workload.id)} characters; "
             f"{MOST_CHARACTERS} at most, as it names files"
         )
     if (other := named.setdefault(workload.id, workload)) != workload:
-        raise ConfigError(f"{here} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
+        raise ConfigError(f"{local} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
 
 
-def _check_cost(here: str, operator: str, workload: Workload, simulated: bool) -> None:
-    """Planning a workload may take longer the larger it is: one that no card holds is refused beforehand."""
+def _check_cost(local: str, operator: str, workload: Workload, simulated: bool) -> None:
+    """Raise ConfigError for a workload whose tensors are too large for any GPU.
+
+    Planning takes longer for larger workloads, so this comes first.
+    """
     try:
         cost = load_operator(operator).cost(workload)
     except Exception as error:
@@ -336,9 +345,9 @@ def _check_cost(here: str, operator: str, workload: Workload, simulated: bool) -
     if not isinstance(cost, Cost) or cost.flops < 0 or cost.bytes < 0:
         raise ConfigError(f"kernels/{operator}/operator.py: cost of {workload.id} is {cost!r}; it must be a Cost")
     if cost.bytes == 0 and not simulated:
-        raise ConfigError(f"{here}: {workload.id} reads and writes nothing; only simulated checks may have such")
+        raise ConfigError(f"{local}: {workload.id} reads and writes nothing; only simulated checks may have such")
     if cost.bytes > MOST_BYTES:
         raise ConfigError(
-            f"{here}: {workload.id} reads and writes {cost.bytes / 2**40:,.0f} TiB; no card holds that: "
+            f"{local}: {workload.id} reads and writes {cost.bytes / 2**40:,.0f} TiB; no GPU holds that: "
             f"{MOST_BYTES // 2**40} TiB at most"
         )

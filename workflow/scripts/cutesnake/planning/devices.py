@@ -15,12 +15,15 @@ from cutesnake.planning.gpus import Device
 
 
 class DeviceError(ValueError):
-    """devices.yaml cannot be read or contradicts itself. One line: the file, the key, what would be right."""
+    """Report a devices.yaml that is unreadable or contradictory; one line with the key."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one SM of a compute capability holds, in counts and bytes; field names as in devices.yaml."""
+    """Limits of one SM of a compute capability, in counts and bytes.
+
+    Fields are named as in devices.yaml.
+    """
 
     compute_capability: str
     threads: int
@@ -50,11 +53,11 @@ class DeviceModel:
     reference: bool = False  # in every roofline, not only where it is at hand or recorded
 
     def is_named(self, nvml_name: str) -> bool:
-        """Whether the driver's name of a card means this device."""
+        """Return whether the driver's name of a GPU means this device."""
         return any(re.fullmatch(pattern, nvml_name) for pattern in self.match)
 
     def slice(self, nvml_name: str, multiprocessor_share: float | None, memory_share: float) -> DeviceModel:
-        """A MIG slice of this device: its share of SMs and peaks, and of memory bandwidth and L2 cache."""
+        """Return a MIG slice of this device, with its shares of the figures."""
 
         def part(figure: float | None, share: float | None) -> float | None:
             return None if figure is None or share is None else figure * share
@@ -80,18 +83,18 @@ class Devices:
     limits: Mapping[str, Limits]  # compute capability -> limits
 
     def find(self, nvml_name: str) -> DeviceModel | None:
-        """The device that the driver's name means, or None for one that the file does not list."""
+        """Return the device that the driver's name means, None for an unlisted one."""
         return next((device for device in self.devices if device.is_named(nvml_name)), None)
 
-    def at_hand(self, found: Device | None) -> DeviceModel | None:
-        """What is listed of the card that the machine probe found; of a MIG slice its share of the card's figures."""
-        card = self.find(found.slice_of or found.name) if found else None
-        if card is None or found is None or found.slice_of is None:
-            return card
-        return card.slice(found.name, found.multiprocessor_share, found.memory_share)
+    def at_hand(self, device: Device | None) -> DeviceModel | None:
+        """Return the entry of a probed GPU; a MIG slice has its shares of it."""
+        gpu = self.find(device.slice_of or device.name) if device else None
+        if gpu is None or device is None or device.slice_of is None:
+            return gpu
+        return gpu.slice(device.name, device.multiprocessor_share, device.memory_share)
 
     def of_capability(self, capability: str) -> tuple[DeviceModel, ...]:
-        """The devices of a compute capability such as `9.0`."""
+        """Return the devices of a compute capability such as `9.0`."""
         return tuple(device for device in self.devices if device.compute_capability == capability)
 
 
@@ -102,7 +105,7 @@ def capability_of(target: str) -> str:
 
 @functools.cache
 def limits_of(path: Path | str, target: str) -> dict[str, Any]:
-    """Return as plain data all that static figures of a target's builds depend on of devices.yaml."""
+    """Return what a target's static figures depend on in devices.yaml."""
     devices, capability = read_devices(path), capability_of(target)
     limits = devices.limits.get(capability)
     names = [device.name for device in devices.of_capability(capability)]
@@ -110,7 +113,7 @@ def limits_of(path: Path | str, target: str) -> dict[str, Any]:
 
 
 def read_devices(path: Path | str) -> Devices:
-    """Read and check devices.yaml; DeviceError for one that is not YAML, misfits its schema or contradicts itself."""
+    """Read and check devices.yaml; DeviceError if it is invalid."""
     try:
         data = strict_yaml.read(path)
         check_input("devices", data, path)
@@ -130,7 +133,7 @@ def _device(name: str, entry: dict[str, Any], limits: Mapping[str, Limits]) -> D
 
 
 def _check_device(where: str, entry: dict[str, Any], limits: Mapping[str, Limits], sources: Mapping[str, str]) -> None:
-    """What a schema cannot say: references resolve, patterns compile, and no peak is a sparse one."""
+    """Check what a schema cannot: references, patterns, and peaks that are not sparse."""
     if entry["compute_capability"] not in limits:
         raise DeviceError(
             f"{where}/compute_capability: {entry['compute_capability']!r} is not under compute_capabilities "

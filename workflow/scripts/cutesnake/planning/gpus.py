@@ -1,4 +1,4 @@
-"""GPUs as the driver tells of them: NVML what is there and how it is doing, CUDA what limits a kernel on it."""
+"""Read GPUs from the driver: NVML for devices and state, CUDA for kernel limits."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 
 class GpuError(RuntimeError):
-    """A card that was there is not any more. One line."""
+    """Report a GPU that has disappeared, in one line."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU, or the MIG slice of one that CUDA uses: what identifies it and does not change while it runs.
+    """Constant identity of a GPU, or of the MIG slice that CUDA uses.
 
-    The shares are those of the whole card's SMs and of its memory, which stand for memory bandwidth and L2 cache too.
+    The shares are fractions of the whole GPU's SMs and memory. The memory share also stands for bandwidth and L2 cache.
     """
 
     index: int
@@ -27,18 +27,22 @@ class Device:
     driver: str
     memory_bytes: int
     multiprocessors: int | None
-    uuid_hash: str  # tells two cards of one name apart without publishing a serial number
-    slice_of: str | None = None  # of a MIG slice the name of its card
+    uuid_hash: str  # distinguishes two GPUs of one name without publishing a serial number
+    slice_of: str | None = None  # of a MIG slice the name of its GPU
     multiprocessor_share: float | None = 1.0  # None where NVML does not tell
     memory_share: float = 1.0
 
     @property
     def sm(self) -> str:
+        """Return the compute capability as in `sm_90`."""
         return "sm_{}{}".format(*self.compute_capability)
 
 
 def look(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
-    """Every GPU, and why there is none; `visible` is CUDA_VISIBLE_DEVICES, which may choose a slice of one."""
+    """Return all GPUs, or why there is none.
+
+    visible: CUDA_VISIBLE_DEVICES, which may choose a MIG slice.
+    """
     try:
         import pynvml
     except ImportError:
@@ -52,10 +56,10 @@ def look(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
     try:
         driver = pynvml.nvmlSystemGetDriverVersion()
         count = pynvml.nvmlDeviceGetCount()
-        found = [device for index in range(count) if (device := _device(pynvml, index, driver, visible))]
-        if count and not found:
+        result = [device for index in range(count) if (device := _device(pynvml, index, driver, visible))]
+        if count and not result:
             return (), "MIG is switched on but no GPU has a MIG device: make one, or switch MIG off (nvidia-smi mig)"
-        return tuple(found), None if found else "an NVIDIA driver is installed but it sees no GPU"
+        return tuple(result), None if result else "an NVIDIA driver is installed but it sees no GPU"
     except pynvml.NVMLError as error:
         return (), f"the NVIDIA driver does not answer (NVML says: {error})"
     finally:
@@ -63,52 +67,55 @@ def look(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
 
 
 def _device(nvml: Any, index: int, driver: str, visible: str | None) -> Device | None:
-    """A GPU by its index; where MIG is switched on the slice that CUDA uses, None if there is none."""
+    """Return a GPU by index; with MIG, the slice in use or None."""
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    card = _whole(nvml, handle, index, driver)
+    gpu = _whole(nvml, handle, index, driver)
     if not _mig_is_on(nvml, handle):
-        return card
+        return gpu
     slices = list(_slices(nvml, handle))
     if not slices:
         return None
     # CUDA uses one slice: the one that CUDA_VISIBLE_DEVICES names first by its UUID, else the first.
     chosen = next((s for s in slices if visible and nvml.nvmlDeviceGetUUID(s) == first(visible)), slices[0])
-    return _part(nvml, chosen, card)
+    return _part(nvml, chosen, gpu)
 
 
 def _mig_is_on(nvml: Any, handle: Any) -> bool:
     try:
         return nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
-    except nvml.NVMLError:  # a card without MIG
+    except nvml.NVMLError:  # a GPU without MIG
         return False
 
 
 def _slices(nvml: Any, handle: Any) -> Iterator[Any]:
-    """Handles of the MIG devices of a card; their numbers have gaps."""
+    """Yield handles of the MIG devices of a GPU; their numbers have gaps."""
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         with contextlib.suppress(nvml.NVMLError):
             yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
 
 
-def _part(nvml: Any, handle: Any, card: Device) -> Device:
-    """A MIG slice of a card. Memory, with its controllers and L2 cache, is dealt out in eighths (MIG User Guide,
-    Concepts), so the share is the next eighth to the share of bytes."""
+def _part(nvml: Any, handle: Any, gpu: Device) -> Device:
+    """Return a MIG slice of a GPU.
+
+    Memory, with its controllers and L2 cache, is divided into eighths (MIG User Guide, Concepts), so the share is the
+    next eighth to the share of bytes.
+    """
     memory = nvml.nvmlDeviceGetMemoryInfo(handle).total
     multiprocessors = nvml.nvmlDeviceGetAttributes(handle).multiprocessorCount
     return replace(
-        card,
+        gpu,
         name=nvml.nvmlDeviceGetName(handle),
         memory_bytes=memory,
         multiprocessors=multiprocessors,
         uuid_hash=hashed(nvml.nvmlDeviceGetUUID(handle)),
-        slice_of=card.name,
-        multiprocessor_share=multiprocessors / card.multiprocessors if card.multiprocessors else None,
-        memory_share=max(1, round(8 * memory / card.memory_bytes)) / 8,
+        slice_of=gpu.name,
+        multiprocessor_share=multiprocessors / gpu.multiprocessors if gpu.multiprocessors else None,
+        memory_share=max(1, round(8 * memory / gpu.memory_bytes)) / 8,
     )
 
 
 def hashed(uuid: str) -> str:
-    """What tells two cards apart in records, where no serial number stands."""
+    """Return a digest that distinguishes two GPUs without their serial numbers."""
     return hashlib.sha256(uuid.encode()).hexdigest()[:12]
 
 
@@ -131,26 +138,26 @@ def _whole(nvml: Any, handle: Any, index: int, driver: str) -> Device:
 
 
 def first(visible: str) -> str:
-    """What CUDA_VISIBLE_DEVICES names first."""
+    """Return the first entry of CUDA_VISIBLE_DEVICES."""
     return visible.split(",")[0].strip()
 
 
 def uuid_of(device: Device) -> str:
-    """What CUDA_VISIBLE_DEVICES calls a whole card. Raises GpuError if the driver does not know the card any more."""
+    """Return a whole GPU's name for CUDA_VISIBLE_DEVICES; GpuError if it is gone."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
-        found = str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(device.index)))
+        result = str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(device.index)))
     except pynvml.NVMLError as error:
-        raise GpuError(f"the driver does not answer for {device.name}, card {device.index} ({error})") from error
-    if hashed(found) != device.uuid_hash:
-        raise GpuError(f"card {device.index} is another one than before: the cards of this machine have changed")
-    return found
+        raise GpuError(f"the driver does not answer for {device.name}, GPU {device.index} ({error})") from error
+    if hashed(result) != device.uuid_hash:
+        raise GpuError(f"GPU {device.index} differs from before: the GPUs of this machine changed; run again")
+    return result
 
 
 def readings(device: Device) -> dict[str, Any]:
-    """What changes while the card runs: clocks (MHz), power (W), temperature (deg C), throttle reasons."""
+    """Return changing values: clocks (MHz), power (W), temperature (deg C), throttle reasons."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -194,7 +201,7 @@ def throttle_reasons(mask: int) -> list[str]:
 
 
 def limits(device: Device) -> dict[str, int | None]:
-    """Limits the CUDA driver states for the device, in bytes or counts; null where it does not answer."""
+    """Return limits by the CUDA driver, in bytes or counts; null if unknown."""
     try:
         from cuda.bindings import driver
     except ImportError:

@@ -1,4 +1,4 @@
-"""What is installed on the machine: tools on the PATH, and Python packages, of which none is imported."""
+"""Find installed tools and Python packages, without importing any."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ PACKAGES = (
 
 
 def tools() -> dict[str, str | None]:
-    """Profilers and C compilers by name, with their paths; None for one that is not there."""
-    found = {tool: shutil.which(tool) for tool in ("ncu", "nsys", "compute-sanitizer", "gcc", "cc", "clang")}
-    if found["nsys"] is None and found["ncu"]:
-        inside = Path(found["ncu"]).resolve().parent
+    """Return profilers and C compilers with their paths; None for missing ones."""
+    result = {tool: shutil.which(tool) for tool in ("ncu", "nsys", "compute-sanitizer", "gcc", "cc", "clang")}
+    if result["nsys"] is None and result["ncu"]:
+        inside = Path(result["ncu"]).resolve().parent
         for folder in (inside, *inside.parents[:4]):
             if (folder / NSIGHT_COMPUTE_NSYS).exists():
-                found["nsys"] = str(folder / NSIGHT_COMPUTE_NSYS)
+                result["nsys"] = str(folder / NSIGHT_COMPUTE_NSYS)
                 break
         else:  # CUDA's own ncu is a script on the PATH; what it starts is installed apart
             apart = sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{NSIGHT_COMPUTE_NSYS}"))
-            found["nsys"] = str(apart[-1]) if apart else None
-    return found
+            result["nsys"] = str(apart[-1]) if apart else None
+    return result
 
 
 def packages() -> dict[str, str | None]:
@@ -52,7 +52,7 @@ def version(package: str) -> str | None:
 
 
 def module(name: str, distribution: str) -> str | None:
-    """Version of a package that this interpreter would import, without importing it; None if it would not.
+    """Return the version of a package, without importing it; None if not importable.
 
     The interpreter is the one that runs the cases: the GPU worker is started with it and with its PYTHONPATH.
     """

@@ -1,6 +1,6 @@
-"""What was found out about files, kept between runs: it holds as long as a file's dates, size and inode do.
+"""Remember facts about files between runs, while dates, size and inode stay.
 
-The memory is one file below .snakemake/, which may be deleted at any time: everything is then looked at again.
+The memory is one file below .snakemake/, which may be deleted at any time: everything is then read again.
 """
 
 from __future__ import annotations
@@ -32,45 +32,46 @@ class Memory:
         self.changed = False
 
     def get(self, kind: str, path: str, stamp: str) -> Any:
-        """What is known of a file that has this stamp; None where nothing is."""
-        found = self.entries.get(kind, {}).get(path)
-        if found is None or found[0] != stamp:
+        """Return what is known of a file with this stamp, else None."""
+        result = self.entries.get(kind, {}).get(path)
+        if result is None or result[0] != stamp:
             return None
         self.used.add((kind, path))
-        return found[1]
+        return result[1]
 
-    def put(self, kind: str, path: str, stamp: str, found: Any) -> None:
-        """Keep what was found, unless the file is so young that a later write might leave its stamp unchanged."""
+    def put(self, kind: str, path: str, stamp: str, result: Any) -> None:
+        """Keep a fact, unless the file is too young for a reliable stamp."""
         if _settled(stamp):
-            self.entries.setdefault(kind, {})[path] = [stamp, found]
+            self.entries.setdefault(kind, {})[path] = [stamp, result]
             self.used.add((kind, path))
             self.changed = True
 
     def recall(self, kind: str, key: str, state: str | None, find: Callable[[], Any]) -> Any:
-        """Return what `find` returned when it was last called with this state; without a state, call it."""
+        """Return the last result of `find` for this state; without one, call it."""
         if state is None:
             return find()
-        found = self.entries.get(kind, {}).get(key)
-        if found is None or found[0] != state:
-            found = self.entries.setdefault(kind, {})[key] = [state, find()]
+        result = self.entries.get(kind, {}).get(key)
+        if result is None or result[0] != state:
+            result = self.entries.setdefault(kind, {})[key] = [state, find()]
             self.changed = True
         self.used.add((kind, key))
-        return found[1]
+        return result[1]
 
     def knows(self, kind: str, path: str) -> bool:
         """Whether a file was seen before, however it looks now."""
         return path in self.entries.get(kind, {})
 
     def forget(self, kind: str, path: str) -> None:
+        """Drop what is known of a file."""
         if self.entries.get(kind, {}).pop(path, None) is not None:
             self.changed = True
 
     def save(self) -> None:
-        """Write the memory for the next run, if anything is new and the folder can be written."""
+        """Write the memory for the next run, if it changed and is writable."""
         if not self.changed or not KNOWN.parent.is_dir():
             return
         if sum(map(len, self.entries.values())) > len(self.used) + SPARE:
-            for kind, path in [(kind, path) for kind, found in self.entries.items() for path in found]:
+            for kind, path in [(kind, path) for kind, result in self.entries.items() for path in result]:
                 if (kind, path) not in self.used:
                     del self.entries[kind][path]
         with contextlib.suppress(OSError):
@@ -81,7 +82,7 @@ class Memory:
 
 @functools.cache
 def memory() -> Memory:
-    """The memory of this process, read when it is first asked for; a damaged one is empty."""
+    """Return this process's memory, read at first use; a damaged one is empty."""
     try:
         digest, _, text = KNOWN.read_text().partition("\n")
         text = text.removesuffix("\n")
@@ -91,27 +92,27 @@ def memory() -> Memory:
 
 
 def stamp(path: str | Path) -> str:
-    """What changes when a file does: both its dates, size and inode. Raises OSError."""
+    """Return a file's dates, size and inode, which change with it. Raises OSError."""
     return _stamp(os.stat(path))
 
 
 def digest(path: str) -> str | None:
-    """sha256 of a file (first 16 hex digits), read only if it changed since it was last asked for; None without one."""
+    """Return a file's sha256 (16 hex digits), read only if changed; None if missing."""
     try:
         now = stamp(path)
-        found = memory().get("files", path, now)
-        if found is None:
+        result = memory().get("files", path, now)
+        if result is None:
             with open(path, "rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-            memory().put("files", path, now, found)
-        return str(found)
+                result = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+            memory().put("files", path, now, result)
+        return str(result)
     except OSError:
         return None
 
 
 def state_of(folders: Iterable[Path]) -> str | None:
-    """Return a digest of the names and stamps of all files in folders; None if one is too young for its stamp."""
-    found: list[str] = []
+    """Return a digest of names and stamps in folders; None if any is too young."""
+    result: list[str] = []
     seen: set[tuple[int, int]] = set()
     waiting = [str(folder) for folder in folders]
     while waiting:
@@ -121,13 +122,13 @@ def state_of(folders: Iterable[Path]) -> str | None:
                     continue
                 state = entry.stat() if os.path.exists(entry.path) else os.lstat(entry.path)  # a link to nothing
                 if not entry.is_dir():
-                    found.append(f"{entry.path} {_stamp(state)}")
+                    result.append(f"{entry.path} {_stamp(state)}")
                     if not _settled(_stamp(state)):
                         return None
                 elif (state.st_dev, state.st_ino) not in seen:  # a link may lead back
                     seen.add((state.st_dev, state.st_ino))
                     waiting.append(entry.path)
-    return _digest("\n".join(sorted(found)))
+    return _digest("\n".join(sorted(result)))
 
 
 def _stamp(state: os.stat_result) -> str:

@@ -1,4 +1,4 @@
-"""The machine as it is: its GPUs and the one in use, tools and packages. Never raises for what is missing."""
+"""Probe the machine: GPUs and the one in use, tools, packages; nothing raises."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from typing import Any
 from cutesnake.planning import gpus, installed
 from cutesnake.planning.gpus import Device, first, hashed
 
-PRETENDED = "CUTESNAKE_MACHINE"  # path of a JSON file in the form of `Machine.as_dict`, used instead of probing
+MOCK_FILE = "CUTESNAKE_MACHINE"  # path of a JSON file in the form of `Machine.as_dict`, used instead of probing
+
+
+RECORD_KEYS = {"mocked": "pretended", "candidates": "cards"}  # fields of Machine -> keys of records
+RECORD_FIELDS = {key: name for name, key in RECORD_KEYS.items()}
 
 
 class MachineError(ValueError):
-    """A pretended machine that is not described as one. One line."""
+    """Report an invalid description of a mocked machine, in one line."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices in NVML order, the one the workflow uses, tools and packages found, and what went wrong in looking."""
+    """Devices in NVML order, the selected one, tools, packages, and a probing problem."""
 
     devices: tuple[Device, ...] = ()
     selected: int | None = None
@@ -29,114 +33,128 @@ class Machine:
     tools: dict[str, str | None] = field(default_factory=dict)
     packages: dict[str, str | None] = field(default_factory=dict)
     modules: dict[str, str | None] = field(default_factory=dict)  # asked for by import name -> version, None if absent
-    pretended: bool = False
-    cards: tuple[int, ...] = ()  # indices of the visible devices like the selected one, itself included
+    mocked: bool = False
+    candidates: tuple[int, ...] = ()  # indices of the visible devices like the selected one, itself included
 
     @property
     def device(self) -> Device | None:
+        """Return the selected device."""
         return next((device for device in self.devices if device.index == self.selected), None)
 
     @property
     def fingerprint(self) -> str:
-        """What the results of a GPU stage depend on: the card in use and its driver; "none" without one.
+        """Return what GPU results depend on: the GPU and its driver; "none" without.
 
-        Of several cards alike it does not count which of them measures a case.
+        Which of several equal GPUs measures a case does not count.
         """
         if self.device is None:
             return "none"
         d = self.device
-        numbers = ",".join(sorted(card.uuid_hash for card in self.alike()))
+        numbers = ",".join(sorted(gpu.uuid_hash for gpu in self.candidate_devices()))
         return f"{d.name}|{d.sm}|{d.driver}|{d.memory_bytes}|{numbers}"
 
-    def alike(self) -> tuple[Device, ...]:
-        """The cards that a case may be measured on: the selected one, and visible ones of its name and memory."""
-        return tuple(device for device in self.devices if device.index in (self.selected, *self.cards))
+    def candidate_devices(self) -> tuple[Device, ...]:
+        """Return the GPUs that may measure a case: the selected one and its equals."""
+        return tuple(device for device in self.devices if device.index in (self.selected, *self.candidates))
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return JSON-like data, with the keys that records have."""
+        return {RECORD_KEYS.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Machine:
+        """Return the machine that `as_dict` described."""
         devices = tuple(
             Device(**{**device, "compute_capability": tuple(device["compute_capability"])})
             for device in data.get("devices", ())
         )
-        return cls(**{**data, "devices": devices, "cards": tuple(data.get("cards", ()))})
+        rest = {RECORD_FIELDS.get(key, key): value for key, value in data.items()}
+        return cls(**{**rest, "devices": devices, "candidates": tuple(rest.get("candidates", ()))})
 
 
 def probe(modules: Mapping[str, str] | None = None) -> Machine:
-    """Look at this machine, or read the pretended one that CUTESNAKE_MACHINE names (for dry runs and tests).
+    """Return this machine, or the mocked one of CUTESNAKE_MACHINE (dry runs, tests).
 
     `modules` are Python packages to look for, import name -> name of the distribution.
     """
-    if path := os.environ.get(PRETENDED):
-        return _pretended(path)
+    if path := os.environ.get(MOCK_FILE):
+        return _mocked(path)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     devices, problem = gpus.look(visible)
     selected, choice = _select(devices, visible)
-    found = {name: installed.module(name, distribution) for name, distribution in (modules or {}).items()}
-    cards = _alike(devices, selected, visible)
-    return Machine(devices, selected, problem or choice, installed.tools(), installed.packages(), found, cards=cards)
+    result = {name: installed.module(name, distribution) for name, distribution in (modules or {}).items()}
+    candidates = _candidates(devices, selected, visible)
+    return Machine(
+        devices, selected, problem or choice, installed.tools(), installed.packages(), result, candidates=candidates
+    )
 
 
-def _pretended(path: str) -> Machine:
+def _mocked(path: str) -> Machine:
     try:
         machine = Machine.from_dict({**json.loads(Path(path).read_text()), "pretended": True})
     except OSError as error:
         raise MachineError(
-            f"{PRETENDED} is {path!r}: {error.strerror}; name a file like tests/machines/h200.json"
+            f"{MOCK_FILE} is {path!r}: {error.strerror}; name a file like tests/machines/h200.json"
         ) from None
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
         raise MachineError(
-            f"{PRETENDED} is {path!r}, which describes no machine ({said}); see tests/machines/h200.json"
+            f"{MOCK_FILE} is {path!r}, which describes no machine ({message}); see tests/machines/h200.json"
         ) from error
     for device in machine.devices:
         capability = device.compute_capability
         if len(capability) != 2 or not all(isinstance(part, int) for part in (*capability, device.index)):
-            raise MachineError(f"{PRETENDED} is {path!r}: compute_capability must be two whole numbers, index one")
+            raise MachineError(f"{MOCK_FILE} is {path!r}: compute_capability must be two whole numbers, index one")
         if not isinstance(device.name, str) or not isinstance(device.memory_bytes, int):
-            raise MachineError(f"{PRETENDED} is {path!r}: name must be a text, memory_bytes a whole number")
+            raise MachineError(f"{MOCK_FILE} is {path!r}: name must be a text, memory_bytes a whole number")
     for name in ("tools", "packages", "modules"):
         if not isinstance(getattr(machine, name), dict):
-            raise MachineError(f"{PRETENDED} is {path!r}: {name} must be a mapping")
+            raise MachineError(f"{MOCK_FILE} is {path!r}: {name} must be a mapping")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None or machine.device is None:
-        return replace(machine, cards=_alike(machine.devices, machine.selected, None))
+        return replace(machine, candidates=_candidates(machine.devices, machine.selected, None))
     selected, choice = _select(machine.devices, visible)
-    return replace(machine, selected=selected, problem=choice, cards=_alike(machine.devices, selected, visible))
+    return replace(
+        machine, selected=selected, problem=choice, candidates=_candidates(machine.devices, selected, visible)
+    )
 
 
 def _names(word: str, device: Device) -> bool:
-    """Whether a word of CUDA_VISIBLE_DEVICES means a device; a pretended one has its number for a UUID."""
+    """Return whether a part of CUDA_VISIBLE_DEVICES means a device.
+
+    A mocked device has its number for a UUID.
+    """
     return word in (str(device.index), device.uuid_hash) or hashed(word) == device.uuid_hash
 
 
-def _alike(devices: tuple[Device, ...], selected: int | None, visible: str | None) -> tuple[int, ...]:
-    """Indices of visible devices that are like the selected one; MIG slices are not shared out."""
+def _candidates(devices: tuple[Device, ...], selected: int | None, visible: str | None) -> tuple[int, ...]:
+    """Return indices of visible devices equal to the selected one; none for MIG slices."""
     chosen = next((device for device in devices if device.index == selected), None)
     if chosen is None or chosen.slice_of is not None:
         return ()
-    words = None if visible is None else [word.strip() for word in visible.split(",")]
+    text = None if visible is None else [word.strip() for word in visible.split(",")]
     return tuple(
         device.index
         for device in devices
         if (device.name, device.memory_bytes, device.driver) == (chosen.name, chosen.memory_bytes, chosen.driver)
         and device.slice_of is None
-        and (words is None or any(_names(word, device) for word in words))
+        and (text is None or any(_names(word, device) for word in text))
     )
 
 
 def uuid_of(device: Device) -> str:
-    """What CUDA_VISIBLE_DEVICES calls a whole card; of a pretended one, for which the driver has none, its number.
+    """Return a whole GPU's name for CUDA_VISIBLE_DEVICES; a mocked one has its number.
 
-    Raises GpuError if the driver does not know the card any more.
+    Raises GpuError if the driver no longer knows the GPU.
     """
-    return device.uuid_hash if os.environ.get(PRETENDED) else gpus.uuid_of(device)
+    return device.uuid_hash if os.environ.get(MOCK_FILE) else gpus.uuid_of(device)
 
 
 def _select(devices: tuple[Device, ...], visible: str | None) -> tuple[int | None, str | None]:
-    """The first GPU, or the one that CUDA_VISIBLE_DEVICES names first, by number (NVML order) or by its UUID."""
+    """Return the first GPU, or the one that CUDA_VISIBLE_DEVICES names first.
+
+    It is named by its number (NVML order) or UUID.
+    """
     if not devices:
         return None, None
     if visible is None:

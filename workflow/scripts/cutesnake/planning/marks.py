@@ -1,4 +1,4 @@
-"""Two files by which Snakemake is told what has to run: it compares the dates of inputs and outputs.
+"""Make two files by whose dates Snakemake learns which jobs have to run.
 
 One is older than every result, the other newer. A job has one of them as input, see workflow/rules/products.smk.
 """
@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 
 def make(results: Iterable[str]) -> None:
-    """Make both, the newer one with a content of its own: Snakemake goes by content where dates differ.
+    """Make both; the newer one has new content, since Snakemake compares content too.
 
     It is newer than these results, too, which a clock that was set back since may have dated later than now.
     """
@@ -37,15 +37,15 @@ def make(results: Iterable[str]) -> None:
 
 def _date(path: str) -> float:
     """When Snakemake thinks that a result was made."""
-    found = 0.0
+    result = 0.0
     for file in (path, f"{path}/.snakemake_timestamp"):
         with contextlib.suppress(OSError):
-            found = max(found, os.stat(file).st_mtime)
-    return found
+            result = max(result, os.stat(file).st_mtime)
+    return result
 
 
 def remove() -> None:
-    """Remove the newer one, and those of processes that were killed a day ago."""
+    """Remove the newer one, and leftovers of processes that were killed a day ago."""
     for path in Path(STALE).parent.glob("cutesnake-stale-*"):
         with contextlib.suppress(OSError):
             if str(path) == STALE or path.stat().st_mtime < time.time() - DAY:

@@ -1,4 +1,4 @@
-"""The matrix: from configuration and machine to builds, cases and everything that is left out, with reasons."""
+"""Derive builds, cases and omissions with reasons from configuration and machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cutesnake.model.contract import INSTALLED, Kernel, Variant, Workload
 from cutesnake.model.dsls import UNKNOWN
 from cutesnake.model.stages import PROFILES
 from cutesnake.model.targets import TARGETS, resolve_local_target
-from cutesnake.planning import kernel_answers
-from cutesnake.planning.arch import Ability, Decision, can_run, decide, join, stage_answer, stage_answers
+from cutesnake.planning import kernel_queries
+from cutesnake.planning.arch import Ability, Decision, can_run, decide, join, stage_abilities, stage_ability
 from cutesnake.planning.config import ConfigError, Experiment
 from cutesnake.planning.machine import Machine
 from cutesnake.planning.sweep import Sweep
@@ -31,30 +31,34 @@ class Build:
 
     @property
     def id(self) -> CaseId:
+        """Return the CaseId of the build."""
         return CaseId(self.operator, self.kernel, self.target, self.variant.id)
 
     @property
     def key(self) -> str:
+        """Return the key of the build."""
         return self.id.key
 
 
-HERE = ""  # the place that is the machine at hand
+LOCAL_PLACE = ""  # the place that is this machine
 
 
 @dataclass(frozen=True)
 class PlannedCase:
-    """A build run on a workload, by a class of nodes or, without one, by the machine at hand."""
+    """A build run on a workload, by a class of nodes or by this machine."""
 
     build: Build
     workload: Workload
-    place: str = HERE
+    place: str = LOCAL_PLACE
 
     @property
     def id(self) -> CaseId:
+        """Return the CaseId of the case."""
         return replace(self.build.id, workload=self.workload.id, node_class=self.place)
 
     @property
     def key(self) -> str:
+        """Return the key of the case."""
         return self.id.key
 
 
@@ -70,15 +74,15 @@ class Plan:
     axes: dict[str, dict[str, str]] = field(default_factory=dict)  # operator -> field of its Workload, label
     builds: dict[str, Build] = field(default_factory=dict)
     cases: dict[str, PlannedCase] = field(default_factory=dict)  # every supported one, whether or not it can run here
-    stand_ins: dict[str, str] = field(default_factory=dict)  # build that is not made -> one of other baked sizes
-    simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, for want of the target's card
+    stand_ins: dict[str, str] = field(default_factory=dict)  # build that is not made -> one of its group
+    simulated: dict[str, PlannedCase] = field(default_factory=dict)  # checked by ptxsim, without a GPU of the target
     unsupported: list[dict[str, str]] = field(default_factory=list)
     profiled: set[str] = field(default_factory=set)
     operators: list[str] = field(default_factory=list)  # of the configuration, also those that are not planned
-    clocks: dict[str, str] = field(default_factory=dict)  # target -> the card that is predicted for
+    clocks: dict[str, str] = field(default_factory=dict)  # target -> the GPU that is predicted for
     foreseen: set[tuple[str, str, str]] = field(default_factory=set)  # (operator, kernel, workload) that are predicted
-    foreseen_always: set[tuple[str, str]] = field(default_factory=set)  # of these, those that no record replaces
-    sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> "ours" or upstream key
+    foreseen_always: set[tuple[str, str]] = field(default_factory=set)  # of these, the ones that no record replaces
+    sources: dict[tuple[str, str], str] = field(default_factory=dict)  # (operator, kernel) -> OWN or upstream key
     broken: dict[tuple[str, str], str] = field(default_factory=dict)  # kernels that break their contract -> how
     # Of the builds, those that this run makes, and those shown from records: see recorded_builds.py.
     live: list[str] = field(default_factory=list)
@@ -88,9 +92,12 @@ class Plan:
     places: dict[str, Machine] = field(default_factory=dict)
     running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
 
-    def run_here(self, stage: str) -> Iterator[PlannedCase]:
-        """Cases whose `stage` runs in this run, once per place: these are the jobs, others are rows with a reason."""
-        able = {name for name, place in self.places.items() if stage_answer(place, stage, self.stages[stage].ok).ok}
+    def cases_to_run(self, stage: str) -> Iterator[PlannedCase]:
+        """Yield the cases whose `stage` runs in this run, once per place.
+
+        These are the jobs; other cases are rows with a reason.
+        """
+        able = {name for name, place in self.places.items() if stage_ability(place, stage, self.stages[stage].ok).ok}
         for case in self.cases.values():
             if stage in PROFILES and case.workload.id not in self.profiled:
                 continue
@@ -100,12 +107,12 @@ class Plan:
                     yield replace(case, place=place) if place else case
 
     def planned_case(self, asked: CaseId) -> PlannedCase | None:
-        """The case of the sweep that runs on the machine at hand, or on a class of nodes; None if there is none."""
-        case = self.cases.get(replace(asked, node_class=HERE).key)
+        """Return the planned case of an id on any place, None without one."""
+        case = self.cases.get(replace(asked, node_class=LOCAL_PLACE).key)
         return replace(case, place=asked.node_class) if case and asked.node_class in self.places else None
 
     def predicted(self) -> Iterator[PlannedCase]:
-        """Cases that ptxsim's clock predicts, whether or not a card is here."""
+        """Yield cases that ptxsim's clock predicts, with or without a GPU here."""
         able = {(d.operator, d.kernel, d.target) for d in self.decisions if d.simulate.ok and d.target in self.clocks}
         for case in self.cases.values():
             build = case.build
@@ -124,29 +131,29 @@ class Plan:
         return _by_build(self.predicted())
 
     def case(self, key: str) -> PlannedCase:
-        """A case by its key, of the sweep or simulated; KeyError if it is not planned."""
+        """Return a case of the sweep, or a simulated one, by key; KeyError otherwise."""
         return self.simulated[key] if key in self.simulated else self.cases[key]
 
     def choices(self) -> dict[str, list[PlannedCase]]:
         """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
-        found: dict[str, list[PlannedCase]] = {}
-        for case in self.run_here("timing"):
+        matches: dict[str, list[PlannedCase]] = {}
+        for case in self.cases_to_run("timing"):
             build, where = case.build, case.workload.id + (f"@{case.place}" if case.place else "")
-            found.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
-        return {key: cases for key, cases in found.items() if len(cases) > 1}
+            matches.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
+        return {key: cases for key, cases in matches.items() if len(cases) > 1}
 
     def as_dict(self) -> dict[str, Any]:
         """For arch.json, as plain data: what concerns the whole run."""
-        plan = {"stages": self._answers(), "operators": self.operators}
-        classes = [self._class(name, place) for name, place in self.places.items() if name != HERE]
+        plan = {"stages": self._stage_rows(), "operators": self.operators}
+        classes = [self._class(name, place) for name, place in self.places.items() if name != LOCAL_PLACE]
         return {**plan, "classes": classes} if classes else plan
 
     def _class(self, name: str, place: Machine) -> dict[str, Any]:
-        card: dict[str, Any] = {"device": None, "compute_capability": None, "driver": None}
+        gpu: dict[str, Any] = {"device": None, "compute_capability": None, "driver": None}
         if device := place.device:
             capability = list(device.compute_capability)
-            card = {"device": device.name, "compute_capability": capability, "driver": device.driver}
-        return {"name": name, **card, "reason": place.problem}
+            gpu = {"device": device.name, "compute_capability": capability, "driver": device.driver}
+        return {"name": name, **gpu, "reason": place.problem}
 
     def of(self, operator: str) -> dict[str, Any]:
         """For results/plan/<operator>.json, as plain data: what concerns one operator."""
@@ -154,7 +161,7 @@ class Plan:
         return {
             "operator": operator,
             "axis": self.axes[operator],
-            "stages": self._answers(),
+            "stages": self._stage_rows(),
             "decisions": [decision.as_dict() for decision in self.decisions if decision.operator == operator],
             "sources": {kernel: source for (name, kernel), source in self.sources.items() if name == operator},
             "workloads": {w.id: asdict(w) for w in self.workloads[operator]},
@@ -180,8 +187,8 @@ class Plan:
             "profiled": [w.id for w in self.workloads[operator] if w.id in self.profiled],
         }
 
-    def _answers(self) -> list[dict[str, Any]]:
-        return [{"stage": stage, **asdict(answer)} for stage, answer in self.stages.items()]
+    def _stage_rows(self) -> list[dict[str, Any]]:
+        return [{"stage": stage, **asdict(reply)} for stage, reply in self.stages.items()]
 
 
 def _by_build(cases: Iterable[PlannedCase]) -> dict[str, list[PlannedCase]]:
@@ -197,15 +204,15 @@ def _named(cases: dict[str, PlannedCase], operator: str) -> list[dict[str, str]]
 
 
 def modules_needed(experiment: Experiment) -> dict[str, str]:
-    """Python packages that kernels of the experiment bring along: import name -> name of the distribution."""
-    found: dict[str, str] = {}
+    """Return Python packages of the experiment's kernels: import name -> distribution."""
+    matches: dict[str, str] = {}
     for operator, sweep in experiment.sweeps.items():
         for kernel in sweep.kernels:
             try:
-                found |= load_kernel(operator, kernel).NEEDS
+                matches |= load_kernel(operator, kernel).NEEDS
             except ContractError:  # the plan has a row for it
                 continue
-    return found
+    return matches
 
 
 def make_plan(
@@ -220,17 +227,17 @@ def make_plan(
     `machine` builds, and runs cases too unless `places` names classes of nodes that do. `carried` are builds that were
     made elsewhere, as `operator/kernel/target`: they need no compiler here. `only` names the operators to plan.
 
-    Raises ConfigError where no target is left, because `here` is the only one and there is no card.
+    Raises ConfigError where no target is left, because `here` is the only one and there is no GPU.
     """
-    places = {HERE: machine} if places is None else dict(places)
-    cards = [place.device.compute_capability for place in places.values() if place.device]
-    capabilities: list[tuple[int, int] | None] = [*cards] or [None]
+    places = {LOCAL_PLACE: machine} if places is None else dict(places)
+    gpus = [place.device.compute_capability for place in places.values() if place.device]
+    capabilities: list[tuple[int, int] | None] = [*gpus] or [None]
     targets = [name for one in capabilities for name in resolve_local_target(experiment.targets, one)]
     experiment = replace(experiment, targets=list(dict.fromkeys(targets)))
     if not experiment.targets:
-        card = "on a card of compute capability {}.{}".format(*cards[0]) if cards else "without a GPU"
-        raise ConfigError(f"config: targets: `here` stands for no target {card}; allowed: {', '.join(TARGETS)}")
-    stages = stage_answers(places.values(), experiment.stages)
+        gpu = "on a GPU of compute capability {}.{}".format(*gpus[0]) if gpus else "without a GPU"
+        raise ConfigError(f"config: targets: `here` stands for no target {gpu}; allowed: {', '.join(TARGETS)}")
+    stages = stage_abilities(places.values(), experiment.stages)
     plan = Plan(machine, stages=stages, operators=list(experiment.sweeps), clocks=experiment.clocks, places=places)
     for operator, sweep in experiment.sweeps.items():
         if only is not None and operator not in only:
@@ -247,7 +254,7 @@ def make_plan(
 
 
 def _add_kernel(plan: Plan, experiment: Experiment, sweep: Sweep, kernel: str, carried: Collection[str]) -> None:
-    """Everything of one kernel; one that breaks its contract has a row per target that says how, and nothing else."""
+    """Add everything of one kernel; a broken kernel gets only rows with a reason."""
     part = replace(
         plan, builds={}, cases={}, stand_ins={}, simulated={}, unsupported=[], sources={}, broken={}, running={}
     )
@@ -283,7 +290,7 @@ def _plan_kernel(
     for workload in plan.workloads[operator]:
         if workload.dtype not in dtypes:
             continue
-        reason = kernel_answers.supports(module, workload)
+        reason = kernel_queries.supports(module, workload)
         if reason is None:
             supported.append(workload)
         else:
@@ -307,7 +314,7 @@ def _plan_kernel(
         for workload in supported:
             if workload.dtype not in plan.dtypes[operator][target]:
                 continue
-            candidates = kernel_answers.variants(module, workload, target)
+            candidates = kernel_queries.variants(module, workload, target)
             for variant in candidates if sweep.variants == "all" else candidates[:1]:
                 build = Build(operator, kernel, target, variant)
                 if decision.build.ok:
@@ -322,11 +329,14 @@ def _plan_kernel(
 
 
 def _leave_out_sizes(plan: Plan, sweep: Sweep, module: Kernel, target: str) -> None:
-    """Of builds for a target that differ in baked sizes only, keep those that are simulated or predicted: at least one
-    of each kind, which stands for the others. The anatomy runs small problems; what is profiled is known best."""
+    """Keep one or more builds of each group that differs in compile-time sizes.
+
+    Builds that are simulated or predicted are kept; at least one of each group stands for the others. The anatomy runs
+    small problems; what is profiled is known best.
+    """
     kinds: dict[str, list[str]] = {}
     for build in plan.builds.values():
-        kind = kernel_answers.group_key(module, build.variant) if build.target == target else None
+        kind = kernel_queries.group_key(module, build.variant) if build.target == target else None
         if kind is not None:
             kinds.setdefault(kind, []).append(build.key)
     if not kinds:
@@ -359,18 +369,18 @@ def _no_dtype(plan: Plan, operator: str, target: str) -> str:
 
 
 def _planned(plan: Plan, build: Build, workload: Workload) -> Build:
-    """The build as planned before, or from now on."""
+    """Return the build as planned before, or plan it now."""
     known = plan.builds.setdefault(build.key, build)
-    kernel_answers.same(known.variant, build.variant, workload)
+    kernel_queries.same(known.variant, build.variant, workload)
     return known
 
 
 def _add_simulated(plan: Plan, operator: str, kernel: str, module: Kernel, target: str, workload: Workload) -> None:
-    """A simulated case, with a build of the sweep where one of the workload's candidates is among them."""
-    if workload.dtype not in plan.dtypes[operator][target] or kernel_answers.supports(module, workload) is not None:
+    """Add a simulated case, with a build of the sweep that fits the workload."""
+    if workload.dtype not in plan.dtypes[operator][target] or kernel_queries.supports(module, workload) is not None:
         return
     candidates = [
-        Build(operator, kernel, target, variant) for variant in kernel_answers.variants(module, workload, target)
+        Build(operator, kernel, target, variant) for variant in kernel_queries.variants(module, workload, target)
     ]
     build = _planned(plan, next((b for b in candidates if b.key in plan.builds), candidates[0]), workload)
     case = PlannedCase(build, workload)

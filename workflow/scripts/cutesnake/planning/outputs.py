@@ -1,8 +1,8 @@
-"""Which results are missing, damaged or stale, found before the graph is built, and why in words.
+"""Find missing, damaged and stale results before the graph is built, with reasons.
 
-Every record and page says what it was made from (`model/provenance.py`). Here that is compared with what it would be
-made from now: by content, so that dates, copies and links decide nothing. What was found current is remembered, with
-stamps of its files and a digest of what it depends on: a run with nothing to do takes the time of asking for stamps.
+Every record and page has its provenance (`model/provenance.py`). It is compared with what the result would be made from
+now: by content, so that dates, copies and links decide nothing. Current results are remembered with stamps of their
+files and a digest of their inputs. A run with nothing to do then only reads stamps.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ class Product:
 
     @property
     def paths(self) -> tuple[str, ...]:
+        """Return the paths of the product's files."""
         return self.path, *(path for path, _ in self.others)
 
 
 def recipe(code: Mapping[str, str], distributions: Iterable[str] = (), **params: Any) -> Recipe:
-    """What a job depends on besides files: code by name, distributions that it uses, and its parameters."""
+    """Return a job's inputs besides files: code by name, distributions, parameters."""
     return {
         "code": dict(sorted(code.items())),
         "params": {name: digest_data(value) for name, value in params.items()},
@@ -73,21 +74,24 @@ def recipe(code: Mapping[str, str], distributions: Iterable[str] = (), **params:
 
 @dataclass
 class Findings:
-    """What there is to do again: path of a product -> why. `told` are those that no change of the user's explains."""
+    """Products to make again: path -> reason.
+
+    `unexplained` are paths that no change of the user's explains.
+    """
 
     why: dict[str, str] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    unexplained: list[str] = field(default_factory=list)
     followed: set[str] = field(default_factory=set)  # of them, what follows from another one
 
     def damage(self) -> str | None:
         """One line on what is missing or damaged."""
-        if not self.told:
+        if not self.unexplained:
             return None
-        return f"made again, with what follows: {_some([f'{path} ({self.why[path]})' for path in self.told])}"
+        return f"made again, with what follows: {_some([f'{path} ({self.why[path]})' for path in self.unexplained])}"
 
     def staleness(self) -> str | None:
         """One line on what is stale, and why; what only follows is not counted."""
-        stale = [path for path in self.why if path not in self.followed and path not in self.told]
+        stale = [path for path in self.why if path not in self.followed and path not in self.unexplained]
         stale = [path for path in stale if self.why[path] not in (FORCED, MISSING)]
         if not stale:
             return None
@@ -100,45 +104,48 @@ FOLLOWS, FORCED, MISSING = "made from ", "forced", "missing"
 
 def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda product: False) -> Findings:
     """Look at all products in their order, each after those that it reads."""
-    products, found = list(products), Findings()
+    products, result = list(products), Findings()
     makers = {path: product for product in products for path in product.paths}
     there: set[str] = set()  # products, by their paths
     for product in products:
         if not os.path.lexists(product.path):
             continue
         if (odd := _irregular(product)) is not None:
-            found.why[product.path] = f"{Path(odd).name} is no regular file"
-            found.told.append(product.path)
+            result.why[product.path] = f"{Path(odd).name} is no regular file"
+            result.unexplained.append(product.path)
             continue
         if is_placeholder(product):
-            found.why[product.path] = MISSING
+            result.why[product.path] = MISSING
             continue
         there.add(product.path)
         before = [maker for path in product.reads if (maker := makers.get(path)) and not maker.spare]
         missing = next((maker.path for maker in before if maker.path not in there), None)
-        again = next((maker.path for maker in before if maker.path in found.why), None)
+        again = next((maker.path for maker in before if maker.path in result.why), None)
         if missing is not None:
-            found.why.setdefault(missing, MISSING)
-            if missing not in found.told and knows(missing):
-                found.told.append(missing)
+            result.why.setdefault(missing, MISSING)
+            if missing not in result.unexplained and knows(missing):
+                result.unexplained.append(missing)
         kind, why = _problem(product) or (None, "")
         if kind == "damaged":
-            found.why[product.path] = why
-            found.told.append(product.path)
+            result.why[product.path] = why
+            result.unexplained.append(product.path)
         elif missing is not None or again is not None:
             what = f"{missing}, which is missing" if missing else f"{again}, which is made again"
-            found.why[product.path] = f"{FOLLOWS}{what}"
-            found.followed.add(product.path)
+            result.why[product.path] = f"{FOLLOWS}{what}"
+            result.followed.add(product.path)
         elif kind is not None:
-            found.why[product.path] = why
+            result.why[product.path] = why
         elif forced(product):
-            found.why[product.path] = FORCED
-    _look_at_spare(products, found)
-    return found
+            result.why[product.path] = FORCED
+    _look_at_spare(products, result)
+    return result
 
 
 def _irregular(product: Product) -> str | None:
-    """Return a path of a product that is a pipe or a device, or links to one: reading it may never end."""
+    """Return a path that is a pipe or device, or links to one.
+
+    Reading it may never end.
+    """
     for path in product.paths:
         with contextlib.suppress(OSError):
             mode = os.stat(path).st_mode
@@ -159,16 +166,16 @@ def is_placeholder(product: Product) -> bool:
 
 
 def forced_by(arguments: Iterable[str]) -> set[str]:
-    """Rules and files that a command line of Snakemake asks for anew (`--forcerun`): what follows them is, too."""
-    found, taking = set(), False
+    """Return rules and files that a command line reruns with `--forcerun`."""
+    result, taking = set(), False
     for argument in arguments:
         name, sign, value = argument.partition("=")
         if argument.startswith("-"):
             taking = name in ("-R", "--forcerun")
-            found |= {value} if taking and sign else set()
+            result |= {value} if taking and sign else set()
         elif taking:
-            found.add(argument)
-    return found
+            result.add(argument)
+    return result
 
 
 def knows(path: str) -> bool:
@@ -177,7 +184,7 @@ def knows(path: str) -> bool:
 
 
 def remember(products: Iterable[Product]) -> None:
-    """Note at the end of a run what is there, so that the next run can tell what was lost in between."""
+    """Note at the end of a run which files exist, to detect later losses."""
     for product in products:
         if not knows(product.path) and os.path.lexists(product.path):
             memory().entries.setdefault(SEEN, {})[product.path] = []
@@ -185,17 +192,17 @@ def remember(products: Iterable[Product]) -> None:
     memory().save()
 
 
-def _look_at_spare(products: Iterable[Product], found: Findings) -> None:
-    """A spare product that is missing is no loss, but its folder without it is one that something happened to."""
+def _look_at_spare(products: Iterable[Product], result: Findings) -> None:
+    """Report a missing spare product only if its folder exists without it."""
     for product in products:
         gone = product.spare and not os.path.lexists(product.path)
         if gone and os.path.isdir(os.path.dirname(product.path)) and knows(product.path):
-            found.why[product.path] = MISSING
-            found.told.append(product.path)
+            result.why[product.path] = MISSING
+            result.unexplained.append(product.path)
 
 
 def _problem(product: Product) -> Problem | None:
-    """What is wrong with a product that is there; None where it is whole and current."""
+    """Return what is wrong with an existing product, None if it is current."""
     expected = _expected(product)
     known = memory().entries.get(KIND, {}).get(product.path)
     if known is not None and known[0] == expected and _unchanged(known[1]) and _opened_same(known[2]):
@@ -209,8 +216,8 @@ def _problem(product: Product) -> Problem | None:
     except OSError as error:
         return "damaged", f"{Path(error.filename or product.path).name}: {error.strerror or error}"
     except ValueError as error:
-        said = str(error).removeprefix(f"{product.path}: ").removesuffix("; delete it and run again")
-        return "damaged", said
+        message = str(error).removeprefix(f"{product.path}: ").removesuffix("; delete it and run again")
+        return "damaged", message
     why = difference(made, recipe, product.named, product.limit_s)
     if why is not None:
         return "stale", why
@@ -224,7 +231,7 @@ def _problem(product: Product) -> Problem | None:
 def difference(
     made: Mapping[str, Any] | None, recipe: Recipe, files: Mapping[str, str], limit_s: float | None = None
 ) -> str | None:
-    """How what a result was made from differs from what it would be made from now, in words; None where it does not.
+    """Describe how a result's provenance differs from its present inputs; None if equal.
 
     files: name -> path of what the job would be given. A distribution that is not installed here is not compared:
     builds are taken to machines without their compilers.
@@ -258,9 +265,9 @@ def difference(
 
 
 def carried(results: Path, packages: Mapping[str, str | None]) -> frozenset[str]:
-    """Builds below `results`, as `operator/kernel/target`, which a machine that lacks a compiler uses as they are.
+    """Return builds on disk that a machine without their compiler uses as they are.
 
-    packages: distribution -> version, None if it is not installed here.
+    They are named `operator/kernel/target`. packages: distribution -> version, None if it is not installed here.
     """
     if all(packages.get(name) for dsl in DSLS.values() for name in dsl.build_packages):
         return frozenset()
@@ -269,7 +276,10 @@ def carried(results: Path, packages: Mapping[str, str | None]) -> frozenset[str]
 
 
 def content_of(path: str | Path) -> str | None:
-    """Digest of a file's content, of a Python file by its meaning; of a folder that of its record; None without one."""
+    """Return the digest of a file or folder's record, of Python by meaning.
+
+    None for a missing file.
+    """
     name = str(path)
     if name.endswith(".py"):
         return digest_files([Path(name)]) if os.path.isfile(name) else None
@@ -277,10 +287,10 @@ def content_of(path: str | Path) -> str | None:
 
 
 def path_of(name: str) -> Path:
-    """The file that a record names so, see `provenance.name_of`."""
+    """Return the file that a record names so, see `provenance.name_of`."""
     if name.startswith("kernels/"):
-        found = (root / name.removeprefix("kernels/") for root in roots())
-        return next((path for path in found if path.exists()), ROOT / name)
+        result = (root / name.removeprefix("kernels/") for root in roots())
+        return next((path for path in result if path.exists()), ROOT / name)
     return Path(name) if name.startswith("results/") else ROOT / name
 
 
@@ -302,18 +312,21 @@ def _opened_same(opened: Mapping[str, str | None]) -> bool:
 
 
 def _whole(product: Product) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """Stamps of a product's files, and what it was made from; OSError, ValueError for what is missing or damaged."""
+    """Return stamps of a product's files, and its provenance.
+
+    Raises OSError or ValueError for what is missing or damaged.
+    """
     made, stamps = None, {}
     for place, (path, stage) in enumerate(((product.path, product.stage), *product.others)):
-        for file, found in _files(Path(path), stage):
+        for file, result in _files(Path(path), stage):
             stamps[str(file)] = stamp(file)
-            if place == 0 and found is not None:
-                made = found
+            if place == 0 and result is not None:
+                made = result
     return stamps, made
 
 
 def _files(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """The files of a record, page or folder after a look at each; with the first, what it was made from."""
+    """Yield the checked files of a record, page or folder; first with provenance."""
     if path.suffix == ".html":
         text = path.read_text(encoding="utf-8")
         made = provenance.check_page(text)
@@ -341,7 +354,7 @@ def _files_of_record(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, A
 
 
 def _named(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[Path, None]]:
-    """The files that a record or page names with their digests."""
+    """Yield the files that a record or page names with their digests."""
     for name, digest in files.items():
         file = Path(name) if name.startswith("results/") else folder / name
         with file.open("rb") as stream:
@@ -361,6 +374,9 @@ def _number(names: list[str]) -> str:
 
 @functools.cache
 def _schemas() -> str:
-    """What records are held against: one that fitted an older schema is looked at again."""
+    """Return the digest of the types that records are checked with.
+
+    A record that fitted an older type is checked again.
+    """
     texts = (path.read_bytes() for path in sorted(paths.SCHEMAS.glob("*.json")))
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Small problems that a build is run on in the simulator to see how it works, not whether it is right."""
+"""Choose small problems that show in the simulator how a build works."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.contract import Kernel, Workload
-from cutesnake.planning import kernel_answers
+from cutesnake.planning import kernel_queries
 from cutesnake.planning.matrix import Build
 
 QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
@@ -19,32 +19,32 @@ Known = dict[tuple[str, str, str], frozenset[str]]  # (kernel, target, workload)
 def of_builds(
     builds: Sequence[Build], small: Sequence[Sequence[Workload]], every: Sequence[Workload]
 ) -> dict[str, dict[str, Any]]:
-    """Build -> how it is watched, of all builds of an operator: `workloads` (parameters), `in_part`, `instead`.
+    """Return how each build of an operator is watched: `workloads`, `in_part`, `instead`.
 
-    Builds that have sizes baked in which no small problem has are not watched, since one of the same kernel and target
+    Builds with compile-time sizes that no small problem has are not watched: another build of the kernel and target
     is, whose key is `instead`. Where there is none, one build has the smallest workload of the sweep, of which only the
     first CTAs are run (`in_part`).
 
     small: lists of workloads that are quick to simulate, as of `chosen`; every: the operator's whole sweep.
     """
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     shown: dict[tuple[str, str], str] = {}
     known: Known = {}
     for build in builds:
         workloads = chosen(build.operator, build.kernel, build.target, build.variant.id, small, known)
-        found[build.key] = {"workloads": workloads, "in_part": False, "instead": None}
+        result[build.key] = {"workloads": workloads, "in_part": False, "instead": None}
         if workloads:
             shown.setdefault((build.kernel, build.target), build.key)
     for build in builds:
-        if found[build.key]["workloads"]:
+        if result[build.key]["workloads"]:
             continue
         instead = shown.setdefault((build.kernel, build.target), build.key)
         if instead == build.key:
             large = chosen(build.operator, build.kernel, build.target, build.variant.id, [every], known)
-            found[build.key] |= {"workloads": large[:1], "in_part": bool(large)}
+            result[build.key] |= {"workloads": large[:1], "in_part": bool(large)}
         else:
-            found[build.key]["instead"] = instead
-    return found
+            result[build.key]["instead"] = instead
+    return result
 
 
 def chosen(
@@ -55,30 +55,26 @@ def chosen(
     small: Sequence[Sequence[Workload]],
     known: Known | None = None,
 ) -> list[dict[str, Any]]:
-    """Parameters of small problems that a build takes, the one to run first: the largest quick one of the first list.
-
-    small: lists of the operator's workloads, what is meant for a short check first. known: what kernels answered when
-    they were asked for other builds of the operator.
-    """
+    """Return parameters of small problems for a build, the first one to run."""
     module, cost = load_kernel(operator, kernel), load_operator(operator).cost
-    answers = {} if known is None else known
+    replies = {} if known is None else known
 
     def order(workload: Workload) -> tuple[bool, int]:
         work = cost(workload).flops + cost(workload).bytes
         return (True, work) if work > QUICK else (False, -work)
 
-    found: dict[str, Workload] = {}
+    result: dict[str, Workload] = {}
     for workloads in small:
-        fitting = [workload for workload in workloads if variant in _ids(kernel, module, workload, target, answers)]
-        found |= {workload.id: workload for workload in sorted(fitting, key=order) if workload.id not in found}
-    return [asdict(workload) for workload in list(found.values())[:MOST]]
+        fitting = [workload for workload in workloads if variant in _ids(kernel, module, workload, target, replies)]
+        result |= {workload.id: workload for workload in sorted(fitting, key=order) if workload.id not in result}
+    return [asdict(workload) for workload in list(result.values())[:MOST]]
 
 
 def _ids(kernel: str, module: Kernel, workload: Workload, target: str, known: Known) -> frozenset[str]:
     key = (kernel, target, workload.id)
     if key not in known:
-        takes = kernel_answers.supports(module, workload) is None
+        takes = kernel_queries.supports(module, workload) is None
         known[key] = (
-            frozenset(one.id for one in kernel_answers.variants(module, workload, target)) if takes else frozenset()
+            frozenset(one.id for one in kernel_queries.variants(module, workload, target)) if takes else frozenset()
         )
     return known[key]

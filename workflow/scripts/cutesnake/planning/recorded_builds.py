@@ -25,7 +25,7 @@ CODE = {
 
 @dataclass(frozen=True)
 class Recipes:
-    """What records would be made from now: a function per stage, of a build or of a planned case."""
+    """Functions per stage that return the recipe of a build's or case's record."""
 
     of_build: Callable[[Any], Recipe]
     of_metrics: Callable[[Any], Recipe]
@@ -36,10 +36,10 @@ class Recipes:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which builds a run makes, and which kept records it shows instead: build -> names of its records that hold.
+    """Builds that a run makes, and the kept records it shows instead.
 
-    Of builds that are made, `kept` has predictions alone. `predicting` has the cases that the run predicts. `stale`
-    counts kept records that are of other sources.
+    The latter are build -> names of valid records. Of builds that are made, `kept` has predictions alone. `predicting`
+    has the cases that the run predicts. `stale` counts kept records of other sources.
     """
 
     live: frozenset[str] = frozenset()
@@ -62,7 +62,10 @@ def _code(stage: str) -> str:
 
 
 def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
-    """Return the key of a record of a stage that is made by a recipe; `pin`: of the wheel that a kernel comes from."""
+    """Return the key of a stage's record from its recipe.
+
+    pin: of the wheel that a kernel comes from.
+    """
     code = {name: digest for name, digest in recipe["code"].items() if name != WORKFLOW}
     data = [code, _code(stage), recipe["params"], pin]
     return Key(digest_data(data), dict(recipe["versions"]))
@@ -71,12 +74,12 @@ def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
 def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
     """Return the keys that the records of a planned build would have now, by name."""
     pin = recipes.pin_of(build)
-    found = {COMPILE: key(COMPILE, recipes.of_build(build), pin), INSPECT: key(INSPECT, recipes.of_metrics(build))}
+    result = {COMPILE: key(COMPILE, recipes.of_build(build), pin), INSPECT: key(INSPECT, recipes.of_metrics(build))}
     for name, case in cases_of(plan, build).items():
         stage = name.partition("/")[0]
         recipe = recipes.of_check(case) if stage == CHECK else recipes.of_prediction(case)
-        found[name] = key(stage, recipe)
-    return found
+        result[name] = key(stage, recipe)
+    return result
 
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
@@ -89,15 +92,14 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds. A prediction of such a build is made if it has no record, if the sweep lists it under `predict_always`, or if
-    the build's own record does not hold. `recorded`: `ignore` makes every build, `only` none. Raises
+    holds. Of their predictions, those under `predict_always` of the sweep are made, and all of a kernel and target
+    without any record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises
     RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
         return Selection(frozenset(plan.builds), predicting=frozenset(case.key for case in plan.predicted()))
     only = recorded == "only"
     live, kept, stale = set(), {}, 0
-    not_predicted: set[str] = set()
     files: dict[str, dict[str, KeptKeys]] = {}
     defaults = set() if only else _defaults(plan)
     for name, build in plan.builds.items():
@@ -118,19 +120,22 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
             live.add(name)
             stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
             known = _predictions(plan, build, known) if built else {}
-        if name in live:
-            not_predicted.update(f"{name}/{one.partition('/')[2]}" for one in known)
         stale += sum(not holds for holds in known.values())
         if holding := tuple(one for one, holds in known.items() if holds):
             kept[name] = holding
     live = set() if only else live
-    cases = (case for name in live for case in plan.predictions_of_builds.get(name, ()))
-    predicting = frozenset(case.key for case in cases if case.key not in not_predicted)
+    places = {name.rpartition("/")[0] for kept_builds in files.values() for name in kept_builds}
+    predicting = frozenset(
+        case.key
+        for name in live
+        for case in plan.predictions_of_builds.get(name, ())
+        if name.rpartition("/")[0] not in places or (case.build.operator, case.workload.id) in plan.foreseen_always
+    )
     return Selection(frozenset(live), kept, predicting, stale)
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
-    """Return those of a build's records that stand for predictions which are not made again."""
+    """Return the build's records that stand for predictions which are not made again."""
     always = {workload for operator, workload in plan.foreseen_always if operator == build.operator}
     names = {one: one.partition("/") for one in known}
     return {
@@ -145,7 +150,7 @@ def places_of(folder: Path) -> set[str]:
 
 
 def _defaults(plan: Plan) -> set[str]:
-    """The build of each kernel and target with most of what can be done without a GPU: checks, then a prediction."""
+    """Return per kernel and target the build with most checks and predictions."""
     checks, predictions = plan.checks_of_builds, plan.predictions_of_builds
     best: dict[tuple[str, str, str], Build] = {}
 

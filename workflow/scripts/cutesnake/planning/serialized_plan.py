@@ -1,9 +1,9 @@
-"""The plan as it travels: made once by the main process, read by every job that an executor starts on another node.
+"""Serialize the plan for jobs that an executor starts on other nodes.
 
 A job parses the Snakefile again, where it may see another machine, other builds on disk, or a folder that a later run
-has planned anew. So the main process writes its plan before its first job, in a file named by its content, and hands
-its name to jobs with the configuration (`--config plan=<name>`) and in an environment variable. The files of earlier
-runs are removed then: a job left over from a run that was killed ends with a line instead of working for the wrong one.
+has planned again. So the main process writes its plan before its first job, in a file named by its content. It passes
+the name to jobs with the configuration (`--config plan=<name>`) and in an environment variable. The files of earlier
+runs are removed then: a job left over from a killed run ends with one line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cutesnake.runtime.machine_check import VARIABLE
 FOLDER = Path(".snakemake/cutesnake-plans")
 KEY = "plan"  # of the configuration that jobs are started with
 # Fields of Plan that are plain data.
-ALIKE = (
+PLAIN_FIELDS = (
     "operators",
     "live",
     "kept",
@@ -44,12 +44,12 @@ ALIKE = (
 )
 
 
-class TravelError(RuntimeError):
-    """The plan that a job was started with is not there, or is not about this folder as it is now. One line."""
+class SerializedPlanError(RuntimeError):
+    """Report a job's plan that is missing or of another folder state; one line."""
 
 
 def save(plan: Plan, experiment: Experiment) -> str:
-    """Write the plan for the jobs of this run and return its name; TravelError if it cannot be written."""
+    """Write the plan for this run's jobs and return its name; or SerializedPlanError."""
     text = json.dumps({"experiment": _digest(experiment), "plan": pack(plan)})
     name = f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     kept = {_path(name), _machines_path(name)}
@@ -62,13 +62,15 @@ def save(plan: Plan, experiment: Experiment) -> str:
         record.write_text(_path(name), text)
         record.write_text(_machines_path(name), json.dumps(machines))
     except OSError as error:
-        raise TravelError(f"{FOLDER}: cannot be written ({error.strerror}); make room, or make it writable") from None
+        raise SerializedPlanError(
+            f"{FOLDER}: cannot be written ({error.strerror}); make room, or make it writable"
+        ) from None
     os.environ[VARIABLE] = str(_machines_path(name).resolve())
     return name
 
 
 def take_name(config: dict[str, Any]) -> str | None:
-    """The plan's name out of the configuration that a job was started with; it is no key of a configuration."""
+    """Remove and return the plan's name from a job's configuration."""
     return config.pop(KEY, None)
 
 
@@ -78,34 +80,35 @@ def others(arguments: Iterable[str]) -> list[str]:
 
 
 def load(name: str | None, experiment: Experiment) -> Plan:
-    """The plan of the run that started this job.
+    """Return the plan of the run that started this job.
 
-    Raises TravelError where it is gone, damaged, or made for another configuration than the one that is read here.
+    Raises SerializedPlanError where it is gone, damaged, or made for another configuration than the one that is read
+    here.
     """
     if not name:
-        raise TravelError(
+        raise SerializedPlanError(
             "this job was started without a plan: jobs are for Snakemake's main process to start, which hands it on"
         )
     try:
         text = _path(name).read_text(encoding="utf-8")
     except OSError:
-        raise TravelError(
+        raise SerializedPlanError(
             f"{_path(name)}, the plan of the run that started this job, is gone: another run began in this folder; if "
             "none did, this node does not see the folder of the run"
         ) from None
     if name != f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}":
-        raise TravelError(f"{_path(name)}: not the plan that it is named after: it is cut short or was changed")
-    found = json.loads(text)
-    if found["experiment"] != _digest(experiment):
-        raise TravelError(
+        raise SerializedPlanError(f"{_path(name)}: not the plan that it is named after: it is cut short or was changed")
+    result = json.loads(text)
+    if result["experiment"] != _digest(experiment):
+        raise SerializedPlanError(
             "the configuration, or a sweep.yaml, was changed since this run was planned: end it and start it again"
         )
     os.environ[VARIABLE] = str(_machines_path(name).resolve())
-    return unpack(found["plan"])
+    return unpack(result["plan"])
 
 
 def pack(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON-like data, every build and workload once."""
+    """Return a plan as JSON-like data, every build and workload once."""
     cases = (*plan.cases.values(), *plan.simulated.values())
     builds = {build.key: build for build in (*(case.build for case in cases), *plan.builds.values())}
     numbers = {key: number for number, key in enumerate(builds)}
@@ -115,8 +118,8 @@ def pack(plan: Plan) -> dict[str, Any]:
     return {
         "machine": plan.machine.as_dict(),
         "decisions": [decision.as_dict() for decision in plan.decisions],
-        "stages": {stage: asdict(answer) for stage, answer in plan.stages.items()},
-        **{name: getattr(plan, name) for name in ALIKE},
+        "stages": {stage: asdict(reply) for stage, reply in plan.stages.items()},
+        **{name: getattr(plan, name) for name in PLAIN_FIELDS},
         "parameters": workloads,
         "workloads": {operator: [workload.id for workload in planned] for operator, planned in plan.workloads.items()},
         "all_builds": [
@@ -138,7 +141,7 @@ def pack(plan: Plan) -> dict[str, Any]:
 
 
 def unpack(data: Mapping[str, Any]) -> Plan:
-    """The plan that `pack` was given."""
+    """Return the plan that `pack` serialized."""
     made = {operator: _workloads(operator, named) for operator, named in data["parameters"].items()}
     builds = [
         Build(operator, kernel, target, Variant(variant, params))
@@ -146,14 +149,14 @@ def unpack(data: Mapping[str, Any]) -> Plan:
     ]
 
     def cases(pairs: Iterable[tuple[int, str]]) -> dict[str, PlannedCase]:
-        found = (PlannedCase(builds[number], made[builds[number].operator][workload]) for number, workload in pairs)
-        return {case.key: case for case in found}
+        result = (PlannedCase(builds[number], made[builds[number].operator][workload]) for number, workload in pairs)
+        return {case.key: case for case in result}
 
     return Plan(
         Machine.from_dict(data["machine"]),
         [_decision(entry) for entry in data["decisions"]],
-        {stage: Ability(**answer) for stage, answer in data["stages"].items()},
-        **{name: data[name] for name in ALIKE},
+        {stage: Ability(**reply) for stage, reply in data["stages"].items()},
+        **{name: data[name] for name in PLAIN_FIELDS},
         workloads={operator: [made[operator][name] for name in names] for operator, names in data["workloads"].items()},
         builds={builds[number].key: builds[number] for number in data["builds"]},
         cases=cases(data["cases"]),

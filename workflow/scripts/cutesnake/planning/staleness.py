@@ -1,6 +1,6 @@
-"""Digests of the code and data that a result depends on: by meaning, neither by date nor by layout.
+"""Digest the code and data that a result depends on, by meaning.
 
-Comments, docstrings and layout of Python files do not count, nor where the project lies.
+Comments, docstrings and layout of Python files do not count, nor dates, nor where the project is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cutesnake.planning.looked_at import memory, stamp, state_of
 
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
-# Imported nearly everywhere, but only as protocols, for writing records and for messages: nothing of them is baked in.
-NOT_BAKED = frozenset(
+# Imported nearly everywhere, but only as protocols, for writing records and for messages: no build depends on them.
+NEVER_IN_BUILDS = frozenset(
     SCRIPTS / "cutesnake" / name
     for name in (
         *(f"model/{name}.py" for name in ("contract", "record", "provenance", "catalog", "dsls", "targets", "paths")),
@@ -42,35 +42,35 @@ MARK = "not_baked"  # the decorator of cutesnake.model.contract
 WORKFLOW, SIMULATOR, KERNELS = "workflow", "ptxsim", "kernels"
 
 
-def digest_files(paths: Iterable[Path], baked: bool = False) -> str:
+def digest_files(paths: Iterable[Path], for_builds: bool = False) -> str:
     """sha256 (first 16 hex digits) over labels and contents, in the order of the labels.
 
-    With `baked`, what is marked `@not_baked` does not count.
+    With `for_builds`, what is marked `@not_baked` does not count.
     """
-    return digest_data(sorted((label(path), _digest_of(path, baked)) for path in set(paths)))
+    return digest_data(sorted((label(path), _digest_of(path, for_builds)) for path in set(paths)))
 
 
-def digests_of_code(paths: Iterable[Path], baked: bool = False) -> dict[str, str]:
+def digests_of_code(paths: Iterable[Path], for_builds: bool = False) -> dict[str, str]:
     """Digests of kernels' files by label, of the simulator and of all else together."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     groups: dict[str, list[Path]] = {}
     for path in paths:
         name = label(path)
         first = name.partition("/")[0]
         if first == KERNELS:
-            found[name] = _digest_of(path, baked)
+            digests[name] = _digest_of(path, for_builds)
         else:
             groups.setdefault(first if first == SIMULATOR else WORKFLOW, []).append(path)
-    return found | {name: digest_files(group, baked) for name, group in groups.items()}
+    return digests | {name: digest_files(group, for_builds) for name, group in groups.items()}
 
 
-def _digest_of(path: Path, baked: bool) -> str:
+def _digest_of(path: Path, for_builds: bool) -> str:
     source = _source(path)
-    return source.baked if baked else source.digest
+    return source.for_builds if for_builds else source.digest
 
 
 def digest_data(data: Any) -> str:
-    """Digest of JSON-like data: comments and key order of the file it was read from do not count."""
+    """Return the digest of JSON-like data; comments and key order do not count."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -85,8 +85,8 @@ def code_of_build(operator: str, kernel: str) -> dict[str, str]:
     """Return digests of the code that a build depends on, as `digests_of_code` gives them."""
 
     def find() -> dict[str, str]:
-        files = closure(f"kernels.{operator}.{kernel}", COMPILER, baked=True) - NOT_BAKED
-        return digests_of_code(files, baked=True)
+        files = closure(f"kernels.{operator}.{kernel}", COMPILER, for_builds=True) - NEVER_IN_BUILDS
+        return digests_of_code(files, for_builds=True)
 
     return recalled("code of builds", f"{operator}/{kernel}", find)
 
@@ -94,7 +94,7 @@ def code_of_build(operator: str, kernel: str) -> dict[str, str]:
 def recalled(kind: str, key: str, find: Callable[[], Any]) -> Any:
     """Return what `find` returned in an earlier run.
 
-    Find anew if a file of code, a file in a folder of kernels or the version of an installed package changed since.
+    Find again if a file of code, a file in a folder of kernels or the version of an installed package changed since.
     """
     installed_now = digest_data(installed.packages())
     return memory().recall(kind, f"{key} {installed_now}", _state((SCRIPTS, ROOT / SIMULATOR, *roots())), find)
@@ -104,27 +104,27 @@ _state = functools.cache(state_of)
 
 
 @functools.cache
-def closure(*modules: str, baked: bool = False) -> frozenset[Path]:
-    """Files of modules and of everything of this repository that they import, at any depth and in any function.
+def closure(*modules: str, for_builds: bool = False) -> frozenset[Path]:
+    """Return the files of modules and of all their imports from this repository.
 
-    With `baked`, imports inside what is marked `@not_baked` are left out: no build depends on it.
+    With `for_builds`, imports inside what is marked `@not_baked` are left out: no build depends on it.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     seen, waiting = set(modules), list(modules)
     while waiting:
         for path in _module_files(waiting.pop()):
-            if path not in found:
-                found.add(path)
+            if path not in files:
+                files.add(path)
                 source = _source(path)
-                more = source.baked_imports if baked else source.imports
+                more = source.build_imports if for_builds else source.imports
                 waiting += (name for name in more if name not in seen)
                 seen.update(more)
-    return frozenset(found)
+    return frozenset(files)
 
 
 @functools.cache
 def _module_files(name: str) -> tuple[Path, ...]:
-    """The file of a module or package; of the simulator all files, since its handlers register themselves."""
+    """Return the file of a module; all files of ptxsim, whose handlers register themselves."""
     if name.endswith(".py"):
         return (SCRIPTS / name,)
     first, *rest = name.split(".")
@@ -147,24 +147,24 @@ def _first_file(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 class Source(NamedTuple):
-    """What a file of code says: digests and imported names, of all of it and of what builds depend on."""
+    """Digests and imports of a code file: of all, and of what builds need."""
 
     digest: str
-    baked: str
+    for_builds: str
     imports: tuple[str, ...]
-    baked_imports: tuple[str, ...]
+    build_imports: tuple[str, ...]
 
 
 @functools.cache
 def _source(path: Path) -> Source:
-    """What a file says, read only if it changed: parsing all files takes seconds."""
+    """Return digests and imports of a file; parse it only if it changed."""
     name, now = str(path), stamp(path)
-    found = memory().get("sources", name, now)
-    if found is None:
-        found = _read(path)
-        memory().put("sources", name, now, found)
-    digest, baked, imports, baked_imports = found
-    return Source(digest, baked, tuple(imports), tuple(baked_imports))
+    entry = memory().get("sources", name, now)
+    if entry is None:
+        entry = _read(path)
+        memory().put("sources", name, now, entry)
+    digest, for_builds, imports, build_imports = entry
+    return Source(digest, for_builds, tuple(imports), tuple(build_imports))
 
 
 def _read(path: Path) -> tuple[str, str, list[str], list[str]]:
@@ -174,63 +174,63 @@ def _read(path: Path) -> tuple[str, str, list[str], list[str]]:
             tree = ast.parse(content)
             seen = _Seen(_package(path))
             seen.walk(tree)
-            return seen.found()
+            return seen.digests()
     digest = _short(content)
     return digest, digest, [], []
 
 
 class _Seen:
-    """A module without comments, docstrings, layout and `if TYPE_CHECKING`: its syntax tree as text, its imports.
+    """The syntax tree of a module as text, and its imports.
 
-    What is marked `@not_baked` is kept apart.
+    Comments, docstrings, layout and `if TYPE_CHECKING` are left out. What is marked `@not_baked` is kept apart.
     """
 
     def __init__(self, package: str) -> None:
         self.package = package
-        self.words: tuple[list[str], list[str]] = ([], [])  # baked, marked
+        self.texts: tuple[list[str], list[str]] = ([], [])  # what builds depend on, marked
         self.names: tuple[set[str], set[str]] = (set(), set())
 
-    def found(self) -> tuple[str, str, list[str], list[str]]:
-        baked, marked = (_short(" ".join(words).encode(errors="surrogatepass")) for words in self.words)
-        whole = _short(f"{baked} {marked}".encode()) if self.words[1] else baked
-        return whole, baked, sorted(self.names[0] | self.names[1]), sorted(self.names[0])
+    def digests(self) -> tuple[str, str, list[str], list[str]]:
+        for_builds, marked = (_short(" ".join(texts).encode(errors="surrogatepass")) for texts in self.texts)
+        whole = _short(f"{for_builds} {marked}".encode()) if self.texts[1] else for_builds
+        return whole, for_builds, sorted(self.names[0] | self.names[1]), sorted(self.names[0])
 
     def walk(self, node: ast.AST, marked: bool = False) -> None:
         marked = marked or _is_marked(node)
-        words = self.words[marked]
-        words.append(type(node).__name__)
+        texts = self.texts[marked]
+        texts.append(type(node).__name__)
         self._import(node, self.names[marked])
         for field in node._fields:
             value = getattr(node, field, None)
             if isinstance(value, ast.AST):
-                words.append(f"{field}:")
+                texts.append(f"{field}:")
                 self.walk(value, marked)
             elif isinstance(value, list):
                 if field == "body":
                     value = _without_docstring(node, value)
                 if value:  # an empty list says nothing: later versions of Python have more fields
-                    words.append(f"{field}[")
+                    texts.append(f"{field}[")
                     for item in value:
                         if not isinstance(item, ast.AST):
-                            words.append(repr(item))
+                            texts.append(repr(item))
                         elif not _is_for_types(item):
                             self.walk(item, marked)
-                    words.append("]")
+                    texts.append("]")
             elif value is not None or (isinstance(node, ast.Constant) and field == "value"):
-                words.append(f"{field}={value!r}")
+                texts.append(f"{field}={value!r}")
 
     def _import(self, node: ast.AST, names: set[str]) -> None:
-        found: list[str] = []
+        modules: list[str] = []
         if isinstance(node, ast.Import):
-            found = [alias.name for alias in node.names]
+            modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parts = self.package.split(".")
             parts = parts[: len(parts) - node.level + 1] if node.level else []
             base = ".".join([*parts, *([node.module] if node.module else [])])
-            found = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+            modules = [base, *(f"{base}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and TASK.fullmatch(node.value):
-            found = [node.value.partition(":")[0]]
-        names.update(name for name in found if name.split(".")[0] in (*PLACES, "kernels"))
+            modules = [node.value.partition(":")[0]]
+        names.update(name for name in modules if name.split(".")[0] in (*PLACES, "kernels"))
 
 
 def _without_docstring(node: ast.AST, body: list[Any]) -> list[Any]:
@@ -245,7 +245,7 @@ def _is_for_types(node: ast.AST) -> bool:
 
 
 def _package(path: Path) -> str:
-    """The package that a file's relative imports start from."""
+    """Return the package that a file's relative imports start from."""
     folder = path.parent
     for root in roots():
         if folder.is_relative_to(root):

@@ -1,4 +1,4 @@
-"""YAML files of this project, strictly: a key must not be there twice, and an error is one line that says where."""
+"""Read this project's YAML files strictly: no key twice, one-line errors with place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 
 class YamlError(ValueError):
-    """A file that is not there, is no text or no YAML, or has a key twice. One line."""
+    """Report a file that is missing, no YAML, or has a duplicate key; one line."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -19,7 +19,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's loader, as strict, ten times as fast; its messages are worse, and it overflows on deep nesting."""
+    """libyaml's loader, just as strict, ten times as fast.
+
+    Its messages are worse, and it overflows on deep nesting.
+    """
 
 
 DEEPEST = 2000  # levels that _FastLoader is trusted with; it overflows beyond 10,000
@@ -58,8 +61,9 @@ for _strict in (_Loader, _FastLoader):
 
 
 def load(text: str) -> Any:
-    """What YAML text of this project's own says, as `yaml.safe_load` has it: by libyaml, ten times as fast, if it is
-    there. Raises yaml.YAMLError. Not for texts of others: nested too deeply they would end the process.
+    """Parse YAML text of this project by libyaml, if installed, ten times faster.
+
+    Raises yaml.YAMLError. Not for third-party texts: deep nesting would end the process.
     """
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
@@ -76,16 +80,16 @@ def parse(text: str, name: str) -> Any:
         where = f"{name}:{mark.line + 1}" if mark else name
         tab = mark is not None and mark.buffer is not None and "\t" in (error.problem or "") + _line(text, mark.line)
         hint = "; indent with spaces, not with tabs" if tab else ""
-        said = error.problem or error.context or ""
-        if said.startswith("but ") and error.context:  # the half of a sentence
-            said = f"{error.context}, {said}"
-        raise YamlError(f"{where}: {said}{hint}") from error
+        message = error.problem or error.context or ""
+        if message.startswith("but ") and error.context:  # the half of a sentence
+            message = f"{error.context}, {message}"
+        raise YamlError(f"{where}: {message}{hint}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise YamlError(f"{name}: {' '.join(str(error).split())}") from error
 
 
 def read(path: Path | str, name: str | None = None) -> Any:
-    """What a YAML file says; YamlError, which names the file, or `name`, if it is not there or wrong."""
+    """Return a YAML file's data; YamlError names the file, or `name`."""
     name = name or str(path)
     try:
         return parse(Path(path).read_bytes().decode("utf-8-sig"), name)
@@ -97,7 +101,7 @@ def read(path: Path | str, name: str | None = None) -> Any:
 
 
 def _depth(text: str) -> int:
-    """Return a bound of the depth to which a text is nested: blocks by their columns, the rest by brackets."""
+    """Return a bound of a text's nesting depth, by columns and brackets."""
     return 2 * max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{")
 
 

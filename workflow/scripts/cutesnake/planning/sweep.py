@@ -1,4 +1,4 @@
-"""What of an operator is run: its `sweep.yaml`, with what the configuration puts in place of single keys."""
+"""Read what is run of an operator: `sweep.yaml` with overrides of the configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SweepError(ValueError):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What of one operator is run. The keys are those of sweep.yaml, which config/README.md explains."""
+    """What is run of one operator; config/README.md explains the keys."""
 
     operator: str
     kernels: list[str]
@@ -47,11 +47,11 @@ class Sweep:
         return list(dict.fromkeys(itertools.chain.from_iterable(lists)))
 
     def workloads(self) -> list[Workload]:
-        """The sweep in its order, each workload once."""
+        """Return the sweep in its order, each workload once."""
         return self._once(self.workload_entries)
 
     def simulated(self, extent: str) -> list[Workload]:
-        """What is checked by simulation where a kernel's card is missing; nothing where the sweep has no such list."""
+        """Return workloads checked by simulation without a GPU; empty without a list."""
         return self._once(self.simulation.get(extent, {}).get("workloads", []))
 
     def small(self) -> list[list[Workload]]:
@@ -59,26 +59,27 @@ class Sweep:
         return [self.simulated(extent) for extent in EXTENTS]
 
     def profiled(self) -> list[Workload]:
-        """What nsys and ncu look at."""
+        """Return the workloads that nsys and ncu profile."""
         return [workload for workload in self.workloads() if is_named(workload, self.profile)]
 
     def predicted(self, kernel: str) -> list[Workload]:
-        """What is predicted of a kernel for cards that are not here; nothing where the sweep has no such list."""
+        """Return a kernel's workloads predicted for absent GPUs; empty without a list."""
         lists = self.predict if isinstance(self.predict, dict) else {OTHERS: self.predict}
         names = lists.get(kernel, lists.get(OTHERS, []))
         return [w for w in self.workloads() if names and is_named(w, [] if names == [ALL] else names)]
 
     def predicted_always(self) -> list[Workload]:
         """Return what every run predicts again, with a current record or without."""
-        return [w for w in self.workloads() if self.predict_always and is_named(w, self.predict_always)]
+        names = [] if ALL in self.predict_always else self.predict_always
+        return [w for w in self.workloads() if self.predict_always and is_named(w, names)]
 
     def _once(self, entries: Entries) -> list[Workload]:
-        found = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
-        return list({workload.id: workload for workload in found}.values())
+        result = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
+        return list({workload.id: workload for workload in result}.values())
 
 
 def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """sweep.yaml of an operator with the keys of `overrides` in place of its own; of `simulation`, list by list.
+    """Return sweep.yaml of an operator with `overrides`, list by list for `simulation`.
 
     Raises SweepError for a file that is missing or cannot be read.
     """
@@ -86,17 +87,20 @@ def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     if not path.exists():
         raise SweepError(f"{label(path)} is missing: it says what of {operator} is run, see config/README.md")
     try:
-        found = strict_yaml.read(path, label(path))
+        result = strict_yaml.read(path, label(path))
     except strict_yaml.YamlError as error:
         raise SweepError(str(error)) from error
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise SweepError(f"{label(path)}: it must be a mapping of keys to values, see config/README.md")
-    simulation = {**found.get("simulation", {}), **overrides.get("simulation", {})}
-    return {**found, **overrides, **({"simulation": simulation} if simulation else {})}
+    simulation = {**result.get("simulation", {}), **overrides.get("simulation", {})}
+    if "predict" in overrides:  # what the configuration asks for is made, whatever is recorded
+        lists = overrides["predict"].values() if isinstance(overrides["predict"], dict) else [overrides["predict"]]
+        overrides = {"predict_always": list(dict.fromkeys(itertools.chain.from_iterable(lists))), **overrides}
+    return {**result, **overrides, **({"simulation": simulation} if simulation else {})}
 
 
 def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
-    """A sweep from data that fits its schema."""
+    """Return a sweep from data that fits its schema."""
     return Sweep(
         operator,
         list(data["kernels"]),
@@ -112,7 +116,7 @@ def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
 
 
 def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterator[Workload]:
-    """Workloads that an entry stands for; TypeError or ValueError in the operator's own words for what it refuses."""
+    """Yield workloads of an entry; TypeError or ValueError from the operator if refused."""
     lists = [value if isinstance(value, list) else [value] for value in entry.values()]
     for values in itertools.product(*lists):
         for dtype in dtypes:
@@ -120,6 +124,6 @@ def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterat
 
 
 def is_named(workload: Workload, names: list[str]) -> bool:
-    """Whether a workload is in a list of ids with or without dtype; an empty list names every workload."""
+    """Return whether ids, with or without dtype, name a workload; empty names all."""
     bare = "_".join(part for part in workload.id.split("_") if part != workload.dtype)
     return not names or workload.id in names or bare in names

@@ -69,7 +69,7 @@ def _baseline(changes: list[Change]) -> str:
     places = [change.baseline for change in changes]
     days = sorted(day for place in places for day in (place.first, place.last) if day)
     devices = sorted({device for place in places for device in place.devices})
-    commits = sorted({commit for place in places for commit in place.commits})
+    commits = sorted({commit[:7] for place in places for commit in place.commits})
     made = "" if not days else days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     timed = f"timed on {listed(devices)}" if devices else ""
     at = f"at commit {listed(commits)}" if commits else ""

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+from cutesnake.report.example_changes import NAME
 from cutesnake.results import read_results, write_results
 from cutesnake.runtime import shareable
 
 MOST_BYTES = 60_000_000  # a page host accepts more, a reader does not
 DATA = "recorded"
+EXAMPLE = f"report/{NAME}"
 TABLES = {"results.csv": "CSV", "results.parquet": "Parquet"}
 LINK = re.compile(r'(<a\b[^>]*?)\shref="([^"#?]+)([^"]*)"([^>]*>)')
 
@@ -28,8 +30,8 @@ class SiteError(ValueError):
 def write_site(front: str, project: str, folder: str) -> str:
     """Write the site and return a line about its contents.
 
-    front: the front page, next to the other results. project: the project's folder. Raises SiteError, ShareError and
-    OSError.
+    front: the front page, next to the other results. project: the project's folder. A page of an example
+    (`example_changes.py`) in `report/` is linked from the front page. Raises SiteError, ShareError and OSError.
     """
     results, site, root = Path(front).parent, Path(folder), Path(project)
     if site.exists():
@@ -78,6 +80,8 @@ def _adapt(page: Path, site: Path, docs: tuple[str, str]) -> None:
     text = page.read_text(encoding="utf-8")
     up = os.path.relpath(site, page.parent)
     more = [(docs[0], "Documentation"), *((file, f"All results ({name})") for file, name in TABLES.items())]
+    if (site / EXAMPLE).exists():
+        more.append((f"{EXAMPLE}#changed", "Example: two versions"))
     links = " ".join(f'<a href="{os.path.normpath(f"{up}/{href}")}">{name}</a>' for href, name in more)
     text = text.replace("</nav>", f" {links}</nav>", 1)
 

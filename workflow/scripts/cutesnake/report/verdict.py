@@ -66,7 +66,8 @@ def causes(verdicts: Verdicts) -> Causes:
 def result(decision: Decision) -> tuple[str, str]:
     """Return the winner with its speedup, and its CSS class."""
     if decision.winner == "depends":
-        return ("Tie" if decision.reason == "noise" else "Depends"), ""
+        within = "Cannot tell" if decision.basis == "predicted" else "Tie"  # an expected error shows no equality
+        return (within if decision.reason == "noise" else "Depends"), ""
     about = ABOUT * (decision.basis == "predicted")
     mean = decision.mean if decision.winner == "cute" else 1 / decision.mean
     return f"{DSL_NAMES[decision.winner]} {about}{mean:.2f}{TIMES}", {"cute": "c", "cutile": "t"}[decision.winner]

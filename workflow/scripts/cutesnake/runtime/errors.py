@@ -1,4 +1,4 @@
-"""How a job ends that cannot go on: with one clear line instead of a traceback."""
+"""End a job that cannot go on with one clear line instead of a traceback."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HINTS = {
 
 
 def use_utf8() -> None:
-    """Have processes that are started from now on read and write UTF-8, as templates and pages are, in any locale."""
+    """Make new processes read and write UTF-8, in any locale."""
     os.environ["PYTHONUTF8"] = "1"
 
 
 @contextmanager
 def one_line(stage: str, log: str | None = None) -> Iterator[None]:
-    """End the process with `<stage>: <what is wrong>` on stderr, and in `log`, if the body raises a foreseen fault, or
-    this machine is not what the plan says.
+    """End the process with `<stage>: <what is wrong>` on a foreseen fault.
 
-    Foreseen are OSError (the disk) and the exceptions that this library defines; anything else is a bug of ours and
-    keeps its traceback. A build waits for its turn first.
+    The line goes to stderr and to `log`. Foreseen are OSError (the disk), the exceptions that this library defines, and
+    a machine that differs from the plan. Anything else is a bug of this project and keeps its traceback. A build waits
+    for the machine's lock first.
     """
     try:
         if stage != "machine":  # which finds out what a machine is
@@ -49,16 +49,16 @@ def one_line(stage: str, log: str | None = None) -> Iterator[None]:
 
 
 def is_foreseen(error: Exception) -> bool:
-    """Whether an error is the disk's, or one that this library defines, so that it is told in one line."""
+    """Return whether an error is the disk's or one that this library defines."""
     return isinstance(error, OSError) or type(error).__module__.startswith("cutesnake.")
 
 
 def describe(error: Exception) -> str:
-    """What is wrong, where, and what would be right; paths below the project stand without the machine's part."""
+    """Describe an error: what, where and remedy, without this machine's folders."""
     if isinstance(error, OSError) and error.errno is not None:
         where = error.filename2 or error.filename
-        words = HINTS.get(error.errno, error.strerror or type(error).__name__)
-        text = f"{where}: {words}" if where else words
+        message = HINTS.get(error.errno, error.strerror or type(error).__name__)
+        text = f"{where}: {message}" if where else message
     else:
         text = str(error)
     return text.replace(f"{ROOT}/", "").replace(f"{Path.cwd()}/", "")

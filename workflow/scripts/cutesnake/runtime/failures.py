@@ -26,7 +26,7 @@ REASON_LENGTH = 160
 def of_run(
     records: Iterable[tuple[str, CaseId, str]], batches: Mapping[str, str], files: Collection[str]
 ) -> list[tuple[str, CaseId, str]]:
-    """Return the records whose file, or whose batch, is among the files of a run's jobs."""
+    """Return the records whose file or batch is among a run's files."""
     return [made for made in records if batches.get(made[2], made[2]) in files]
 
 
@@ -36,7 +36,7 @@ def lines(
     sources: Mapping[tuple[str, str], str],
     page: str,
 ) -> list[str]:
-    """Return a line on the records that say `failed`, and one each for the first ones; none if nothing failed.
+    """Return a line on the failed records, and one each for the first.
 
     `records` are stage, build or case, and path, of which some may not exist yet, `broken` the kernels (operator,
     kernel) that break their contract and have no build at all, `sources` where kernels are from, `page` where all
@@ -51,15 +51,15 @@ def lines(
             if record["status"] == "failed":
                 failed[stage].append(case)
                 reasons[stage, case] = str(record.get("reason") or "no reason in its record"), path
-    lost = set(failed["compile"])
+    missing = set(failed["compile"])
     counted = {
-        stage: [case for case in cases if stage == "compile" or case.build not in lost]
+        stage: [case for case in cases if stage == "compile" or case.build not in missing]
         for stage, cases in failed.items()
     }
-    said = [f"{len(cases)} of {made[stage]} {NOUNS[stage]}" for stage, cases in counted.items() if cases]
+    message = [f"{len(cases)} of {made[stage]} {NOUNS[stage]}" for stage, cases in counted.items() if cases]
     if broken:
-        said.insert(0, f"{len(broken)} {'kernels' if len(broken) > 1 else 'kernel'} that cannot be loaded")
-    if not said:
+        message.insert(0, f"{len(broken)} {'kernels' if len(broken) > 1 else 'kernel'} that cannot be loaded")
+    if not message:
         return []
     kernels = dict.fromkeys(sorted(broken))
     kernels |= {(case.operator, case.kernel): None for cases in counted.values() for case in cases}
@@ -70,22 +70,22 @@ def lines(
         for stage, cases in counted.items()
         for case in cases
     ]
-    first = f"Failed: {', '.join(said)}{whose} ({named}). The reasons are in {page} and in each record."
+    first = f"Failed: {', '.join(message)}{whose} ({named}). The reasons are in {page} and in each record."
     return [first, *cells[:CELLS]]
 
 
 def verdict(path: str) -> str | None:
-    """Return one sentence from an operator's comparison: the verdict on each measured GPU, as on the page; or None."""
+    """Return an operator's verdict on each measured GPU as a sentence, or None."""
     record = _record(path)
     try:
-        said = [
+        parts = [
             f"{_result(main)} on {one['gpu']}"
             for one in (record or {})["verdicts"]
             if not one["predicted"] and (main := one.get("warm") or one.get("cold"))
         ]
     except (KeyError, TypeError, ValueError):
         return None
-    return f"{record['operator']}: {'; '.join(said)}." if record and said else None
+    return f"{record['operator']}: {'; '.join(parts)}." if record and parts else None
 
 
 def _result(decision: Mapping[str, Any]) -> str:
@@ -101,7 +101,7 @@ def _result(decision: Mapping[str, Any]) -> str:
 
 
 def _record(path: str) -> dict[str, Any] | None:
-    """None where there is no record: it was not asked for, or is damaged, which the next run finds."""
+    """Return a record, None if it is missing or damaged, which the next run finds."""
     try:
         record = json.loads(Path(path).read_bytes())
         return record if record["status"] else None

@@ -16,17 +16,18 @@ LOCK = ".snakemake/cutesnake.lock"
 PATIENCE_SECONDS = 1.0  # another run that only looks has the lock for a moment
 BUSY = "another run is under way in this folder; wait for it to end, or use a copy of the folder"
 NEEDS_NO_NOTES = frozenset(("--lint", "--list-rules", "--list", "-l", "--list-target-rules", "--lt"))  # of Snakemake
-_held: list[int] = []  # the descriptor stays open, and the lock held, until this process ends, however it ends
+_kept_open: list[int] = []  # the descriptor stays open, and the lock held, until this process ends, however it ends
 
 
 class FolderError(OSError):
-    """The working directory cannot be used now. One line that says why and what to do."""
+    """Report a working directory that cannot be used now, with reason and remedy."""
 
 
 def check_notes(arguments: Sequence[str]) -> None:
-    """FolderError where Snakemake cannot keep its notes, which would end it with a traceback even in a dry run.
+    """Raise FolderError where Snakemake cannot keep its notes.
 
-    `arguments` are those of the command line: what needs no notes goes on.
+    Snakemake would end with a traceback even in a dry run. arguments: of the command line; some need no notes and go
+    on.
     """
     notes = Path(LOCK).parent
     if os.access(notes if notes.is_dir() else Path(), os.W_OK | os.X_OK) or not NEEDS_NO_NOTES.isdisjoint(arguments):
@@ -38,25 +39,25 @@ def check_notes(arguments: Sequence[str]) -> None:
 
 
 def bring_back_from_the_future(paths: Iterable[str]) -> int:
-    """Date what is dated later than now as of now, after a clock was set back or files came from a machine whose clock
-    is ahead: Snakemake would refuse whatever is made from them. Returns how many there were.
+    """Set dates later than now to now; return how many there were.
 
-    What was older than another file never becomes newer by it. A folder's date is that of Snakemake's file in it.
+    Such dates follow from a clock that was set back or from a machine whose clock is ahead. Snakemake would refuse what
+    is made from such files. Their order by date stays. A folder's date is the date of Snakemake's file in it.
     """
-    found, now = 0, time.time_ns()
+    result, now = 0, time.time_ns()
     for path in dict.fromkeys(paths):
         for place in (path, f"{path}/.snakemake_timestamp"):
             with contextlib.suppress(OSError):
                 if os.stat(place).st_mtime_ns > now:
                     os.utime(place, ns=(now, now))
-                    found += place == path
-    return found
+                    result += place == path
+    return result
 
 
 def last_run() -> str | None:
-    """What tells the last run in this folder from others, empty before the first; None while it is under way.
+    """Return a mark of the last run in this folder, empty before the first.
 
-    Nothing is written, so that a folder that is read-only can be planned in.
+    None while it is under way. Nothing is written, so that a read-only folder can be planned in.
     """
     try:
         descriptor = os.open(LOCK, os.O_RDONLY)
@@ -69,12 +70,13 @@ def last_run() -> str | None:
 
 
 def claim(planned_after: str | None, results: Path | str = "results") -> None:
-    """Take the working directory for this run; FolderError if it cannot be written or another run has it.
+    """Take the working directory for this run; FolderError if it is not available.
 
-    `planned_after` is what `last_run` said when this run was planned: a plan is of no use once another run has worked
-    here. The lock is the kernel's (flock): it goes with the process, so a killed run leaves nothing to be unlocked.
+    `planned_after` is what `last_run` returned when this run was planned: a plan is of no use once another run has
+    worked here. The lock is the kernel's (flock): it ends with the process, so a killed run leaves nothing to be
+    unlocked.
     """
-    if _held:
+    if _kept_open:
         return
     descriptor = _open(Path(results))
     if not _lock(descriptor):
@@ -83,10 +85,10 @@ def claim(planned_after: str | None, results: Path | str = "results") -> None:
     if os.pread(descriptor, 64, 0).decode(errors="replace") != planned_after:
         os.close(descriptor)
         raise FolderError("another run worked in this folder while this one was being planned; start it again")
-    with contextlib.suppress(OSError):  # a full disk, which the jobs will tell of
+    with contextlib.suppress(OSError):  # a full disk, which the jobs will report
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, uuid.uuid4().hex.encode(), 0)
-    _held.append(descriptor)
+    _kept_open.append(descriptor)
 
 
 def _open(results: Path) -> int:
@@ -105,7 +107,7 @@ def _open(results: Path) -> int:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the lock is ours now."""
+    """Return whether this process has the lock now."""
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

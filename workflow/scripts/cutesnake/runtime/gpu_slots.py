@@ -1,8 +1,8 @@
-"""When a job of this run may measure, and which of several cards alike it takes: the first that no other job has.
+"""Choose when a job measures, and on which of several equal GPUs.
 
-At most as many jobs as the run has cards measure at once. Each has its card for as long as it measures and names it in
-CUDA_VISIBLE_DEVICES by its UUID. Where there are processors to spare, Snakemake starts more jobs than that; what they
-start waits here, with everything imported: starting a job takes a good part of what measuring a case does.
+At most as many jobs as the run has GPUs measure at once. Each has its GPU for as long as it measures and names it in
+CUDA_VISIBLE_DEVICES by its UUID. With spare processors, Snakemake starts more jobs than that. They import everything
+and wait here: starting a job takes a good part of the time of measuring a case.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ SLOTS = Path(".snakemake/cutesnake-cards")  # their locks; jobs of a run are sta
 WAIT_SECONDS = 0.01
 
 
-def started_ahead(cards: int, processors: int) -> int:
-    """How many jobs may wait for one of `cards`: one each, if that leaves a processor for what needs no card."""
-    return max(0, min(cards, processors - cards - 1))
+def started_ahead(gpus: int, processors: int) -> int:
+    """Return how many jobs may wait for a GPU.
+
+    It is one per GPU, if that leaves a processor for work without a GPU.
+    """
+    return max(0, min(gpus, processors - gpus - 1))
 
 
 @contextlib.contextmanager
-def one_card(machine: Machine) -> Iterator[Machine]:
-    """Have this process, and what it starts, see one card of `machine.alike()`; a lone one is seen anyway.
+def one_gpu(machine: Machine) -> Iterator[Machine]:
+    """Reserve one GPU of `machine.candidate_devices()` for this process and its children.
 
-    Yields the machine as it is seen then. Waits until fewer jobs of this run measure than it has cards, and until a
-    card is free. Who has one already need not wait again. Raises GpuError for a card that the driver does not
-    answer for.
+    Yields the machine with that GPU. Waits until fewer jobs of this run measure than it has GPUs, and until a GPU is
+    free. A process that has a GPU does not wait again. Raises GpuError if the driver does not know the GPU.
     """
     with contextlib.ExitStack() as stack:
         if at_once := int(os.environ.get(AT_ONCE) or 0):
             _, handle = first_free([functools.partial(_open_slot, number) for number in range(at_once)], WAIT_SECONDS)
             stack.callback(os.close, handle)
             stack.enter_context(_environment(AT_ONCE, None))
-        if len(cards := machine.alike()) > 1:
-            locks = [functools.partial(open_gpu_lock, f"taken-{card.uuid_hash}") for card in cards]
+        if len(gpus := machine.candidate_devices()) > 1:
+            locks = [functools.partial(open_gpu_lock, f"taken-{gpu.uuid_hash}") for gpu in gpus]
             chosen, handle = first_free(locks, WAIT_SECONDS)
             stack.callback(os.close, handle)
-            stack.enter_context(_environment(VISIBLE, uuid_of(cards[chosen])))
-            machine = replace(machine, selected=cards[chosen].index, cards=(cards[chosen].index,))
+            stack.enter_context(_environment(VISIBLE, uuid_of(gpus[chosen])))
+            machine = replace(machine, selected=gpus[chosen].index, candidates=(gpus[chosen].index,))
         yield machine
 
 
@@ -57,7 +59,7 @@ def _open_slot(number: int) -> int:
 
 @contextlib.contextmanager
 def _environment(name: str, value: str | None) -> Iterator[None]:
-    """A variable for as long as this lasts; None for not set."""
+    """Set a variable inside the context; None removes it."""
     before = os.environ.pop(name, None)
     try:
         if value is not None:

@@ -1,4 +1,4 @@
-"""What a script of the workflow does: one task, in a process that has imported what it needs where the run has one."""
+"""Do one task of a script, in a process with prepared imports where available."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Files = str | Sequence[str]  # of an input that a rule names
 def do(
     kind: str | None, name: str, log: str, task: str, /, made_from: Mapping[str, Any] | None = None, **arguments: Any
 ) -> None:
-    """Call `task`, as `module:function`, with plain data by name, in a process forked from the server of `kind`.
+    """Call `task` (`module:function`) in a process forked from the server of `kind`.
 
     Without such a server, or a kind, it is called here. `name`, of the stage, and `log` are for what may go wrong, see
     `fault.one_line`. Ends this process as the other one ended, where that went wrong. `made_from` has the arguments of
@@ -36,9 +36,9 @@ def do(
     """
     job = {"name": name, "log": log, "task": task, "arguments": arguments, "made_from": made_from}
     try:
-        status = pool.run(kind, "cutesnake.runtime.job:do_here", job)
+        status = pool.run(kind, "cutesnake.runtime.job:do_in_process", job)
     except pool.NotServedError:
-        do_here(name, log, task, arguments, made_from)
+        do_in_process(name, log, task, arguments, made_from)
         return
     if status is not None and status < 0:
         sys.exit(f"{name}: the process of this job was ended by {signal.Signals(-status).name}")
@@ -47,26 +47,26 @@ def do(
 
 
 def do_each(kind: str, name: str, log: str, task: str, jobs: Sequence[Mapping[str, Any]], /) -> None:
-    """Do `task` with the arguments of each of `jobs`, as `do` does, one after the other.
+    """Do `task` with the arguments of each of `jobs`, one after the other.
 
-    Where one goes wrong the others are done all the same, then this process ends as that one did.
+    Where one fails the others are done all the same; then this process ends as the failed one did.
     """
     failed: SystemExit | None = None
     for arguments in jobs:
         try:
             do(kind, name, log, task, **arguments)
         except SystemExit as error:
-            if failed is not None and isinstance(error.code, str):  # the first one's is said as this process ends
+            if failed is not None and isinstance(error.code, str):  # the first one's is printed as this process ends
                 print(error.code, file=sys.stderr)
             failed = failed or error
     if failed is not None:
         raise failed
 
 
-def do_here(
+def do_in_process(
     name: str, log: str, task: str, arguments: Mapping[str, Any], made_from: Mapping[str, Any] | None = None
 ) -> None:
-    """The same in this process."""
+    """Do the task in this process; the parameters are those that `do` sends."""
     from cutesnake.model import provenance  # here only: a script whose job is forked starts sooner without
     from cutesnake.runtime.errors import one_line
 
@@ -75,7 +75,7 @@ def do_here(
 
 
 def listed(files: Files) -> list[str]:
-    """The paths; Snakemake hands a single one over as a string."""
+    """Return the paths as a list; Snakemake passes a single one as a string."""
     return [files] if isinstance(files, str) else list(files)
 
 
@@ -87,7 +87,7 @@ def run_script(path: str) -> None:
 
 @contextlib.contextmanager
 def output_to(log: str | None) -> Iterator[tuple[int, int]]:
-    """Yield streams for a job's output and errors, and add what it wrote to its log file at its end.
+    """Yield streams for a job's output and errors, and append both to its log.
 
     A stage may replace its log meanwhile, so nothing is written to it before. Without a log, or if that cannot be
     written, the text goes to this process's standard error.
@@ -97,12 +97,12 @@ def output_to(log: str | None) -> Iterator[tuple[int, int]]:
         return
     path = Path(log)
     before = _date(path)
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as message:
         try:
-            yield said.fileno(), said.fileno()
+            yield message.fileno(), message.fileno()
         finally:
-            said.seek(0)
-            _add(path, said.read().decode(errors="replace"), anew=_date(path) == before)
+            message.seek(0)
+            _add(path, message.read().decode(errors="replace"), again=_date(path) == before)
 
 
 def _date(path: Path) -> int | None:
@@ -112,12 +112,12 @@ def _date(path: Path) -> int | None:
         return None
 
 
-def _add(path: Path, text: str, anew: bool) -> None:
-    """Add text to a log, in place of an earlier run's (`anew`); what the log says already is left out."""
+def _add(path: Path, text: str, again: bool) -> None:
+    """Add text to a log, or replace an earlier run's (`again`); skip known text."""
     if not text.strip():
         return
     try:
-        if anew:
+        if again:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         elif text.strip() not in path.read_text(errors="replace"):
@@ -138,7 +138,7 @@ def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
     def fork(script: Any, command: str, **options: Any) -> Any:
         alone = (script.conda_env, script.container_img, script.env_modules, script.bench_record)
         if not any(alone) and Path(options.get("fname", "")).suffix == ".py":
-            told = shlex.join([sys.executable, options["fname"]])
+            report = shlex.join([sys.executable, options["fname"]])
             try:
                 log = next(iter(script.log), None)
                 threads = dict.fromkeys(THREADS, str(script.threads))
@@ -149,11 +149,11 @@ def forked_scripts(execute: Callable[..., Any]) -> Callable[..., Any]:
                     status = pool.run("scripts", "cutesnake.runtime.job:run_script", job, streams, more=more)
             except pool.NotServedError:
                 pass
-            except pool.GivenUpError:
-                raise subprocess.CalledProcessError(-signal.SIGINT, told) from None
+            except pool.CancelledError:
+                raise subprocess.CalledProcessError(-signal.SIGINT, report) from None
             else:
                 if status:
-                    raise subprocess.CalledProcessError(status, told)
+                    raise subprocess.CalledProcessError(status, report)
                 return None
         return execute(script, command, **options)
 

@@ -1,6 +1,7 @@
-"""What a server of each kind imports before it forks jobs, see pool.py. The kind `cute:sm_90a` is `cute("sm_90a")`.
+"""Import what each kind of server needs before it forks jobs, see pool.py.
 
-Only modules that take long matter, and none of `kernels`: those are the job's to import.
+The kind `cute:sm_90a` is `cute("sm_90a")`. Only modules that take long matter, and none of `kernels`, which jobs
+import.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-# How many objects more than were freed make Python look for garbage (700 unless told otherwise), and how many such
+# How many objects more than were freed make Python look for garbage (700 by default), and how many such
 # looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
 RARELY = (1_000_000, 20, 100)
 _kept = contextlib.ExitStack()  # until the server ends
@@ -40,13 +41,13 @@ def pages() -> None:
     _import("cutesnake.report.operations", "cutesnake.report.files", "cutesnake.stages.anatomy.page")
 
 
-def pictures() -> None:
+def plots() -> None:
     """Jobs that compare and draw."""
     _import("cutesnake.analysis.compare.comparison", "cutesnake.report.plot", "cutesnake.report.plot.overview")
 
 
 def cute(target: str) -> None:
-    """Builds with CuTe DSL for one target, which it is set up for when it is imported."""
+    """Prepare builds with CuTe DSL for one target, which must be set before import."""
     from cutesnake.stages.compile.cute import set_up
 
     set_up(target)
@@ -55,7 +56,7 @@ def cute(target: str) -> None:
 
 
 def cutile() -> None:
-    """Builds with cuTile, for any target."""
+    """Prepare builds with cuTile, for any target."""
     _import("cutesnake.stages.compile.cutile")
     _import_for_builds("cuda.tile.compilation")
     from cutesnake.stages.compile.cutile import find_compiler
@@ -64,21 +65,21 @@ def cutile() -> None:
 
 
 def simulator() -> None:
-    """What ptxsim executes, watches or predicts."""
+    """Prepare checks, watched runs and predictions by ptxsim."""
     _import("torch", "ptxsim")
     _import(*(f"cutesnake.stages.{name}" for name in ("measure.batch", "predict.prediction", "anatomy.folder")))
     importlib.import_module("ptxsim").Translations.prepare()  # which reads all of ptxsim
 
 
 def gpu() -> None:
-    """Cases on a GPU. The server never touches CUDA, so that every job makes a context of its own.
+    """Prepare cases on a GPU, without CUDA: each job makes its own context.
 
-    It ignores Ctrl-C, which ends its clients; their jobs follow.
+    The server ignores Ctrl-C, which ends its clients; their jobs follow.
     """
-    from cutesnake.runtime.held_driver import held_driver
+    from cutesnake.runtime.driver_holder import driver_holder
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _kept.enter_context(held_driver())
+    _kept.enter_context(driver_holder())
     _import("torch")
 
 
@@ -88,7 +89,7 @@ def _import(*names: str) -> None:
 
 
 def _import_for_builds(*names: str) -> None:
-    """The modules of a DSL, whose sources have neutral names from the start, without PyTorch."""
+    """Import a DSL's modules with neutral source names, without PyTorch."""
     from cutesnake.model.catalog import roots
     from cutesnake.stages.compile.neutral_paths import use_neutral_names
     from cutesnake.stages.compile.torch_import import without_torch
@@ -101,11 +102,11 @@ def _import_for_builds(*names: str) -> None:
 
 
 def remember_places(op: Any) -> None:
-    """Have CuTe DSL remember what it looks up for every operation that it traces, to note where that stands.
+    """Cache CuTe DSL's look-up of source positions per traced operation.
 
     `op` is its module `cutlass._mlir_helpers.op`. It goes through a function's table of positions from the start each
-    time, and takes every caller's module for one of its own or not by comparing names: half of the time that NVIDIA's
-    attention took to build. What it finds is the same. A DSL that no longer has these names builds as it would.
+    time, and compares names to find whether a caller's module is its own: half of the time that NVIDIA's attention took
+    to build. The result stays equal. A DSL without these names builds as before.
     """
     tables: dict[int, tuple[CodeType, tuple]] = {}
 

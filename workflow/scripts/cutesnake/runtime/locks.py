@@ -49,7 +49,7 @@ def locked(handle: int) -> Iterator[int]:
 
 
 def first_free(locks: Sequence[Callable[[], int]], wait_seconds: float = WAIT_SECONDS) -> tuple[int, int]:
-    """Wait until one of several locks is free; return its position and the descriptor that holds it.
+    """Wait for the first free lock; return its position and descriptor.
 
     Each of `locks` opens a lock file.
     """
@@ -63,12 +63,15 @@ def first_free(locks: Sequence[Callable[[], int]], wait_seconds: float = WAIT_SE
 
 
 def gpu_lock_path(gpu: str) -> Path:
-    """The lock file of a GPU, named by `uuid_hash`, shared by all users and checkouts of this machine."""
+    """Return the lock file of a GPU, shared by all users of this machine.
+
+    It is named by `uuid_hash`.
+    """
     return GPU_FOLDER / f"cutesnake-gpu-{re.sub(r'[^A-Za-z0-9]', '_', gpu)}.lock"
 
 
 def open_gpu_lock(gpu: str) -> int:
-    """Open the lock file of a GPU, which every user can read whatever the umask of its creator.
+    """Open the lock file of a GPU, readable for all whatever the umask.
 
     It is opened for reading: in a sticky /tmp nobody can open another user's file for creation.
     """
@@ -80,7 +83,7 @@ def open_gpu_lock(gpu: str) -> int:
 
 
 def _create_readable(path: Path) -> None:
-    """Create a file that everybody can read from its first moment; FileExistsError if another process was first."""
+    """Create a file that everybody can read at once; FileExistsError if it exists."""
     unfinished = path.with_suffix(f".{uuid.uuid4().hex}")
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o600)
     try:
@@ -98,7 +101,7 @@ def gpu_lock(gpu: str) -> contextlib.AbstractContextManager[int]:
 
 @contextlib.contextmanager
 def machine_lock(kind: str | None) -> Iterator[None]:
-    """Wait until no work of the other kind is under way on this machine, and keep it from starting.
+    """Wait until no work of the other kind runs on this machine, and block it.
 
     Any number of builds and simulations (COMPUTING) may run at once, and any number of timings (TIMING), but never both
     kinds. None, for work that disturbs nothing, waits for nothing.
@@ -117,7 +120,7 @@ def machine_lock(kind: str | None) -> Iterator[None]:
 
 
 def _try_kind(folder: str, kind: str, own: int) -> bool:
-    """Share the lock of `kind` if nobody holds the other kind's; one process at a time looks."""
+    """Share the lock of `kind` if the other kind's is free, one process at once."""
     with locked(_open_kind(folder, "gate")):
         other = _open_kind(folder, OTHER[kind])
         try:

@@ -1,7 +1,6 @@
-"""Whether the machine that a job runs on is the one that its plan was made for, as far as the job depends on it.
+"""Verify that a job runs on the machine it was planned for.
 
-Every script passes here before it does anything. Nothing of this project is imported: what a build's digest covers must
-not grow by the modules that plan.
+Every script calls this first. Nothing of this project is imported, so that builds do not depend on planning modules.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ class OtherMachineError(RuntimeError):
 
 
 def check_packages() -> None:
-    """Hold the versions of distributions against those that the run was planned with, on any of its machines.
+    """Compare versions of distributions with those that the run was planned with.
 
-    What the plan found missing is not asked for here either. Raises OtherMachineError.
+    What the plan found missing is not needed here either. Raises OtherMachineError.
     """
     planned = _planned()
     if not planned or any(machine["pretended"] for machine in planned):
         return
     for name in planned[0]["packages"]:
         versions = [machine["packages"].get(name) for machine in planned if machine["packages"]]
-        if None not in versions and (found := _version(name)) not in versions:
-            _differ(f"{name} is {found or 'not installed'}", " or ".join(sorted(set(versions))))
+        if None not in versions and (result := _version(name)) not in versions:
+            _differ(f"{name} is {result or 'not installed'}", " or ".join(sorted(set(versions))))
 
 
 def check_tools(names: Iterable[str]) -> None:
@@ -51,35 +50,35 @@ def check_tools(names: Iterable[str]) -> None:
         _differ(f"none of {', '.join(names)} is on the PATH", ", ".join(wanted))
 
 
-def check_card(planned: str | None, here: Machine) -> None:
-    """Hold the card in use against the fingerprint that a case was planned for; None asks for no card in particular.
+def check_gpu(planned: str | None, local: Machine) -> None:
+    """Compare the GPU in use with the planned fingerprint; None accepts any GPU.
 
     Raises OtherMachineError.
     """
-    if planned is None or planned == here.fingerprint:
+    if planned is None or planned == local.fingerprint:
         return
     wanted = planned.split("|")
-    if here.fingerprint.split("|")[:-1] == wanted[:-1] and _is_among(here, wanted[-1]):
+    if local.fingerprint.split("|")[:-1] == wanted[:-1] and _is_among(local, wanted[-1]):
         return
-    if here.device is None:
-        _differ(f"there is no GPU ({here.problem or 'none is selected'})", wanted[0])
-    parts = zip(PARTS, here.fingerprint.split("|"), wanted, strict=False)
-    name, found, other = next((part for part in parts if part[1] != part[2]), ("the card", "another one", planned))
-    _differ(f"{name} is {found}", other)
+    if local.device is None:
+        _differ(f"there is no GPU ({local.problem or 'none is selected'})", wanted[0])
+    parts = zip(PARTS, local.fingerprint.split("|"), wanted, strict=False)
+    name, result, other = next((part for part in parts if part[1] != part[2]), ("the card", "another one", planned))
+    _differ(f"{name} is {result}", other)
 
 
-def _is_among(here: Machine, numbers: str) -> bool:
-    """Whether the card in use is one of those that were planned for; without a number, any of its kind is."""
-    return here.device is not None and (not numbers or here.device.uuid_hash in numbers.split(","))
+def _is_among(local: Machine, numbers: str) -> bool:
+    """Return whether the GPU in use was planned for; without numbers, any is."""
+    return local.device is not None and (not numbers or local.device.uuid_hash in numbers.split(","))
 
 
-def _differ(found: str, planned: str) -> None:
-    raise OtherMachineError(f"this machine is not what the plan says: {found} here, planned was {planned}; {CURE}")
+def _differ(result: str, planned: str) -> None:
+    raise OtherMachineError(f"this machine is not what the plan says: {result} here, planned was {planned}; {CURE}")
 
 
 @functools.cache
 def _planned() -> list[dict[str, Any]]:
-    """The machines of the plan that this process works for, the one that builds first; none outside of a run."""
+    """Return the machines of this process's plan, the building one first; or none."""
     path = os.environ.get(VARIABLE)
     try:
         return json.loads(Path(path).read_text()) if path else []

@@ -35,7 +35,7 @@ class MachineFaultError(OSError):
 
 
 def machine_fault(error: BaseException) -> str | None:
-    """Return what is wrong with the machine, in one line; None where the kernel may be to blame."""
+    """Return what is wrong with the machine; None if the kernel may be at fault."""
     for one in _chain(error):
         if isinstance(one, MachineFaultError | MemoryError) or (isinstance(one, OSError) and one.errno in ERRNOS):
             return _line(one)
@@ -44,8 +44,8 @@ def machine_fault(error: BaseException) -> str | None:
             return f"{_line(one)} (ended by {signal.Signals(-status).name}: out of memory?)"
         if isinstance(one, OSError) and _was_starting_a_program(one):
             return f"{one.filename} cannot be started: {one.strerror}"
-        if found := MESSAGES.search(str(one)):
-            return f"{_line(one)} ({found[0].strip()})" if found[0] not in _line(one) else _line(one)
+        if result := MESSAGES.search(str(one)):
+            return f"{_line(one)} ({result[0].strip()})" if result[0] not in _line(one) else _line(one)
     if full := full_disk(tempfile.gettempdir()):
         return f"{_line(error)}; no space left on the disk of {full}"
     return None

@@ -1,4 +1,4 @@
-"""Process pool: servers that have imported what a kind of job needs, and fork a clean process per job.
+"""Process pool: servers with imported modules that fork a clean process per job.
 
 Importing CuTe DSL takes half a second of a core, PyTorch a whole one: more than most builds and checks take. A server
 keeps nothing: a job has a process, a session, an environment and a working directory of its own, and dies with its
@@ -41,7 +41,7 @@ from typing import Any, NoReturn
 
 from cutesnake.model.paths import SCRIPTS
 from cutesnake.runtime import locks
-from cutesnake.runtime.private_folder import is_ours, open_private, private_folder
+from cutesnake.runtime.private_folder import is_own, open_private, private_folder
 
 VARIABLE = "CUTESNAKE_FORKS"  # the name that the sockets of a run are derived from
 PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -52,11 +52,14 @@ START_SECONDS = 120.0  # importing torch from a cold network disk can take this 
 
 
 class NotServedError(Exception):
-    """No server serves this job, or the server went away: nothing is known about the job."""
+    """Report that no server serves this job, or that it went away.
+
+    Nothing is known about the job.
+    """
 
 
-class GivenUpError(Exception):
-    """This process was told to end, and the job with it."""
+class CancelledError(Exception):
+    """Report that this process was asked to end, and its job with it."""
 
 
 _open: set[socket.socket] = set()  # connections on which `run` waits for a reply
@@ -64,7 +67,7 @@ _client: socket.socket | None = None  # in a job's process
 
 
 def start(kinds: Iterable[str]) -> subprocess.Popen[bytes] | None:
-    """Serve jobs of these kinds for as long as this process lives. Call it in the main thread.
+    """Serve jobs of these kinds while this process lives; call in the main thread.
 
     Returns the first process, or None if this machine does not allow it: jobs then run without servers.
     """
@@ -78,7 +81,7 @@ def start(kinds: Iterable[str]) -> subprocess.Popen[bytes] | None:
 
 
 def stop() -> None:
-    """Have this process, and what it starts from now on, ask no server of the run."""
+    """Make this process, and processes it starts, ignore the run's servers."""
     os.environ.pop(VARIABLE, None)
 
 
@@ -104,7 +107,7 @@ def _launch(
 
 
 def _address(name: str, kind: str) -> str:
-    """The abstract address of a socket.
+    """Return the abstract address of a socket.
 
     Another interpreter, one of an environment or a container, derives another address and finds nobody.
     """
@@ -116,7 +119,7 @@ def _connect(name: str, kind: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(_address(name, kind))
-        if is_ours(connection):
+        if is_own(connection):
             return connection
     except OSError as error:
         connection.close()
@@ -126,10 +129,11 @@ def _connect(name: str, kind: str) -> socket.socket:
 
 
 def lock_path(kind: str) -> Path:
-    """The start lock of a shared server, which holds the server's name, in a folder that only this user can enter.
+    """Return the start lock of a shared server, which holds the server's name.
 
-    There is one server per interpreter, checkout, choice of GPU and version of this code. Under Slurm there is one per
-    job: two jobs of a node may both call their GPU number 0, and what a job started ends with it. Raises PrivateError.
+    Its folder is private to this user. There is one server per interpreter, checkout, choice of GPU and version of this
+    code. Under Slurm there is one per job: two jobs of a node may both call their GPU number 0, and what a job started
+    ends with it. Raises PrivateError.
     """
     own = Path(__file__).resolve()
     parts = [kind, sys.executable, str(own), *(path.read_text() for path in sorted(own.parent.glob("*.py")))]
@@ -139,7 +143,7 @@ def lock_path(kind: str) -> Path:
 
 
 def shared(kind: str, idle_s: float = IDLE_SECONDS) -> socket.socket:
-    """Connect to this user's server of a kind, and start it if need be; for `replies`.
+    """Connect to this user's server of a kind, started if necessary; for `replies`.
 
     Raises NotServedError with one line, or PrivateError.
     """
@@ -170,7 +174,7 @@ def replies(
     streams: Sequence[int] = (),
     more: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Do `task`, as `module:function`, with `arguments` in a process of its own; yield what it sends, at last {"exit"}.
+    """Do `task` (`module:function`) in its own process; yield its messages, then {"exit"}.
 
     `streams` are the open files for its output and its errors. It has this process's working directory and environment,
     with `more`. Raises OSError or ValueError when the server is gone.
@@ -199,10 +203,10 @@ def run(
     limit_s: float | None = None,
     more: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Do a task, as in `replies`, in a process forked from this run's server of `kind`.
+    """Do a task, as in `replies`, in a process forked from the run's server.
 
     Returns its exit status as Popen.wait does, negative for a signal, or None if the limit ended it with everything
-    that it started. Raises NotServedError, and GivenUpError after `give_up`.
+    that it started. Raises NotServedError, and CancelledError after `give_up`.
     """
     name = os.environ.get(VARIABLE)
     if not name or kind is None:
@@ -219,7 +223,7 @@ def run(
                 return None
         except (OSError, ValueError) as error:
             if connection not in _open:
-                raise GivenUpError from error
+                raise CancelledError from error
             raise NotServedError from error
 
 
@@ -257,14 +261,14 @@ def send(message: Mapping[str, Any]) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the system kill this process when its parent dies; the parent may have done so already."""
+    """Have the system kill this process when its parent dies, or now if dead."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 class Server:
-    """Accepts requests, forks a child for each, reports how it ended, and kills it when its client is gone.
+    """Accept requests and fork a child for each; kill it when its client leaves.
 
     `kept` is laid over the environment of every job.
     """
@@ -278,7 +282,7 @@ class Server:
         self._ends: dict[int, int] = {}  # of children: an open file that can be read once it has ended
 
     def serve(self, idle_s: float | None = None, lock: str = "") -> None:
-        """Serve until idle for `idle_s`; without, for ever. Clients connect while they hold the start lock."""
+        """Serve until idle for `idle_s`, or for ever; clients connect under the lock."""
         used = time.monotonic()
         while idle_s is None or self._children or time.monotonic() - used < idle_s or not self._close(lock):
             self.turn()
@@ -311,7 +315,7 @@ class Server:
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        if not is_ours(connection):
+        if not is_own(connection):
             connection.close()
             return
         connection.settimeout(10.0)
@@ -400,7 +404,7 @@ def end(status: int) -> NoReturn:
 
 
 def _kill(child: int) -> None:
-    """A child with everything in its process group, if it leads one."""
+    """Kill a child with everything in its process group, if it leads one."""
     with contextlib.suppress(ProcessLookupError):
         if os.getpgid(child) == child:
             os.killpg(child, signal.SIGKILL)
@@ -414,7 +418,10 @@ def _close_all(files: Iterable[int]) -> None:
 
 
 def _prepared(kind: str, listener: socket.socket) -> Server:
-    """The server of a kind, with everything imported. What is missing a job will miss, and say so."""
+    """Return the server of a kind, with everything imported.
+
+    A job reports what it misses.
+    """
     before = dict(os.environ)
     with contextlib.suppress(Exception):
         importlib.import_module("cutesnake.runtime.errors")  # every job of the workflow ends by it
@@ -426,7 +433,10 @@ def _prepared(kind: str, listener: socket.socket) -> Server:
 
 
 def _serve_run(parent: int, listeners: dict[str, socket.socket]) -> NoReturn:
-    """The first process of a run: forks the server of a kind at its first job. One that has died is not replaced."""
+    """Fork the server of a kind at its first job, as a run's first process.
+
+    A server that has died is not replaced.
+    """
     die_with(parent)
     servers: dict[int, str] = {}
     own = os.getpid()
@@ -449,7 +459,7 @@ def _serve_run(parent: int, listeners: dict[str, socket.socket]) -> NoReturn:
 
 
 def _serve_shared(idle_s: float, lock: str, kind: str, listener: socket.socket) -> None:
-    """A server that runs share. Its output is the pipe of its starter, who waits for one character."""
+    """Serve several runs; the output is the starter's pipe, for one character."""
     ready = os.dup(1)
     os.dup2(2, 1)
     server = _prepared(kind, listener)

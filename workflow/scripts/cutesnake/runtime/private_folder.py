@@ -1,6 +1,6 @@
-"""A folder that only this user can enter, and connections of which both ends know whose the other is.
+"""Make private folders, and connections whose ends know each other's user.
 
-A folder for everybody, like /tmp, lets another user put a socket or a link where a name is known beforehand.
+In a folder for everybody, like /tmp, another user can put a socket or a link where a name is known beforehand.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ def private_folder() -> Path:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of a file in a private folder, made if need be; OSError for a link."""
+    """Return a descriptor of a file in a private folder; OSError for a link."""
     return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def peer(connection: socket.socket) -> int:
-    """The user id of the process at the other end of a Unix socket, as the kernel has it."""
+    """Return the user id at the other end of a Unix socket, from the kernel."""
     content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return _CREDENTIALS.unpack(content)[1]
 
 
-def is_ours(connection: socket.socket) -> bool:
+def is_own(connection: socket.socket) -> bool:
     """Whether the other end belongs to this user."""
     return peer(connection) == os.getuid()

@@ -1,4 +1,4 @@
-"""What says where or on whose machine something was made: it is taken out of records, and pages with it are refused."""
+"""Remove the machine's folders and names from records; refuse pages with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cutesnake.model.catalog import roots
 from cutesnake.model.paths import ROOT
 
 SYSTEM = {"/", "/usr", "/usr/local", "/opt"}  # the same on every machine
-SHORTEST_NAME = 4  # letters of a host's or user's name that is looked for: shorter ones are parts of words
+SHORTEST_NAME = 4  # characters of a host's or user's name that is looked for: shorter ones are parts of words
 EVERYWHERE = {"root", "user", "admin", "runner", "ubuntu", "debian", "localhost", "nobody"}  # they tell nothing
 ORDINARY = re.compile(r"[A-Za-z]+")  # a name that may be a word of the page: it is warned of, not refused
 # Absolute paths below folders that hold people's own, but for those inside of a URL or of another path.
@@ -29,15 +29,18 @@ class ShareError(ValueError):
 
 def places() -> dict[str, str]:
     """Folders of this machine, as text -> what records say instead."""
-    found = {sys.base_prefix: "<python>", tempfile.gettempdir(): "<tmp>", str(Path.home()): "~"}
-    found |= {sys.prefix: "<python>", str(Path.cwd()): ".", str(ROOT): "."}
-    found |= {str(root): "kernels" for root in roots()[1:]}
-    found |= {str(Path(path).resolve()): name for path, name in found.items()}
-    return {path: found[path] for path in sorted(found, key=len, reverse=True) if path not in SYSTEM}
+    result = {sys.base_prefix: "<python>", tempfile.gettempdir(): "<tmp>", str(Path.home()): "~"}
+    result |= {sys.prefix: "<python>", str(Path.cwd()): ".", str(ROOT): "."}
+    result |= {str(root): "kernels" for root in roots()[1:]}
+    result |= {str(Path(path).resolve()): name for path, name in result.items()}
+    return {path: result[path] for path in sorted(result, key=len, reverse=True) if path not in SYSTEM}
 
 
 def neutral(text: str, more: dict[str, str] | None = None) -> str:
-    """`text` without the folders of this machine, and those of `more` (folder -> what to say instead)."""
+    """Return `text` without this machine's folders, and without those in `more`.
+
+    more: folder -> replacement.
+    """
     known = {**places(), **(more or {})}
     for path in sorted(known, key=len, reverse=True):
         # A whole path, or the start of one: `/home/ann` is no part of `/home/anna`.
@@ -46,7 +49,7 @@ def neutral(text: str, more: dict[str, str] | None = None) -> str:
 
 
 def neutral_json(text: str) -> str:
-    """The same for JSON, where what is not ASCII in a path is written with escapes."""
+    """Do as `neutral` for JSON, whose paths escape what is not ASCII."""
     return neutral(text, {json.dumps(path)[1:-1]: name for path, name in places().items()})
 
 
@@ -55,8 +58,8 @@ def check(text: str, where: str) -> None:
     for path in places():
         if re.search(rf"{re.escape(path)}(?![\w-])", text):
             raise ShareError(f"{where} names a folder of this machine, {path}: it was not written; this is a bug")
-    if found := PATH.search(text):
-        raise ShareError(f"{where} names a path of a machine, {found[0]}: it was not written; this is a bug")
+    if result := PATH.search(text):
+        raise ShareError(f"{where} names a path of a machine, {result[0]}: it was not written; this is a bug")
     for what, name in _names():
         if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text):
             if not ORDINARY.fullmatch(name):
@@ -71,7 +74,7 @@ def _names() -> tuple[tuple[str, str], ...]:
         user = getpass.getuser()
     except (OSError, KeyError):  # a container may run a number that has no name
         user = ""
-    found = (("machine", socket.gethostname()), ("user", user), ("user", os.environ.get("SUDO_USER", "")))
+    result = (("machine", socket.gethostname()), ("user", user), ("user", os.environ.get("SUDO_USER", "")))
     return tuple(
-        (what, name) for what, name in dict.fromkeys(found) if len(name) >= SHORTEST_NAME and name not in EVERYWHERE
+        (what, name) for what, name in dict.fromkeys(result) if len(name) >= SHORTEST_NAME and name not in EVERYWHERE
     )

@@ -1,6 +1,6 @@
-"""Everything private of Snakemake that the workflow uses: attributes of `workflow`, and methods that are replaced.
+"""Use Snakemake's private interfaces: attributes of `workflow`, replaced methods.
 
-Snakemake has no public switch for any of it. Each function says what it needs and which upstream issue it waits for;
+Snakemake has no public switch for any of it. Each function names what it needs and the upstream issue it waits for;
 where there is none yet, `docs/decisions/snakemake_*.md` holds the report. All were tried with the versions OLDEST to
 TRIED: a run over `tests/configs/tiny.yaml` (`tests/workflow/test_snakemake_versions.py`), with TRIED also under Slurm.
 A name that a version lacks ends the run in one line. No other module imports Snakemake or uses a name that is private.
@@ -22,7 +22,7 @@ NEXT = 10  # the first major version that is refused
 FACTORY = "snakemake.spawn_jobs:SpawnedJobArgsFactory.general_args"
 GROUP = "snakemake.jobs:GroupJob.postprocess"
 SCRIPT = "snakemake.script:PythonScript._execute_cmd"
-SLURM = "slurm", "slurm-jobstep"  # executor plugins: what starts a job of Slurm, and what starts ours in it
+SLURM = "slurm", "slurm-jobstep"  # executor plugins: one starts a job of Slurm, the other starts Snakemake's jobs in it
 
 
 class OtherSnakemakeError(RuntimeError):
@@ -69,7 +69,7 @@ def _uses_private(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replace(places: str | tuple[str, ...], wrapped: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace the first method that is there, named as `module:Class.method`, by what `wrapped` makes of it."""
+    """Replace the first existing method (`module:Class.method`) by what `wrapped` returns."""
     places = (places,) if isinstance(places, str) else places
     for place in places:
         module, _, method = place.partition(":")
@@ -83,13 +83,16 @@ def replace(places: str | tuple[str, ...], wrapped: Callable[[Callable[..., Any]
     raise _lacks(f"{places[0].partition(':')[2]} in {places[0].partition(':')[0]}")
 
 
-# Which process of a run this is, and what its command line said.
+# Which process of a run this is, and its command line.
 # Upstream: docs/decisions/snakemake_command_line.md.
 
 
 @_uses_private
 def is_main(workflow: Any) -> bool:
-    """Whether this process plans and schedules the run; an executor starts others, which read all rules again."""
+    """Return whether this process plans and schedules the run.
+
+    An executor starts other processes, which read all rules again.
+    """
     return workflow.is_main_process
 
 
@@ -101,13 +104,13 @@ def is_local(workflow: Any) -> bool:
 
 @_uses_private
 def cores(workflow: Any) -> int | None:
-    """The number of `--cores`."""
+    """Return the number of `--cores`."""
     return workflow.resource_settings.cores
 
 
 @_uses_private
 def config_arguments(workflow: Any) -> list[str]:
-    """The words after `--config`."""
+    """Return the arguments of `--config`."""
     return list(workflow.config_settings.config_args or ())
 
 
@@ -124,15 +127,15 @@ def add_config_argument(workflow: Any, word: str) -> None:
 
 
 def targets() -> list[str] | None:
-    """The targets of the command line, empty for the default one; None where they cannot be told.
+    """Return the command line's targets, empty for the default; None if unknown.
 
     Rules are read before Snakemake passes targets on. Upstream: docs/decisions/snakemake_command_line.md.
     """
     frame: FrameType | None = sys._getframe()
     while frame := frame.f_back if frame else None:
         if frame.f_code.co_name == "args_to_api" and "args" in frame.f_locals:
-            found = getattr(frame.f_locals["args"], "targets", None)
-            return None if found is None else [str(target) for target in found]
+            result = getattr(frame.f_locals["args"], "targets", None)
+            return None if result is None else [str(target) for target in result]
     return None
 
 
@@ -141,9 +144,9 @@ def targets() -> list[str] | None:
 
 @_uses_private
 def resource(workflow: Any, name: str) -> int | None:
-    """The limit that `--resources` or a profile sets for a resource of the whole run."""
-    found = workflow.global_resources.get(name)
-    return getattr(found, "value", found)  # from 9.16 on an object
+    """Return the run's limit of a resource, by `--resources` or a profile."""
+    result = workflow.global_resources.get(name)
+    return getattr(result, "value", result)  # from 9.16 on an object
 
 
 @_uses_private
@@ -157,7 +160,10 @@ def set_resource(workflow: Any, name: str, value: int) -> None:
 
 @_uses_private
 def files_of_jobs(workflow: Any) -> Iterator[str]:
-    """Inputs and outputs of all jobs of the graph. Upstream: docs/decisions/snakemake_graph.md."""
+    """Yield inputs and outputs of all jobs of the graph.
+
+    Upstream: docs/decisions/snakemake_graph.md.
+    """
     return (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
 
 
@@ -172,7 +178,7 @@ def files_of_started_jobs(workflow: Any) -> Iterator[str]:
 
 @_uses_private
 def look_when_jobs_end(workflow: Any) -> None:
-    """Have Snakemake look for jobs to start when one has ended, and at no other time.
+    """Have Snakemake look for new jobs only when one has ended.
 
     Its limit of jobs a second has it look once more a second after every look: after hundreds of jobs hundreds of times
     a second, which took as much processor time as many jobs. Jobs on this machine need no such limit, and
@@ -184,10 +190,10 @@ def look_when_jobs_end(workflow: Any) -> None:
 
 @_uses_private
 def pass_groups() -> None:
-    """Have the jobs of Slurm's plugins told how groups are made: each process must make the same group of a job.
+    """Pass the group arguments to jobs of Slurm's plugins.
 
-    `CommonSettings.pass_group_args` is the public switch, to be set by the plugin. Upstream:
-    docs/decisions/snakemake_groups.md. It goes when the plugins set it.
+    Each process must make the same group of a job. `CommonSettings.pass_group_args` is the public switch, to be set by
+    the plugin. Upstream: docs/decisions/snakemake_groups.md. It goes when the plugins set it.
     """
     from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
@@ -198,20 +204,20 @@ def pass_groups() -> None:
 
 
 def keep_going_in_groups() -> None:
-    """Have the process that does a group told to go on when a job of it fails.
+    """Pass `--keep-going` to the process that does a group.
 
     `--keep-going` reaches only the main process. Upstream: snakemake/snakemake#2508 (open).
     """
 
-    def told_more(told: Callable[..., str]) -> Callable[..., str]:
-        return lambda *arguments, **named: f"{told(*arguments, **named)} --keep-going"
+    def with_arguments(message: Callable[..., str]) -> Callable[..., str]:
+        return lambda *arguments, **named: f"{message(*arguments, **named)} --keep-going"
 
-    replace(FACTORY, told_more)
+    replace(FACTORY, with_arguments)
 
 
 @_uses_private
 def keep_what_is_finished(workflow: Any) -> None:
-    """Have Snakemake keep what was finished of a group that failed; it would remove all that the group makes.
+    """Keep finished outputs of a failed group, which Snakemake would remove.
 
     Files of jobs that were not reached are marked as incomplete, the marks of finished ones were taken away. Upstream:
     snakemake/snakemake#2508 (open), snakemake/snakemake-executor-plugin-slurm#110 (closed, as intended).

@@ -1,7 +1,7 @@
-"""Show a run on the terminal: one live line or a few plain ones, then at most ten lines at the end.
+"""Show a run on the terminal: one live line, then a short summary.
 
 Events come from Snakemake's logger through `snakemake_logger_plugin_cutesnake`. A terminal has one line that is
-written again and again. A file or a pipe gets a line after 10 s, and further ones at growing distances.
+rewritten. A file or a pipe gets a line after 10 s, and further ones at growing distances. At most ten lines end a run.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Progress:
         self.failed[number] = job, reason
 
     def seconds(self, rule: str) -> float | None:
-        """Estimate the seconds of a job: from earlier runs and this one, else from this run's other jobs."""
+        """Estimate a job's seconds from earlier runs, this one, or other jobs."""
         weight = PRIOR_JOBS if rule in self.known else 0
         if jobs := weight + self.done[rule]:
             return (weight * self.known.get(rule, 0.0) + self.spent.get(rule, 0.0)) / jobs
@@ -116,9 +116,9 @@ class Progress:
         """Estimate the seconds until all jobs are done; None if nothing is known."""
         work = longest = 0.0
         running = Counter(job.rule for job in self.running.values())
-        lost = Counter(job.rule for job, _ in self.failed.values())
+        missing = Counter(job.rule for job, _ in self.failed.values())
         for rule, total in self.total.items():
-            waiting = total - self.done[rule] - running[rule] - lost[rule]
+            waiting = total - self.done[rule] - running[rule] - missing[rule]
             if waiting > 0 or running[rule]:
                 each = self.seconds(rule)
                 if each is None:
@@ -131,7 +131,7 @@ class Progress:
         return max(work / self._at_once(now), longest)
 
     def _at_once(self, now: float) -> float:
-        """Return how many jobs run side by side: as seen so far, at first the number of cores."""
+        """Return how many jobs run at once: as seen, at first the number of cores."""
         passed = now - self.began
         if passed < FIRST_LINE_SECONDS:
             return self.cores
@@ -152,12 +152,12 @@ class Progress:
             for stage in dict.fromkeys(STAGES.values())
             if done[stage] < total[stage] and (done[stage] or stage in active)
         ]
-        said = under_way or [f"{self.done.total()}/{self.total.total()} jobs"]
+        message = under_way or [f"{self.done.total()}/{self.total.total()} jobs"]
         if self.failed:
-            said.append(f"failed {len(self.failed)}")
+            message.append(f"failed {len(self.failed)}")
         if names := [job.short for job in self.running.values()][-2:]:
-            said.append(f"now: {', '.join(names)}")
-        return f"[{clock}] {' · '.join(said)}"
+            message.append(f"now: {', '.join(names)}")
+        return f"[{clock}] {' · '.join(message)}"
 
     def times(self) -> str:
         """Return jobs and seconds per stage, the longest first."""
@@ -284,7 +284,7 @@ class Terminal:
                 self._due = passed + min(max(GROWTH * passed, FIRST_LINE_SECONDS), MOST_SECONDS)
 
     def _message(self, level: int, text: str, fields: Mapping[str, Any]) -> None:
-        """Show warnings, errors and what is said before jobs run; the rest is in Snakemake's log."""
+        """Show warnings, errors and messages before jobs; Snakemake's log has the rest."""
         if kind := fields.get("end"):
             self._end.append((kind, text))
         elif level >= logging.ERROR:
@@ -301,19 +301,19 @@ class Terminal:
             self._show(self._shortened(text))
 
     def _shortened(self, text: str) -> str:
-        """Cut what is said: a line in a run; all lines of what `--lint` and others say."""
+        """Shorten a message to one line in a run; `--lint` and others keep all."""
         if self._workflow_started:
             return one_line(text, LINE_LENGTH)
         return "\n".join(cut(line, LINE_LENGTH) for line in text.splitlines())
 
     def _error(self, text: str) -> None:
-        """Show an error in one line, unless the end tells of it."""
-        said = error_line(text)
-        if self._interrupted or any(words in text for words in FINAL):
-            self._last_error = self._last_error or said
+        """Show an error in one line, unless the summary reports it."""
+        message = error_line(text)
+        if self._interrupted or any(phrases in text for phrases in FINAL):
+            self._last_error = self._last_error or message
             return
         if self._progress is not None and re.search(r"CalledProcessError|SpawnedJobError", text):
-            self._last_error = said  # a job's, whose own words are in its log
+            self._last_error = message  # a job's, whose own words are in its log
             return
         self._errors += 1
         whole = ""
@@ -323,7 +323,7 @@ class Terminal:
             else:
                 self._print(text)
                 return
-        self._print(f"Error: {said}{whole}")
+        self._print(f"Error: {message}{whole}")
 
     def close(self) -> None:
         """Write the end of a run."""
@@ -401,9 +401,9 @@ def _job(fields: Mapping[str, Any], now: float) -> Job:
 def _reason(fields: Mapping[str, Any], error: str) -> str:
     """Return why a job failed, in short, and its log file."""
     logs = [str(path) for path in fields.get("log") or ()]
-    said = next(filter(None, map(_last_line, logs)), None) or str(fields.get("rule_msg") or "") or error
+    message = next(filter(None, map(_last_line, logs)), None) or str(fields.get("rule_msg") or "") or error
     where = f" · {', '.join(logs)}" if logs else ""
-    return f"{one_line(said, REASON_LENGTH) or 'no reason in its log'}{where}"
+    return f"{one_line(message, REASON_LENGTH) or 'no reason in its log'}{where}"
 
 
 def _last_line(path: str) -> str:
@@ -423,25 +423,25 @@ def _remembered(path: Path) -> dict[str, float]:
 
 
 def _log_of_snakemake() -> str | None:
-    """Return the file with all that Snakemake says in this run; a dry run has none."""
+    """Return Snakemake's log file of this run; a dry run has none."""
     files = [getattr(handler, "baseFilename", None) for handler in logging.getLogger("snakemake.logging").handlers]
     return next((os.path.relpath(path) for path in files if path), None)
 
 
 def error_line(text: str) -> str:
-    """Shorten the text of an exception to one line: its message, without names of classes and Python's places."""
+    """Shorten an exception's text to its message, without classes and places."""
     lines = [line for line in text.removeprefix("Error: ").splitlines() if line.strip()]
     if not lines or "Traceback (most recent call last)" in text:
         return one_line(lines[-1] if lines else text, LINE_LENGTH)
     head, *others = lines
-    if not (found := HEADLINE.fullmatch(head.strip())) or not found["name"].endswith(("Exception", "Error")):
+    if not (result := HEADLINE.fullmatch(head.strip())) or not result["name"].endswith(("Exception", "Error")):
         return one_line(" ".join(lines), LINE_LENGTH)
     kept = [line for line in others if not line.startswith('  File "')]
     if not kept:
         return one_line(head, LINE_LENGTH)
-    said = one_line(" ".join(kept), LINE_LENGTH)
-    place = LOCATION.search(head) if found["name"] not in ("WorkflowError", "MissingRuleException") else None
-    return f"{said} ({os.path.relpath(place['file'])}:{place['line']})" if place else said
+    message = one_line(" ".join(kept), LINE_LENGTH)
+    place = LOCATION.search(head) if result["name"] not in ("WorkflowError", "MissingRuleException") else None
+    return f"{message} ({os.path.relpath(place['file'])}:{place['line']})" if place else message
 
 
 def one_line(text: str, length: int) -> str:

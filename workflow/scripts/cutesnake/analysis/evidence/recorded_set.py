@@ -28,7 +28,7 @@ from cutesnake.model.records.correctness import Check, Correctness, Output
 from cutesnake.model.records.measurement import Measurement, device_name, variant_id
 from cutesnake.model.records.nsys import Nsys
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.planning.machine import PRETENDED
+from cutesnake.planning.machine import MOCK_FILE
 
 M = TypeVar("M", bound=Measurement)
 
@@ -79,8 +79,8 @@ def files_of(names: Iterable[str], operator: str, stage: str | None = None) -> l
 
 def refuse_mocked_machine() -> None:
     """Raise RecordedError if a file describes this run's machine."""
-    if os.environ.get(PRETENDED):
-        raise RecordedError(f"{PRETENDED} is set: a mocked machine has no measurements; unset it")
+    if os.environ.get(MOCK_FILE):
+        raise RecordedError(f"{MOCK_FILE} is set: a mocked machine has no measurements; unset it")
 
 
 def write_recorded(results: Path | str, folder: Path | str, *, replace_passing: bool = False) -> dict[str, Written]:

@@ -16,6 +16,7 @@ from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
+UNKNOWN_SHARE = 25.0  # percent: a cause known to matter less comes after those of unknown share
 SPILLS = 64  # bytes per thread
 BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
@@ -41,7 +42,7 @@ class Rule:
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires, those with the largest known share of the difference first."""
+    """Return every rule that fires, by share of the difference; an unknown share ranks as UNKNOWN_SHARE."""
     result = []
     for rule in RULES:
         fired = rule.test(contrast)
@@ -57,7 +58,7 @@ def causes(contrast: Contrast) -> list[Cause]:
         text += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
         evidence = [path for path in fired.evidence if path]
         result.append(Cause(rule.id, " ".join(text), evidence, fired.numbers, share))
-    return sorted(result, key=lambda cause: -(cause.share_percent or 0.0))
+    return sorted(result, key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent))
 
 
 def rules() -> list[CauseRule]:

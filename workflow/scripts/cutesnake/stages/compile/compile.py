@@ -134,7 +134,7 @@ def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
     from cutesnake.planning.outputs import content_of
     from cutesnake.planning.staleness import closure
 
-    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", baked=True)}
+    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", for_builds=True)}
     more = (file for file in files if label(Path(file)) not in known)
     provenance.note_opened({provenance.name_of(file): content_of(file) for file in more})
 

@@ -14,7 +14,7 @@ from typing import Any
 from cutesnake.model import provenance, record
 from cutesnake.planning.machine import probe
 from cutesnake.runtime.errors import describe, is_foreseen
-from cutesnake.runtime.gpu_slots import one_card
+from cutesnake.runtime.gpu_slots import one_gpu
 from cutesnake.stages.measure.stage import run_stage
 from cutesnake.stages.simulate import simulation
 
@@ -38,7 +38,7 @@ def run_batch(
     def measure(case: Mapping[str, Any]) -> None:
         _measure(stage, case, settings, card=card)
 
-    with one_card(probe()), ThreadPoolExecutor(UNDER_WAY) as pool:
+    with one_gpu(probe()), ThreadPoolExecutor(UNDER_WAY) as pool:
         faults = _faults_of([pool.submit(measure, case) for case in cases], pool)
     if faults:
         raise BatchError(f"{len(faults)} of {len(cases)} cases could not be measured: {faults[0]}")

@@ -77,17 +77,17 @@ def measure_case(asked: dict[str, Any], limit_s: float, task: str, gpu: str | No
     from cutesnake.model.stages import GPU_STAGES
     from cutesnake.planning.gpus import GpuError
     from cutesnake.planning.machine import MachineError, probe
-    from cutesnake.runtime.gpu_slots import one_card
+    from cutesnake.runtime.gpu_slots import one_gpu
     from cutesnake.runtime.locks import TIMING, gpu_lock, machine_lock
-    from cutesnake.runtime.machine_check import OtherMachineError, check_card
+    from cutesnake.runtime.machine_check import OtherMachineError, check_gpu
     from cutesnake.stages.measure.case import Case, device_section
 
     case = Case(**asked)
     timing = TIMING if GPU_STAGES[case.stage].times else None
     try:
         _get_ready(case, task)
-        with one_card(probe()) as machine:
-            check_card(gpu, machine)
+        with one_gpu(probe()) as machine:
+            check_gpu(gpu, machine)
             with gpu_lock(machine.device.uuid_hash if machine.device else "none"), machine_lock(timing):
                 _measure(case, limit_s, task, device_section(machine.device))
                 pool.end(0)  # with the locks, which go when the system has taken back what the process had on the GPU

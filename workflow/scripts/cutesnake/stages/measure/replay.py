@@ -1,9 +1,9 @@
 """CUDA graphs of calls, and the time of their replays by events.
 
 A card may do short kernels some 4 % faster for MODE_SECONDS, at the same clocks, when another process begins to use a
-card of the same machine (`docs/decisions/held_driver.md`); batches of half a second without a pause were seen to be so
-as a whole. Seven replays, or fifteen, fit into that. So samples that are to be sustained go on for three times as long,
-with short pauses, and short ones are taken at three moments so far apart: the median of either is not of those
+card of the same machine (`docs/decisions/driver_holder.md`); batches of half a second without a pause were seen to be
+so as a whole. Seven replays, or fifteen, fit into that. So samples that are to be sustained go on for three times as
+long, with short pauses, and short ones are taken at three moments so far apart: the median of either is not of those
 MODE_SECONDS. How far the samples lie apart is told with it.
 """
 

@@ -13,7 +13,7 @@ from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
 from cutesnake.runtime import machine_check
-from cutesnake.runtime.gpu_slots import one_card
+from cutesnake.runtime.gpu_slots import one_gpu
 from cutesnake.runtime.locks import COMPUTING, TIMING, machine_lock
 from cutesnake.stages.measure import gpu_process
 from cutesnake.stages.measure.case import Case, device_section, make_record
@@ -59,15 +59,15 @@ def run_stage(
         with machine_lock(COMPUTING):
             done = simulation.simulate(case, log)
     elif stage in PROFILERS:
-        with one_card(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
-            machine_check.check_card(card, machine)
+        with one_gpu(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
+            machine_check.check_gpu(card, machine)
             times = record.plain(record.read("timing", timed)) if timed else None
             done = _profile(case, Path(output).with_suffix(""), times)
     else:  # its process waits for a card
         done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=card)
     if made_from is not None:
         done["provenance"]["made_from"] = dict(made_from)
-    if backend != simulation.NAME and probe().pretended:
+    if backend != simulation.NAME and probe().mocked:
         done["provenance"]["mocked"] = True
     if (code := digest_machine_code(Path(build).parent)) is not None:
         done["provenance"]["machine_code"] = code

@@ -1,4 +1,4 @@
-"""What a kernel answers when it is asked for its part of the plan, held against its contract."""
+"""Ask kernels for their part of the plan, and check the replies by contract."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def supports(module: Kernel, workload: Workload) -> str | None:
 
 
 def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The kernel's candidates for a workload that it supports; ContractError where they cannot name builds.
+    """Return a kernel's candidates for a supported workload; ContractError if invalid.
 
-    A kernel is asked once: some search for a schedule, and plan, anatomy and what a result is made from ask alike.
+    Each kernel is asked once, since some search for a schedule, and several parts of a run ask.
     """
     key = (id(module), repr(workload), target)
-    if key not in _answers:
-        _answers[key] = module, _recalled(module, workload, target) if recall else _variants(module, workload, target)
-    return _answers[key][1]
+    if key not in _known_variants:
+        ask = _recalled if recall else _variants
+        _known_variants[key] = module, ask(module, workload, target)
+    return _known_variants[key][1]
 
 
 def _recalled(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
@@ -44,19 +45,20 @@ def _recalled(module: Kernel, workload: Workload, target: str) -> tuple[Variant,
     return tuple(Variant(name, params) for name, params in known[asked])
 
 
-_answers: dict[tuple[int, str, str], tuple[Kernel, tuple[Variant, ...]]] = {}  # the module, so that its id is its own
+# With the module, so that no other module has its id.
+_known_variants: dict[tuple[int, str, str], tuple[Kernel, tuple[Variant, ...]]] = {}
 
 
 def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
-    said: object = module.variants(workload, target)
-    found = tuple(said) if isinstance(said, Iterable) else (said,)
-    for one in found:
+    message: object = module.variants(workload, target)
+    result = tuple(message) if isinstance(message, Iterable) else (message,)
+    for one in result:
         if not isinstance(one, Variant):
             kind = "None" if one is None else type(one).__name__
             raise ContractError(f"variants() gives {kind} for {workload.id}; it must give a tuple of Variant")
         if not isinstance(one.id, str) or not VARIANT_ID.fullmatch(one.id):
             raise ContractError(
-                f"variants() gives the id {one.id!r}; it must be letters, digits, `_`, `.` and `-`, no `.` first"
+                f"variants() gives the id {one.id!r}; it may hold A-Z, a-z, 0-9, `_`, `.` and `-`, no `.` first"
             )
         if len(one.id) > MOST_CHARACTERS:
             raise ContractError(
@@ -69,21 +71,21 @@ def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant,
                     f"variants() gives {one.id!r} whose params {name!r} is {value!r}; it must be a number, a text or "
                     "a truth value"
                 )
-    if not found:
+    if not result:
         raise ContractError(f"variants() gives none for {workload.id} on {target}, which supports() takes")
-    ids = [variant.id for variant in found]
+    ids = [variant.id for variant in result]
     twice = next((one for one in ids if ids.count(one) > 1), None)
     if twice is not None:
         raise ContractError(f"variants() gives the id {twice!r} twice for {workload.id}: ids must differ")
-    return found
+    return result
 
 
 def group_key(module: Kernel, variant: Variant) -> str | None:
-    """What a variant has in common with those that differ in baked sizes only; None where it is like no other."""
-    found = module.group_key(variant)
-    if found is not None and not isinstance(found, str):
-        raise ContractError(f"group_key() gives {found!r} for {variant.id!r}; it must give None, or a text")
-    return found
+    """Return the key of equivalent builds, which differ in compile-time sizes; or None."""
+    result = module.group_key(variant)
+    if result is not None and not isinstance(result, str):
+        raise ContractError(f"group_key() gives {result!r} for {variant.id!r}; it must give None, or a text")
+    return result
 
 
 def same(variant: Variant, other: Variant, workload: Workload) -> None:

@@ -20,10 +20,10 @@ AS_ENTRY = (
 
 
 def check(arguments: Sequence[str]) -> None:
-    """End this process with one line if a configuration that `arguments` name cannot be read, or is no mapping, or
-    if what they set is no KEY=VALUE.
+    """End the process with one line if a configuration cannot be read.
 
-    So does an option that is there twice: Snakemake takes the last one alone, without a word.
+    It must be a mapping, and `--config` must hold KEY=VALUE. An option given twice is a mistake too, as Snakemake
+    silently takes the last one.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     for name, others in (("--configfile", OPTIONS), ("--config", ("--config", "-C"))):
@@ -34,8 +34,8 @@ def check(arguments: Sequence[str]) -> None:
         if not (sign and key.isidentifier()):
             sys.exit(f"--config {entry}: {_right(key, value) if sign else AS_ENTRY}")
     for place, file in enumerate(_behind(arguments, OPTIONS)):
-        if said := _wrong(Path(file), first=place == 0):
-            sys.exit(said)
+        if message := _wrong(Path(file), first=place == 0):
+            sys.exit(message)
 
 
 def _right(key: str, value: str) -> str:
@@ -48,7 +48,7 @@ def _right(key: str, value: str) -> str:
 
 
 def _behind(arguments: Sequence[str], options: Sequence[str]) -> Iterator[str]:
-    """What stands behind the options, as Snakemake takes it: everything up to the next option."""
+    """Yield what Snakemake takes for an option's values: all up to the next option."""
     taking = False
     for argument in arguments:
         name, sign, value = argument.partition("=")
@@ -61,14 +61,14 @@ def _behind(arguments: Sequence[str], options: Sequence[str]) -> Iterator[str]:
 
 
 def _wrong(path: Path, first: bool) -> str | None:
-    """What is wrong with a file, in one line; None for what can be read once only, such as a pipe."""
+    """Return what is wrong with a file; None if it can be read only once."""
     if path.exists() and not path.is_file() and not path.is_dir():
         return None
     try:
-        found = strict_yaml.read(path)
+        result = strict_yaml.read(path)
     except strict_yaml.YamlError as error:
         hint = "; what follows --configfile is read as further files: name targets before it, or after --"
         return f"--configfile {error}{'' if first or path.exists() else hint}"
-    if isinstance(found, dict):
+    if isinstance(result, dict):
         return None
     return f"--configfile {path}: it must have keys at its top level, such as `targets: [sm_100a]`"

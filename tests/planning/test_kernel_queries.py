@@ -7,7 +7,7 @@ import pytest
 
 from cutesnake.model.catalog import ContractError, load_kernel
 from cutesnake.model.contract import Variant
-from cutesnake.planning import config, kernel_answers, looked_at, staleness, strict_yaml
+from cutesnake.planning import config, kernel_queries, looked_at, staleness, strict_yaml
 from project import ROOT
 
 
@@ -15,11 +15,11 @@ from project import ROOT
 def states(tmp_path, monkeypatch) -> list[str | None]:
     """The state of the code, which a test may change."""
     monkeypatch.chdir(tmp_path)
-    found: list[str | None] = ["before"]
-    monkeypatch.setattr(staleness, "_state", lambda folders: found[0])
-    monkeypatch.setattr(kernel_answers, "recall", True)
+    result: list[str | None] = ["before"]
+    monkeypatch.setattr(staleness, "_state", lambda folders: result[0])
+    monkeypatch.setattr(kernel_queries, "recall", True)
     looked_at.memory.cache_clear()
-    yield found
+    yield result
     looked_at.memory.cache_clear()
 
 
@@ -32,8 +32,8 @@ def test_a_kernel_is_asked_again_only_if_code_changed(states, monkeypatch) -> No
     monkeypatch.setattr(kernel, "variants", lambda *asked: calls.append(asked) or variants(*asked))
 
     def ask():
-        kernel_answers._answers.clear()
-        return kernel_answers.variants(kernel, workload, "sm_90a")
+        kernel_queries._known_variants.clear()
+        return kernel_queries.variants(kernel, workload, "sm_90a")
 
     assert ask() == ask() == tuple(variants(workload, "sm_90a")) and len(calls) == 1
     states[0] = "after"
@@ -58,8 +58,8 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (".", "the id '.'; it must be"),
-        ("..", "the id '..'; it must be"),
+        (".", "the id '.'; it may hold"),
+        ("..", "the id '..'; it may hold"),
         (".hidden", "no `.` first"),
         ("x" * 250, "x{20}… of 250 characters; 150 at most"),
         ("x" * 300, "x{20}… of 300 characters; 150 at most"),
@@ -68,5 +68,5 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
 def test_the_id_of_a_variant_names_a_folder_of_its_own(name, words) -> None:
     kernel = SimpleNamespace(variants=lambda workload, target: (Variant(name, {}),))
     with pytest.raises(ContractError, match=words) as caught:
-        kernel_answers.variants(kernel, SimpleNamespace(id="m1"), "sm_90a")
+        kernel_queries.variants(kernel, SimpleNamespace(id="m1"), "sm_90a")
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 200

@@ -1,9 +1,9 @@
-"""A process that keeps the driver initialized for the cards of a worker's server, and does nothing else.
+"""Keep the driver initialized for the GPUs of a worker's server, in one process.
 
-Where no process has the driver initialized for a card, the next one's `cuInit` takes 0.13 to 0.23 s and makes short
-kernels on the other cards of the machine some 4 % faster for 0.05 s; where one has, it takes 0.03 s and changes nothing
+Where no process has the driver initialized for a GPU, the next one's `cuInit` takes 0.13 to 0.23 s and makes short
+kernels on the machine's other GPUs some 4 % faster for 0.05 s. Where one has, it takes 0.03 s and changes nothing
 (`docs/decisions/held_driver.md` has the measurements). The server itself cannot do this: it forks the processes of
-cases, and a driver that is initialized does not outlive a fork. No context is made, so that nothing of a card is taken.
+cases, and an initialized driver does not survive a fork. No context is made, so that no GPU memory is used.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ DRIVER = "libcuda.so.1"
 
 
 @contextlib.contextmanager
-def held_driver() -> Iterator[subprocess.Popen[str]]:
-    """The process, for as long as this lasts, on the cards that CUDA_VISIBLE_DEVICES names.
+def driver_holder() -> Iterator[subprocess.Popen[str]]:
+    """Run the process inside the context, on the GPUs in CUDA_VISIBLE_DEVICES.
 
-    It prints a line when it has the driver. It ends with whoever started it, however that ends: the other end of its
-    input is closed then. Without a driver it ends at once, and nobody misses it.
+    It prints a line when it has the driver. It ends with its parent, however that ends: its input is closed then.
+    Without a driver it ends at once, which is no error.
     """
     process = subprocess.Popen(
         [sys.executable, "-S", "-E", __file__],
@@ -39,6 +39,7 @@ def held_driver() -> Iterator[subprocess.Popen[str]]:
 
 
 def main() -> None:
+    """Initialize the driver and wait until the input is closed."""
     try:
         status = ctypes.CDLL(DRIVER).cuInit(0)
     except OSError:
