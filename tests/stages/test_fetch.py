@@ -187,6 +187,7 @@ def test_no_network_says_which_file_to_put_where(place: Workplace, monkeypatch: 
 @pytest.mark.fault("Machine", "an index that sends a wheel endlessly slowly", "one line after half an hour")
 def test_a_download_that_trickles_is_ended(place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place.wheels / WHEEL).unlink()
+    refuse_network(monkeypatch)
     slow = tmp_path / "python"
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)

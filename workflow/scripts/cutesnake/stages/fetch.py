@@ -117,7 +117,7 @@ def _download(package: str, pin: dict[str, Any], folder: Path, root: Path) -> Pa
         done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired:
         raise FetchError(
-            f"{package} {pin['version']} was not downloaded within {MOST_SECONDS:g} s; run again with a faster index, or "
+            f"{package} {pin['version']} was not downloaded within {MOST_SECONDS:g} s; name a faster index, or "
             f"put {pin['wheel']} (sha256 {pin['sha256']}) into {root / WHEELS}"
         ) from None
     wheel = folder / pin["wheel"]
