@@ -250,8 +250,8 @@ def metrics() -> dict[str, float | str]:
     """Return counts over the tracked Markdown: words, long sentences, numbers and the longest document.
 
     Words are separated by blanks, in code and tables too, so a table's bars count. A number is a run of digits anywhere
-    in prose: also in names (H200, sm_100a), inline code and addresses. The second count leaves these three out. Tables (generated or
-    not), headings, fenced code and YAML heads are no prose; the claims of a YAML head stand in its entry's text as well.
+    in prose: also in names (H200, sm_100a), inline code and addresses. The second count leaves these three out. Tables
+    (generated or not), headings, fenced code and YAML heads are no prose; entries repeat the claims of their heads.
     """
     texts = {name: (ROOT / name).read_text() for name in tracked() if name.endswith(".md")}
     every = [sentence for text in texts.values() for sentence in sentences(text)]
