@@ -128,7 +128,7 @@ def write(name: str, values: Mapping[str, Any], fetched: str, output: str) -> No
     text = fetched_source(exercise, Path(fetched))
     with tempfile.TemporaryDirectory(prefix="cutesnake-exercise-") as folder:
         result = run(exercise, exercise.edited(text), Path(fetched), Path(folder) / "work")
-    html.write(render([(exercise, text, result)], exercise.ask, f"../../{INDEX}"), output)
+    html.write(render([(exercise, text, result)], exercise.name, f"../../{INDEX}"), output)
 
 
 def write_index(goals: str, fetched: str, output: str) -> None:
@@ -153,11 +153,12 @@ def _simulate(exercise: Exercise, operator: str, kernel: str, variant: dict[str,
     from cutesnake.stages.simulate.simulation import simulate
 
     settings = {"seeds": [0], "distributions": ["randn"], "schedules": SCHEDULES, "processors": 4}
-    parameters = asdict(make_workload(operator, exercise.workload))  # type: ignore[call-overload]
+    parameters = asdict(make_workload(operator, exercise.workload))
     case = Case("correctness", operator, kernel, "sm_100a", variant, parameters, str(build), settings)
     checked = simulate(case)
     checks = (checked["metrics"] or {}).get("checks", [])
-    findings = list(dict.fromkeys(message for check in checks for message in check.get("findings", ())))
+    found = (message for check in checks for message in check.get("findings", ()))
+    findings = list({m.partition(": ")[2]: m.replace(f"results/fetch/{SOURCE}/{FOLDER}/", "") for m in found}.values())
     messages = [message for message in findings if not exercise.known or exercise.known not in message]
     if checked["status"] == "ok" or (findings and not messages and _right(checks)):
         return Result("right", [])
