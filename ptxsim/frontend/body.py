@@ -10,7 +10,7 @@ from .scanner import Scanner
 from .syntax import WIDTHS, Imm, Instruction, Kernel, Mem, Operand, Pair, PtxError, Reg, Special, Sym, Vec
 
 _LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
-_REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)", re.S)
+_REGISTERS = re.compile(r"\.reg\s+(?:\.v([24])\s+)?\.(\w+)\s+(.*)", re.S)
 _RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|\d+)U?$")
 _OCTAL = re.compile(r"-?0\d+$")
@@ -28,6 +28,7 @@ class _Scope:
     parent: _Scope | None
     registers: dict[str, Reg] = field(default_factory=dict)
     ranges: dict[str, int] = field(default_factory=dict)
+    vectors: dict[str, Vec] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     operands: dict[str, Operand] = field(default_factory=dict)  # parsed operands by text
 
@@ -111,15 +112,27 @@ class Body:
 
     def _declare(self, statement: str) -> None:
         m = _REGISTERS.match(statement)
-        if m is None or m[1] not in WIDTHS:
-            raise self.scanner.fail(f"unknown register type .{m[1] if m else ''}")
-        width = 1 if m[1] == "pred" else max(WIDTHS[m[1]], 16)
+        if m is None or m[2] not in WIDTHS:
+            raise self.scanner.fail(f"unknown register type .{m[2] if m else ''}")
+        width = 1 if m[2] == "pred" else max(WIDTHS[m[2]], 16)
         self.scope.operands.clear()  # a name may now mean another register
-        for name in (x.strip() for x in m[2].split(",")):
-            if range_match := _RANGE.match(name):
+        for name in (x.strip() for x in m[3].split(",")):
+            range_match = _RANGE.match(name)
+            if m[1]:
+                numbered = [f"{range_match[1]}{n}" for n in range(int(range_match[2]))] if range_match else [name]
+                for vector in numbered:
+                    self._declare_vector(vector, "xyzw"[: int(m[1])], width)
+            elif range_match:
                 self.scope.ranges[range_match[1]] = width
             else:
                 self.scope.registers[name] = self._new(width, name)
+
+    def _declare_vector(self, name: str, letters: str, width: int) -> None:
+        """Declare a vector register and its elements, which have two names each (PTX ISA 6.4.2)."""
+        elements = [self._new(width, f"{name}.{letter}") for letter in letters]
+        self.scope.vectors[name] = Vec(tuple(elements))
+        for letter, colour, element in zip(letters, "rgba", elements, strict=False):
+            self.scope.registers[f"{name}.{letter}"] = self.scope.registers[f"{name}.{colour}"] = element
 
     def _new(self, width: int, name: str) -> Reg:
         self.counts[width] += 1
@@ -142,6 +155,13 @@ class Body:
                 return reg
             scope = scope.parent
         return None
+
+    def _vector(self, name: str) -> Vec | None:
+        """Return the vector register of a name, from the innermost scope that declares it."""
+        scope: _Scope | None = self.scope
+        while scope is not None and name not in scope.vectors:
+            scope = scope.parent
+        return None if scope is None else scope.vectors[name]
 
     def _instruction(self, text: str, line: int) -> None:
         rest, guard = text, None
@@ -190,6 +210,8 @@ class Body:
             return number
         if (register := self._lookup(a)) is not None:
             return register
+        if (vector := self._vector(a)) is not None:
+            return vector
         if a.startswith("%"):
             return Special(a)
         if m := _SYMBOL.match(a):

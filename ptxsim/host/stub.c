@@ -56,6 +56,39 @@ int _cudaLaunchKernelEx(const void *config, void *kernel, void **params) {
     on_launch((const char *)kernel, config, params);
     return 0;
 }
+static void put(uint64_t *map, int at, int bits, uint64_t value) { /* no field crosses a word */
+    uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
+    map[at / 64] |= (value & mask) << at % 64;
+}
+/* Fields as ptxsim/memory/tensor_map.py reads them; argument order of the driver's cuTensorMapEncodeTiled. */
+int _cuTensorMapEncodeTiled(uint64_t *map, unsigned type, uint32_t rank, void *address, const uint64_t *sizes,
+                            const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                            int swizzle, int promotion, int fill) {
+    static const char types[] = {0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 8, 7, 8, 11, 12, 13}, atoms[] = {0, 0, 0, 0, 1, 2, 3};
+    int wrong = type > 15 || rank < 1 || rank > 5 || (uintptr_t)address % 16 || interleave || swizzle < 0 ||
+                swizzle > 6 || swizzle == 5;
+    for (uint32_t k = 0; !wrong && k < rank; k++)
+        wrong = !sizes[k] || sizes[k] > 1ull << 32 || !box[k] || box[k] > 256 || (steps && steps[k] != 1) ||
+                (k && (strides[k - 1] % 16 || strides[k - 1] >> 40));
+    if (wrong) {
+        fprintf(stderr, "ptxsim: cuTensorMapEncodeTiled: the driver refuses this tensor map, or it is not simulated\n");
+        return 1;
+    }
+    memset(map, 0, 128);
+    put(map, 0, 64, (uintptr_t)address);
+    put(map, 68, 3, rank - 1);
+    put(map, 71, 4, types[type]);
+    put(map, 77, 2, swizzle > 3 ? 3 : swizzle);
+    put(map, 83, 2, atoms[swizzle]);
+    for (uint32_t k = 0; k < rank; k++) {
+        put(map, 256 + 32 * k, 32, sizes[k] - 1);
+        put(map, 440 + 8 * k, 8, box[k] - 1);
+        if (k + 1 == rank) break;
+        put(map, 96 + 32 * k, 32, strides[k] >> 4);
+        put(map, 224 + 4 * k, 4, strides[k] >> 36);
+    }
+    return 0;
+}
 int cuda_dialect_init_library_once(void **state, int (*init)(void **), int (*load)(void **, int), void *set_error) {
     if (*state == NULL) {
         int rc = init(state);

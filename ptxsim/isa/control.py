@@ -31,20 +31,13 @@ def _mov(g: Generator, ins: Instruction) -> None:
         g.write(dst, fmt, g.read(a, fmt))
 
 
-def _part(g: Generator, whole: Format, pieces: int) -> Format:
-    """Return the format of one part of a register."""
-    if whole.bits // pieces == 8:
-        raise g.fail("packing of bytes is not simulated")
-    return UNSIGNED[whole.bits // pieces]
-
-
 def _pack(g: Generator, whole: Format, dst: Operand, source: Vec) -> None:
     """Emit mov dst, {a, b, ...}; the first source goes into the lowest bits."""
     if whole is B128:
         low, high = (g.read(x, U64) for x in source.items)
         return g.line(f"pack128({g.target(dst, B128)}, {low}, {high}, {'m' if g.masked else 'True'})")
     step = len(source.items)
-    part = _part(g, whole, step)
+    part = UNSIGNED[whole.bits // step]
     words = [g.read(x, part) for x in source.items]
     t = g.temp()
     g.line(f"{t} = {g.target(dst, whole)}.view('{part.numpy}')")

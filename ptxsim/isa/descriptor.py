@@ -58,7 +58,8 @@ def instruction(kind: str, v: int) -> Descriptor:
         raise ValueError("sparse tcgen05.mma")
     scaled = kind.startswith("mx")
     names = _ELEMENTS.get(kind, _F8F6F4)
-    a, b = names.get(v >> 7 & 7), names.get(v >> 10 & 7)
+    # bit 12 is reserved where types are of mxf4; NVIDIA's Primitives set it
+    a, b = names.get(v >> 7 & 7), names.get(v >> 10 & (3 if kind in ("mxf4", "mxf4nvf4") else 7))
     d = "f32" if scaled else {0: "f16", 1: "f32", 2: "s32"}.get(v >> 4 & 3)
     saturate = bool(v >> 3 & 1)
     if a is None or b is None or d is None or (not scaled and (v >> 30 or (saturate and kind != "i8"))):

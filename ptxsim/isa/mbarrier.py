@@ -118,29 +118,43 @@ def _arrive(g: Generator, ins: Instruction) -> None:
 def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndarray | None) -> np.ndarray:
     """Arrive and count transactions for all active lanes; return their state tokens (the phase)."""
     token = np.zeros(f.n, np.uint64)
-    cluster = f.cta.cluster
     for bar, lanes in located(f, spec.at, operand):
-        count = int(_in_lanes(value, lanes).sum()) if value is not None else len(lanes)
-        token[lanes] = bar.phase
-        if (f.cta.rank, f.lo, f.hi) not in bar.users:
-            _note_first_use(f, bar, lanes, spec.at)
-        if spec.arrives and bar.cta is not f.cta:
-            cluster.observer.peer_arrived(f, bar, lanes, spec.at)
-        if spec.arrives and not spec.relaxed:
-            cluster.observer.mbarrier_released(f, bar, lanes)
-        if spec.expects:
-            bar.expect(count, spec.at)
-            cluster.progress += 1
-        if spec.completes:
-            bar.complete_tx(count, spec.at)
-        if spec.arrives:
-            arrivals = len(lanes) if spec.expects else count
-            if spec.partial and arrivals >= bar.pending:
-                f.report(spec.at, "barrier", f"an arrival with .noComplete completes the phase of {bar}", lanes)
-            if spec.drops:
-                bar.drop(arrivals, f, spec.at)
-            bar.arrive(arrivals, f, spec.at)
+        counts = None if value is None else _in_lanes(value, lanes)
+        arrivals = len(lanes) if counts is None or spec.expects else int(counts.sum())
+        if not spec.arrives or not bar.pending < arrivals <= bar.pending + bar.expected:
+            _arrive_together(f, spec, bar, lanes, counts, token)
+            continue
+        for own in f.lanes_by_warp(lanes).values():  # warps arrive one after another, a later one in the next phase
+            here = np.isin(lanes, own)
+            _arrive_together(f, spec, bar, lanes[here], None if counts is None else counts[here], token)
     return token
+
+
+def _arrive_together(
+    f: Fragment, spec: Arrival, bar: MBarrier, lanes: np.ndarray, counts: np.ndarray | None, token: np.ndarray
+) -> None:
+    """Arrive by some lanes in one phase; `counts` are arrivals or bytes per lane, None: one arrival each."""
+    cluster = f.cta.cluster
+    count = len(lanes) if counts is None else int(counts.sum())
+    token[lanes] = bar.phase
+    if (f.cta.rank, f.lo, f.hi) not in bar.users:
+        _note_first_use(f, bar, lanes, spec.at)
+    if spec.arrives and bar.cta is not f.cta:
+        cluster.observer.peer_arrived(f, bar, lanes, spec.at)
+    if spec.arrives and not spec.relaxed:
+        cluster.observer.mbarrier_released(f, bar, lanes)
+    if spec.expects:
+        bar.expect(count, spec.at)
+        cluster.progress += 1
+    if spec.completes:
+        bar.complete_tx(count, spec.at)
+    if spec.arrives:
+        arrivals = len(lanes) if spec.expects else count
+        if spec.partial and arrivals >= bar.pending:
+            f.report(spec.at, "barrier", f"an arrival with .noComplete completes the phase of {bar}", lanes)
+        if spec.drops:
+            bar.drop(arrivals, f, spec.at)
+        bar.arrive(arrivals, f, spec.at)
 
 
 @dataclass(frozen=True, slots=True)

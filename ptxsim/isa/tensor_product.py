@@ -73,6 +73,11 @@ class TensorProduct(Task):
         """Rows of A and D per CTA."""
         return self.descriptor.m // self.form.group
 
+    @property
+    def halved(self) -> bool:
+        """Whether D's columns are split over the lanes: first half above, second half below."""
+        return self.form.group == 2 and self.rows == 64
+
     def run(self) -> None:
         w, group = self.descriptor, self.form.group
         ctas = working_ctas(self.origin, group)
@@ -113,15 +118,20 @@ class TensorProduct(Task):
         a, b = -a if w.a_negate else a, -b if w.b_negate else b
         if self.scale_a is not None and self.scale_b is not None:
             a = a * self._scale_factors(cta, self.scale_a, self.rows, w.a_id)
-            b = b * self._scale_factors(cta, self.scale_b, w.n, w.b_id)
+            b = b * self._scale_factors(cta, self.scale_b, w.n, w.b_id, self.halved)
         product: np.ndarray = a @ b.T
         return product
 
-    def _scale_factors(self, cta: CTA, address: int, rows: int, first_byte: int) -> np.ndarray:
-        """Return scale factors (rows, k) from 32 lanes per column of tensor memory."""
+    def _scale_factors(self, cta: CTA, address: int, rows: int, first_byte: int, halved: bool = False) -> np.ndarray:
+        """Return scale factors (rows, k) from 32 lanes per column of tensor memory.
+
+        `halved`: those of D's second half of columns lie in the lanes from 64 on, as NVIDIA's Primitives example
+        2cta_mma_blockscale_m128 copies them (64x128b.warpx2::01_23).
+        """
         w, tm, per = self.descriptor, cta.tensor_memory, self.form.scales
         r = np.arange(rows)
-        lane, column = r % 32, (address & 0xFFFF) + r // 32
+        half, r = np.divmod(r, rows // 2 if halved else rows)
+        lane, column = 64 * half + r % 32, (address & 0xFFFF) + r // 32
         first, end = int(column.min()), int(column.max()) + 1
         check_columns(self.origin.fragment, self.origin.at, tm, first, end, "tcgen05.mma reads scale factors in")
         if tm.unwritten(lane, column % COLUMNS):
@@ -138,9 +148,8 @@ class _Accumulator:
     def __init__(self, task: TensorProduct, cta: CTA) -> None:
         self.task, self.cta, self.tm = task, cta, cta.tensor_memory
         self.column = task.d & 0xFFFF
-        self.halved = task.form.group == 2 and task.rows == 64
         self.rows: Index
-        if self.halved:  # columns split over the lanes: first half above, second half below
+        if task.halved:
             self.rows, width = slice(0, LANES), task.descriptor.n // 2
         else:
             full = task.rows == 128
@@ -151,7 +160,7 @@ class _Accumulator:
     def add(self, product: np.ndarray) -> None:
         """Add the product of B and this CTA's rows of A to tensor memory."""
         task, origin = self.task, self.task.origin
-        if self.halved:
+        if task.halved:
             half = task.descriptor.n // 2
             product = np.concatenate([product[:, :half], product[:, half:]])
         check_columns(origin.fragment, origin.at, self.tm, self.column, self.end, "tcgen05.mma writes")

@@ -67,3 +67,19 @@ def test_a_value_written_by_two_instructions_is_a_race_whatever_it_is() -> None:
     @%p1 st.shared.b32 [%r4], %r6; @!%p1 st.shared.b32 [%r4], %r6;"""
     found = run_kernel(body, threads=64, shared=128, checks=("race",)).findings
     assert [finding.kind for finding in found] == ["race"]
+
+
+PHASES = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
+mbarrier.init.shared.b64 [%r1], COUNT; A: bar.sync 0; setp.ne.u32 %p2, %r3, 0; @%p2 bra B;
+mbarrier.arrive.shared.b64 _, [%r1]; B: bar.sync 0; mbarrier.arrive.shared.b64 %d1, [%r1]; ld.param.u64 %d2, [p0];
+mad.wide.u32 %d2, %r2, 8, %d2; st.global.u64 [%d2], %d1; bar.sync 0;"""
+
+
+@pytest.mark.parametrize(("count", "found"), [(128, 0), (32, 1)])
+def test_warps_that_arrive_by_one_instruction_may_end_one_phase_and_begin_the_next(count, found) -> None:
+    """PTX ISA 9.7.13.15.13, mbarrier.arrive: each thread's arrival counts by itself."""
+    out = np.zeros(128, np.uint64)
+    result = run_kernel(PHASES.replace("COUNT", str(count)), out, threads=128, shared=64, checks=())
+    assert [f.kind for f in result.findings] == ["barrier"] * found
+    if not found:  # warp 0 arrived early, so warps 0 to 2 complete phase 0
+        assert [len(set(x.tolist())) for x in out.reshape(4, 32)] == [1] * 4 and (out[96:] > out[0]).all()

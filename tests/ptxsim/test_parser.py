@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from snippets import run_kernel
 
 from ptxsim import Module, PtxError
 from ptxsim.frontend.syntax import Imm, Mem, Pair, Reg, Vec
@@ -161,3 +163,18 @@ def test_a_target_that_is_simulated_is_taken_without_a_warning(target: str, recw
 def test_a_version_that_is_none_is_refused() -> None:
     with pytest.raises(PtxError, match=r"«\.version eight» is not a PTX ISA version"):
         Module.from_text(TEXT.replace("8.8", "eight"))
+
+
+@pytest.mark.parametrize("name", ["%v", "%v<3>"])
+def test_vector_registers_and_bytes_of_a_word(name: str) -> None:
+    """PTX ISA 6.4.2 (vectors as operands) and 9.7.9 (mov packs and unpacks)."""
+    v = name.replace("<3>", "2")
+    body = f"""mov.u32 %r1, %tid.x; ld.param.u64 %d1, [p0]; mad.wide.u32 %d1, %r1, 16, %d1; ld.global.v4.u32 {v}, [%d1];
+    mov.b32 {{b0, b1, b2, b3}}, {v}.w; mov.b32 {v}.a, {{b3, b2, b1, b0}}; add.u32 {v}.x, {v}.r, 1;
+    st.global.v4.u32 [%d1], {v};"""
+    x = np.arange(128, dtype=np.uint32).reshape(32, 4) * 0x01030507
+    want = x + np.array([1, 0, 0, 0], np.uint32)
+    want[:, 3] = x[:, 3].byteswap()
+    result = run_kernel(body, x, registers=f".reg .v4 .b32 {name};\n.reg .b8 b0, b1, b2, b3;")
+    assert result.ok
+    np.testing.assert_array_equal(x, want)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from snippets import run_kernel
 
 import ptxsim
+from ptxsim.core.work import Origin
+from ptxsim.isa.descriptor import instruction
 from ptxsim.isa.numeric import TABLES, bf16_to_f32, f32_to_bf16
-from ptxsim.memory.tensor_memory import shape_index
+from ptxsim.isa.tensor_product import Form, TensorProduct
+from ptxsim.memory.tensor_memory import TensorMemory, shape_index
 
 FORMATS = {
     "f16": ("f16", 0, 16),
@@ -280,6 +285,22 @@ def test_store_and_load_shapes_agree() -> None:
         for r in range(4):
             want[t // 4 + 8 * (r // 2), t % 4 * 2 + r % 2] = 4 * t + r
     np.testing.assert_array_equal(out, np.concatenate([want, want]))
+
+
+def test_a_pair_of_64_rows_reads_the_second_half_of_b_s_scale_factors_from_the_upper_lanes() -> None:
+    """The 2x2 mapping of D (PTX ISA, data path layout B): columns from N / 2 on, and their factors, in lanes 64 on."""
+    tm = TensorMemory(0, checked=True)
+    codes = np.arange(256, dtype=np.uint32).reshape(2, 4, 32) % 127  # half of N, column, lane
+    for lanes, half in (((0, 32), 0), ((64, 96), 1)):
+        for lane in lanes:
+            tm.write(slice(lane, lane + 32), slice(8, 12), codes[half].T)
+    tm.owned[8:12] = True
+    descriptor = instruction("mxf4nvf4", 0x08401480)  # of NVIDIA's example, which sets the reserved bit 12
+    form = Form(0, "mxf4nvf4", 2, False, 1, 0)
+    task = TensorProduct(Origin(None, 0, 0, None), form, descriptor, 0, 0, 0, False, 8, 8, None)
+    assert (task.halved, descriptor.b, descriptor.n) == (True, "e2m1", 256)
+    factors = task._scale_factors(SimpleNamespace(tensor_memory=tm), 8, 256, 0, halved=True)
+    np.testing.assert_array_equal(factors[:, 0], TABLES["ue4m3"][codes.ravel()])
 
 
 QUARTERS = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;

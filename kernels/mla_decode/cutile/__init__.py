@@ -47,14 +47,19 @@ TILING = ("rows", "keys", "parts", "warps")
 # A tiling: query rows x keys per tile, blocks that share the latent width, warps that compute (0: the compiler's
 # choice). A candidate is a wide tiling, a narrow one, and the latency hint of the loads; the default comes first.
 # docs/decisions/mla_cutile.md has the times of each.
+BLACKWELL = (
+    ((64, 64, 2, 8), (64, 64, 4, 0), 2),
+    ((128, 64, 2, 8), (64, 64, 2, 0), 2),
+    ((128, 64, 2, 0), (64, 64, 2, 0), 2),
+)
 CANDIDATES = {
     "sm_90a": (
         ((128, 64, 2, 8), (64, 64, 4, 4), 1),
         ((128, 64, 2, 8), (64, 64, 2, 4), 1),
         ((64, 64, 1, 8), (64, 64, 4, 4), 2),
     ),
-    "sm_100a": (((128, 64, 2, 0), (64, 64, 2, 0), 2), ((64, 64, 2, 0), (64, 64, 4, 0), 2)),
-    "sm_103a": (((128, 64, 2, 0), (64, 64, 2, 0), 2), ((64, 64, 2, 0), (64, 64, 4, 0), 2)),
+    "sm_100a": BLACKWELL,  # in the order of predicted times
+    "sm_103a": BLACKWELL,
     "sm_120a": (((16, 32, 2, 0), (16, 32, 4, 0), 2), ((32, 32, 2, 8), (16, 32, 4, 0), 2)),
 }
 # Where it is faster than the wide tiling: that of `undivided` and its two companions, the pieces along the latent width
