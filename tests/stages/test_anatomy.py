@@ -75,22 +75,22 @@ def patterns_of(text: str) -> dict[str, Any]:
 
 def test_a_loop_that_ends_by_the_ctas_index_and_holds_every_store_is_persistent() -> None:
     inside = patterns_of(LOOP.replace("PLAIN", ""))
-    assert inside["persistent loop"].found and inside["boundary handling"].found
+    assert inside["persistent loop"].present and inside["boundary handling"].present
     outside = patterns_of(LOOP.replace("PLAIN", "st.global.f32 [%rd1], %f1;"))
-    assert outside["persistent loop"].found is False
+    assert outside["persistent loop"].present is False
     assert "1 of 2 plain stores" in outside["boundary handling"].evidence
 
 
 def test_a_store_without_a_test_is_told_to_need_whole_tiles() -> None:
     bare = re.sub(r"\n  @%p1 bra SKIP;|\nSKIP:", "", LOOP.replace("PLAIN", ""))
-    assert patterns_of(bare)["boundary handling"].found is False
+    assert patterns_of(bare)["boundary handling"].present is False
 
 
 def test_what_was_not_run_is_unknown_and_not_denied() -> None:
     waits = LOOP.replace("PLAIN", "mbarrier.init.shared.b64 [%r1], 1;")
-    found = patterns_of(waits)
-    assert found["multi-stage pipeline"].found is None
-    assert list(found) == list(RULES) and len(found) == 10
+    present = patterns_of(waits)
+    assert present["multi-stage pipeline"].present is None
+    assert list(present) == list(RULES) and len(present) == 10
 
 
 def test_mbarriers_that_nobody_arrives_at_are_no_stages_of_a_pipeline() -> None:
@@ -131,8 +131,8 @@ def test_the_budget_of_shared_memory_follows_the_dsls_own_list() -> None:
         '%smem = cute.memref.alloca() {smem.struct_fields = ["full:64:0", "held:4:80"]} : !memref_smem_i8\n'
         "%smem_1 = cute.memref.alloca() : !memref_smem_f16\n}"
     )
-    found = budgets(ir)["mine"]
-    assert [(b.name, b.offset, b.bytes) for b in found] == [
+    present = budgets(ir)["mine"]
+    assert [(b.name, b.offset, b.bytes) for b in present] == [
         ("full", 0, 64),
         ("held", 80, 4),
         ("buffer 2", 128, 128 * 64 * 4 * 2),
@@ -268,14 +268,14 @@ def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() 
     sweep = make_sweep("fmha", read_sweep("fmha", {}))
     module = load_kernel("fmha", "tilegym")
     every = [workload for workload in sweep.workloads() if module.supports(workload) is None]
-    found = {
+    present = {
         build.key: build
         for target, lists in (("sm_90a", [every]), ("sm_100a", [every, *sweep.small()]))
         for workload in (one for workloads in lists for one in workloads if module.supports(one) is None)
         for build in (Build("fmha", "tilegym", target, variant) for variant in module.variants(workload, target))
     }
-    watched = problems.of_builds(list(found.values()), sweep.small(), sweep.workloads())
-    assert set(watched) == set(found)
+    watched = problems.of_builds(list(present.values()), sweep.small(), sweep.workloads())
+    assert set(watched) == set(present)
     for target, in_part in (("sm_90a", True), ("sm_100a", False)):
         mine = {key: how for key, how in watched.items() if f"/{target}/" in key}
         run = [key for key, how in mine.items() if how["workloads"]]
@@ -309,9 +309,9 @@ def records() -> dict[str, dict[str, Any]]:
     return {answer["build"]: record_of(answer["build"]) for answer in ANSWERS}
 
 
-def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def entries(answer: dict[str, Any], present: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """(entry of the sheet, the answer there, what the record says), entry by entry."""
-    f = found["functions"][0]
+    f = present["functions"][0]
     roles = {role["name"]: role for role in f["roles"]}
     host = f["host"]
     yield "threads", answer["threads"], host["block"][0] * host["block"][1] * host["block"][2]
@@ -357,10 +357,10 @@ def entries(answer: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str
             yield f"pattern {name}", expected, f["patterns"][name]["found"]
 
 
-def same(expected: Any, found: Any) -> bool:
-    if isinstance(expected, list) and isinstance(found, list):
-        return [list(x) if isinstance(x, tuple) else x for x in found] == expected
-    return expected == found
+def same(expected: Any, present: Any) -> bool:
+    if isinstance(expected, list) and isinstance(present, list):
+        return [list(x) if isinstance(x, tuple) else x for x in present] == expected
+    return expected == present
 
 
 @pytest.mark.slow
@@ -380,10 +380,10 @@ def test_no_record_of_the_sheet_contradicts_itself(records) -> None:
 
 @pytest.mark.slow
 def test_a_page_shows_the_graph_and_the_code_of_every_role(records) -> None:
-    found = records["fmha/cutlass_sm100/sm_100a/bf16_d128_128x128_none"]
-    picture = graph.draw(found["functions"][0])
+    present = records["fmha/cutlass_sm100/sm_100a/bf16_d128_128x128_none"]
+    picture = graph.draw(present["functions"][0])
     assert picture is not None and picture.count("correct +") == 1 and "load_kv_mbar_ptr x 3" in picture
-    text = page.render([found], Path("nowhere"))
+    text = page.render([present], Path("nowhere"))
     assert "128-byte swizzle" in text and "named barrier 1" in text
     assert not re.search(r"\bNone\b", re.sub(r"<code>.*?</code>", "", text))
 
@@ -398,10 +398,10 @@ def test_every_roles_lines_are_in_its_source(records) -> None:
 
 @pytest.mark.slow
 def test_a_cutile_build_is_watched_too() -> None:
-    found = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
-    assert found["watched"] and found["grids"]
-    assert [role["tasks"] for role in found["functions"][0]["roles"]] == [["load", "store"]]
-    assert f"{found['watched']['processors']} SMs" in page.render([found], Path("nowhere"))
+    present = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
+    assert present["watched"] and present["grids"]
+    assert [role["tasks"] for role in present["functions"][0]["roles"]] == [["load", "store"]]
+    assert f"{present['watched']['processors']} SMs" in page.render([present], Path("nowhere"))
     part = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024", most_clusters=2)
     record.check("anatomy", part, "part")
     assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148
