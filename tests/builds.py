@@ -1,4 +1,6 @@
-"""Builds that several tests look at, made once: for all of pytest's processes, until what they depend on changes.
+"""Builds that several tests look at, made once.
+
+For all of pytest's processes, until what they depend on changes.
 
 What a run of the workflow in this folder has built of today's sources is taken from there.
 """
@@ -37,7 +39,9 @@ PACKAGES = ("nvidia-cutlass-dsl", "cuda-tile", "nvidia-cuda-nvdisasm")
 
 
 def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
-    """Folder of a build of `variant`, made as the compile stage makes it; its build.json may say that it failed.
+    """Folder of a build of `variant`, made as the compile stage makes it.
+
+    Its build.json may say that it failed.
 
     Nothing must be written there: it may be the report's own.
     """
@@ -64,7 +68,7 @@ def build(operator: str, kernel: str, target: str, variant: Variant) -> Path:
 
 
 def _of_the_report(operator: str, kernel: str, target: str, variant: Variant) -> Path | None:
-    """The build that a run of the workflow left here, if it is whole and made from what a build is made from now."""
+    """Return the workflow's build of these sources if it is complete and current."""
     path = COMPILED / operator / kernel / target / variant.id / RECORD
     compilers = DSLS[load_kernel(operator, kernel).DSL].compilers
     recipe = outputs.recipe(code_of_build(operator, kernel), compilers, variant=dict(variant.params))
@@ -82,7 +86,10 @@ def _of_the_report(operator: str, kernel: str, target: str, variant: Variant) ->
 
 @contextmanager
 def served() -> Iterator[None]:
-    """Compilers are forked from processes that have imported their DSL; what else a test starts knows nothing of it."""
+    """Compilers are forked from processes that have imported their DSL.
+
+    What else a test starts knows nothing of it.
+    """
     os.environ[pool.VARIABLE] = _servers()
     try:
         yield
@@ -92,7 +99,10 @@ def served() -> Iterator[None]:
 
 @functools.cache
 def _servers() -> str:
-    """Start them once for this process; the first build of a kind has its server import."""
+    """Start them once for this process.
+
+    The first build of a kind has its server import.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # for tasks of tests
         pool.start(["cutile", *(kind_of("cute", target) for target in TARGETS)])
@@ -109,9 +119,11 @@ def simulate(
     schedules: Sequence[str] = ("random",),
     processors: int | None = None,
 ) -> dict[str, Any]:
-    """The record of a correctness case that ptxsim runs: a build of `variant` on the workload of `parameters`.
+    """The record of a correctness case that ptxsim runs.
 
-    `processors` are the multiprocessors of the card that is simulated, by default those of the target's.
+    A build of `variant` on the workload of `parameters`.
+
+    `processors` are the multiprocessors of the GPU that is simulated, by default those of the target's.
     """
     from cutesnake.stages.measure.case import Case
     from cutesnake.stages.simulate import simulation
@@ -133,8 +145,10 @@ def simulate(
 
 
 def launches(operator: str, kernel: str, folder: Path, workload: Any) -> tuple[list[tuple], list[tuple]]:
-    """Grid, block, cluster and dynamic shared bytes of every launch: as the runner of a CuTe build tells them, and as
-    the build's own host code makes them."""
+    """Grid, block, cluster and dynamic shared bytes of every launch.
+
+    As the runner of a CuTe build tells them, and as the build's own host code makes them.
+    """
     import torch
 
     import ptxsim
@@ -157,5 +171,5 @@ def launches(operator: str, kernel: str, folder: Path, workload: Any) -> tuple[l
     with cute_load.opened_by(capture, TARGETS[folder.parent.name].simulated_processors):
         runner = load_kernel(operator, kernel).bind(LoadedBuild(folder), workload, inputs, outputs)
     runner(0)
-    told = [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared_bytes) for launch in runner.launches]
-    return told, [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared) for launch in made]
+    reported = [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared_bytes) for launch in runner.launches]
+    return reported, [(launch.grid, launch.block, launch.cluster, launch.dynamic_shared) for launch in made]

@@ -1,4 +1,4 @@
-"""Fixtures that several tests share: pretended machines, and copies of the project."""
+"""Fixtures that several tests share: mocked machines, and copies of the project."""
 
 import fcntl
 import json
@@ -27,7 +27,7 @@ LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest go first, so that no process of CI, which takes whole files, is waited for."""
+    """Sort the longest files first, since CI's processes take whole files."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
@@ -39,7 +39,7 @@ def machine() -> Callable[[str], Machine]:
 
 @pytest.fixture
 def driver(tmp_path, monkeypatch):
-    """A pretended driver that notes which cards it was initialized for."""
+    """A mocked driver that notes which GPUs it was initialized for."""
     from ptxsim.host.linking import compiler
 
     source, notes = tmp_path / "driver.c", tmp_path / "cards"
@@ -56,7 +56,10 @@ def driver(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shared(monkeypatch) -> Iterator[Path]:
-    """A temporary folder that every user may write to, as /tmp; with a short name, as sockets must have."""
+    """A temporary folder that every user may write to, as /tmp.
+
+    With a short name, as sockets must have.
+    """
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o1777)
@@ -71,9 +74,11 @@ def fresh(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Path:
-    """A copy of the project in which the tiny experiment has run; tests copy it before they change anything.
+    """A copy of the project in which the tiny experiment has run.
 
-    It is made once for all of pytest's processes, whose temporary folders lie beside each other.
+    Tests copy it before they change anything.
+
+    It is made once for all of pytest's processes, whose temporary folders lie next to each other.
     """
     place = tmp_path_factory.getbasetemp()
     shared = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "built"
@@ -90,5 +95,8 @@ def built(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def project(built, tmp_path) -> Path:
-    """What `built` left, copied with its dates: like a folder that a user comes back to."""
+    """What `built` left, copied with its dates.
+
+    Like a folder that a user comes back to.
+    """
     return Path(shutil.copytree(built, tmp_path / "project", symlinks=True, copy_function=shutil.copy2))

@@ -1,4 +1,7 @@
-"""A stand-in for a GPU build: kernels of a few lines in PyTorch on the CPU, right or wrong in a chosen way."""
+"""A stand-in for a GPU build.
+
+Kernels of a few lines in PyTorch on the CPU, right or wrong in a chosen way.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Dry runs of Snakemake in processes forked from one that has imported it, which is two thirds of what one takes.
+"""Dry runs in forks of a process with Snakemake imported: a third of the time.
 
-The process knows nothing of the project. A run has the folder, the environment and the module path of `python -m
+The process knows no part of the project. A run has the folder, the environment and the module path of `python -m
 snakemake` in its place; those that do something start Snakemake as a user does, see project.py.
 """
 
@@ -28,11 +28,11 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
         server.stdin.write(json.dumps(request | {"files": files}) + "\n")
         server.stdin.flush()
         status = os.waitstatus_to_exitcode(int(server.stdout.readline()))
-        said = []
+        message = []
         for stream in (out, complaints):
             stream.seek(0)
-            said.append(stream.read().decode())
-    return subprocess.CompletedProcess(arguments, status, *said)
+            message.append(stream.read().decode())
+    return subprocess.CompletedProcess(arguments, status, *message)
 
 
 @functools.cache
@@ -57,7 +57,10 @@ def _do(arguments: list[str], folder: str, environment: dict[str, str], files: l
 
 
 def main() -> None:
-    """For each line of the standard input a process; how it ended is a line of the standard output."""
+    """For each line of the standard input a process.
+
+    How it ended is a line of the standard output.
+    """
     importlib.import_module("snakemake.cli")
     gc.freeze()
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""What forked processes are told to do in tests."""
+"""Tasks of forked processes in tests."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from pathlib import Path
 
 def tell(path: str) -> None:
     """Write who and where this process is."""
-    told = {"pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "cwd": os.getcwd()}
-    told |= {"mark": os.environ.get("MARK"), "torch": "torch" in sys.modules}
-    Path(path).write_text(json.dumps(told))
+    reported = {"pid": os.getpid(), "parent": os.getppid(), "session": os.getsid(0), "cwd": os.getcwd()}
+    reported |= {"mark": os.environ.get("MARK"), "torch": "torch" in sys.modules}
+    Path(path).write_text(json.dumps(reported))
     print("told")
     print("complained", file=sys.stderr)
 
@@ -54,13 +54,16 @@ def kill_server() -> None:
 
 
 def build_cute_sm100_of_this_folder(folder: str, dtype: str, name: str) -> None:
-    """Build a variant of the kernel whose source is below the working directory; build.json has its parameters."""
+    """Build a variant of the kernel whose source is below the working directory.
+
+    build.json has its parameters.
+    """
     sys.path.insert(0, os.getcwd())
     from kernels.mla_decode import cute_sm100
     from kernels.mla_decode.operator import Workload
 
     assert Path(cute_sm100.__file__).is_relative_to(Path.cwd()), "not the edited copy"
-    found = cute_sm100.variants(Workload(1, 64, dtype), "sm_100a")
-    variant = next(variant for variant in found if variant.id == name)
+    result = cute_sm100.variants(Workload(1, 64, dtype), "sm_100a")
+    variant = next(variant for variant in result if variant.id == name)
     cute_sm100.compile(variant, "sm_100a", Path(folder))
     Path(folder, "build.json").write_text(json.dumps({"variant": {"params": dict(variant.params)}}))

@@ -1,4 +1,7 @@
-"""The functions under test for records as plain mappings: tests change keys, and read them, without building types."""
+"""The functions under test for records as plain mappings.
+
+Tests change keys, and read them, without building types.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +61,17 @@ def plain(value: Any) -> Any:
 
 
 def _loose(function: Callable[..., Any], *kinds: Any) -> Callable[..., Any]:
-    """`function` for plain records; `kinds` are the types of its first arguments that are no whole records."""
+    """`function` for plain records.
+
+    `kinds` are the types of its first arguments that are no whole records.
+    """
 
     @functools.wraps(function)
-    def call(*given: Any, **named: Any) -> Any:
-        parts = [msgspec.convert(plain(one), kind) if kind else one for one, kind in zip(given, kinds, strict=False)]
-        values = [typed(one) for one in (*parts, *given[len(parts) :])]
+    def call(*arguments: Any, **named: Any) -> Any:
+        parts = [
+            msgspec.convert(plain(one), kind) if kind else one for one, kind in zip(arguments, kinds, strict=False)
+        ]
+        values = [typed(one) for one in (*parts, *arguments[len(parts) :])]
         return plain(function(*values, **{key: typed(one) for key, one in named.items()}))
 
     return call
@@ -99,9 +107,9 @@ write_overview = _loose(overview.write_overview)
 draw_plots = _loose(plot.plot)
 
 
-def thinned(found: Evidence) -> Evidence:
+def thinned(result: Evidence) -> Evidence:
     """The typed evidence of a plot."""
-    return plot.thinned(typed(found))
+    return plot.thinned(typed(result))
 
 
 draw_times = _loose(drawn_times.draw_times)

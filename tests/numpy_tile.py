@@ -1,4 +1,6 @@
-"""A stand-in for `cuda.tile` that computes with numpy: a kernel's own source, executed block by block on a CPU.
+"""A stand-in for `cuda.tile` that computes with numpy.
+
+A kernel's own source, executed block by block on a CPU.
 
 Tiles are numpy arrays, 16-bit floats and shorter ones float32 arrays of their values. It has what the kernels of matrix
 products and of mixed attention use. What it does with memory, shapes and numbers is what cuTile documents; what the

@@ -1,4 +1,6 @@
-"""Planted bugs: a kernel of the catalogue whose PTX is edited, run as the stage runs it, and what is found.
+"""Planted bugs.
+
+A kernel of the catalogue whose PTX is edited, run as the stage runs it, and what is found.
 
 An edit takes the PTX apart by instruction, so that it reaches those of one opcode that stand at one line of the source.
 """
@@ -27,7 +29,10 @@ SCHEDULES = ("random", "tma_late")  # of the short list
 
 @dataclass(frozen=True)
 class Place:
-    """A kernel and the workload that it runs; without a variant or the name of one, the first one."""
+    """A kernel and the workload that it runs.
+
+    Without a variant or the name of one, the first one.
+    """
 
     operator: str
     kernel: str
@@ -43,8 +48,8 @@ class Place:
     def chosen(self) -> Variant:
         if isinstance(self.variant, Variant):
             return self.variant
-        found = load_kernel(self.operator, self.kernel).variants(self.workload, self.target)
-        return next(v for v in found if self.variant in (None, v.id))
+        result = load_kernel(self.operator, self.kernel).variants(self.workload, self.target)
+        return next(v for v in result if self.variant in (None, v.id))
 
     def folder(self) -> Path:
         return build(self.operator, self.kernel, self.target, self.chosen())
@@ -69,7 +74,7 @@ class Outcome:
         return self.findings or ([self.reason] if self.reason else [])
 
     def distance(self) -> int | None:
-        """How many lines of the source the nearest line that a finding names is from what was edited."""
+        """Return the distance in source lines between the edit and the nearest finding."""
         named = [(m[1], int(m[2])) for text in self.told for m in re.finditer(r"([\w.]+\.py):(\d+)", text)]
         return min((abs(n - line) for name, n in named for file, line in self.edited if name == file), default=None)
 
@@ -83,7 +88,7 @@ def check(
     seed: int = 0,
     modules: dict[str, ptxsim.Module] | None = None,
 ) -> Outcome:
-    """Run a case with the edited PTX on four multiprocessors, with `checks` more than the stage makes.
+    """Run a case with the edited PTX on four SMs, with extra `checks`.
 
     `modules` keeps the edited PTX for further calls with the same edit.
     """
@@ -126,7 +131,7 @@ def check(
 
 @dataclass
 class At:
-    """An edit of the instructions that match `pattern` and stand at a source line which contains `code`.
+    """Edit the instructions that match `pattern` at a source line with `code`.
 
     With `nth` only those of the nth such line, in the order of the PTX. `places` are then the lines that it touched.
     """
@@ -150,12 +155,12 @@ class At:
 
     def groups(self, text: str) -> dict[str, list[int]]:
         """Source line → the PTX lines that are meant."""
-        lines, found = text.split("\n"), {}
+        lines, result = text.split("\n"), {}
         for kernel in ptxsim.Module.from_text(text).kernels.values():
             for ins in kernel.instructions:
                 if re.search(self.pattern, lines[ins.line - 1]) and self.code in source_text(ins.source):
-                    found.setdefault(ins.source or f":{ins.line}", []).append(ins.line)
-        return {source: sorted(set(numbers)) for source, numbers in found.items()}
+                    result.setdefault(ins.source or f":{ins.line}", []).append(ins.line)
+        return {source: sorted(set(numbers)) for source, numbers in result.items()}
 
 
 def source_text(source: str | None) -> str:

@@ -1,4 +1,4 @@
-"""A copy of the project to run Snakemake in, and what it says it would do."""
+"""A copy of the project to run Snakemake in, and its output."""
 
 import os
 import re
@@ -28,11 +28,11 @@ TREE = (
 
 def snakemake(project: Path, *arguments: str, machine: str = "none", **environment: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines" / f"{machine}.json"), **environment}
-    words = ["--cores", "1", *arguments, "--configfile", TINY]
+    message = ["--cores", "1", *arguments, "--configfile", TINY]
     if "--dry-run" in arguments:
-        return dry_runs.run(words, project, env)
+        return dry_runs.run(message, project, env)
     return subprocess.run(
-        [sys.executable, "-m", "snakemake", *words], cwd=project, env=env, capture_output=True, text=True
+        [sys.executable, "-m", "snakemake", *message], cwd=project, env=env, capture_output=True, text=True
     )
 
 

@@ -19,7 +19,7 @@ def contents(evidence, folder, draw=False, front=True, **more):
     plots = draw_plots(evidence, folder)["pictures"] if draw else []
     upstream = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
     comparison = compare(evidence)
-    given = {
+    values = {
         "arch": sample.arch(gpu=any(s["ok"] for s in evidence.plan["stages"])),
         "evidence": evidence,
         "comparison": comparison,
@@ -32,11 +32,14 @@ def contents(evidence, folder, draw=False, front=True, **more):
         "front": "mla_report.html",
         "is_front": front,
     }
-    return Contents(**{**given, **more})
+    return Contents(**{**values, **more})
 
 
 class Page(HTMLParser):
-    """Structure and visible text of a page; raises on a tag that is not closed in order."""
+    """Structure and visible text of a page.
+
+    Raises on a tag that is not closed in order.
+    """
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -45,16 +48,16 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        if "id" in found:
-            self.ids.append(found["id"])
+        result = dict(attributes)
+        if "id" in result:
+            self.ids.append(result["id"])
         if tag == "a":
-            self.links.append(found["href"])
-        self.loads += [found[key] for key in ("src", "srcset", "poster", "data") if key in found]
+            self.links.append(result["href"])
+        self.loads += [result[key] for key in ("src", "srcset", "poster", "data") if key in result]
         if tag == "link":
-            self.loads.append(found["href"])
+            self.loads.append(result["href"])
         if tag == "th":
-            self.heads.append(found.get("scope"))
+            self.heads.append(result.get("scope"))
         if tag not in VOID:
             self.open.append(tag)
 

@@ -1,4 +1,4 @@
-"""Made-up records in the shape of the real ones, for the tests of compare, plot and report. Not measurements."""
+"""Made-up records in the shape of real ones; nothing here was measured."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class Workload:
 
 
 def cost(workload: Workload) -> Cost:
-    """In the range of an attention kernel's: compute-bound on one of the DEVICES, memory-bound on the other."""
+    """In the range of an attention kernel's.
+
+    Compute-bound on one of the DEVICES, memory-bound on the other.
+    """
     tokens = workload.batch * workload.length
     return Cost(
         flops=2 * 128 * 1088 * tokens, bytes_read=2 * 576 * tokens, bytes_written=2 * 128 * 512 * workload.batch
@@ -100,7 +103,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
     return {
         **{"stage": "plan", "status": "ok", "reason": None, "provenance": {}, "operator": "blend"},
         "axis": {"field": "length", "label": "length"},
-        "stages": _answers(gpu),
+        "stages": _replies(gpu),
         "decisions": decisions,
         "sources": {kernel: source for kernel, (_, source, _, _) in KERNELS.items()},
         "workloads": {w.id: asdict(w) for w in sweep},
@@ -114,7 +117,7 @@ def plan(sweep: list[Workload], gpu: bool = False) -> Record:
     }
 
 
-def _answers(gpu: bool) -> list[Record]:
+def _replies(gpu: bool) -> list[Record]:
     stages = ("correctness", "timing", "nsys", "ncu")
     return [{"stage": s, "ok": gpu, "reason": None if gpu else NO_GPU} for s in stages]
 
@@ -134,7 +137,7 @@ def arch(gpu: bool = False) -> Record:
         "tools": {"ncu": gpu, "nsys": gpu, "gcc": True},
         "packages": {"nvidia-cutlass-dsl": "4.8.1", "cuda-tile": "1.7.0", "torch": "2.13.0+cpu", "cuda-bench": None},
         "modules": {},
-        "stages": _answers(gpu),
+        "stages": _replies(gpu),
         "operators": ["blend"],
     }
 
@@ -325,8 +328,11 @@ def correctness(workload: str, seeds: tuple[int, ...] = (0, 1), **more: list[str
 
 
 def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Record]:
-    """Timing of every kernel of a target, profiles of the larger batch, correctness: path -> record."""
-    found = {}
+    """Timing of every kernel of a target, profiles of the larger batch, correctness.
+
+    Path -> record.
+    """
+    result = {}
     factors = {"tilegym": 3.0, "cutile": 2.0, "cute_sm90": 1.1, "cutlass_fp16": 1.0, "torch_sdpa": 6.0}
     for kernel, (_, _, targets, dtypes) in KERNELS.items():
         for w in sweep:
@@ -340,8 +346,8 @@ def measurements(sweep: list[Workload], target: str = "sm_90a") -> dict[str, Rec
             if w.batch == 32:
                 made |= {"ncu": ncu(w, factors[kernel]), "nsys": nsys()}
             for stage, metrics in made.items():
-                found[f"results/{stage}/{place}"] = _case(stage, kernel, target, w, metrics)
-    return found
+                result[f"results/{stage}/{place}"] = _case(stage, kernel, target, w, metrics)
+    return result
 
 
 def simulated(sweep: list[Workload]) -> dict[str, Record]:
@@ -358,35 +364,38 @@ def _simulated(sweep: list[Workload]) -> Workload:
 
 def evidence(sweep: list[Workload] | None = None, gpu: bool = False, recorded: bool = False) -> Evidence:
     sweep = sweep or workloads()
-    here = plan(sweep, gpu)
+    local = plan(sweep, gpu)
     path = "results/compile/blend/{kernel}/{target}/{id}/build.json"
-    builds = {path.format(**b, id=b["variant"]["id"]): build(b) for b in here["builds"]}
+    builds = {path.format(**b, id=b["variant"]["id"]): build(b) for b in local["builds"]}
     figures = {
         f"results/inspect/blend/{b['kernel']}/{b['target']}/{b['variant']['id']}.json": inspected(b)
-        for b in here["builds"]
+        for b in local["builds"]
         if (b["kernel"], b["target"]) != FAILS and KERNELS[b["kernel"]][0] != "torch"
     }
     live = (measurements(sweep) if gpu else {}) | simulated(sweep)
     kept = {f"recorded/h200/{p}": r for p, r in measurements(sweep).items()} if recorded else {}
-    return Evidence(here, builds, figures, roofline(sweep), live, kept)
+    return Evidence(local, builds, figures, roofline(sweep), live, kept)
 
 
-def replace(found: Evidence, **fields: Any) -> Evidence:
+def replace(result: Evidence, **fields: Any) -> Evidence:
     """A copy with other fields, and nothing cached."""
-    kept = {name: getattr(found, name) for name in Evidence.__dataclass_fields__}
+    kept = {name: getattr(result, name) for name in Evidence.__dataclass_fields__}
     return Evidence(**{**kept, **fields})
 
 
-def write(folder: Path, found: Evidence) -> tuple[str, list[str], str]:
-    """Lay the evidence out as files below `folder`, as the pipeline does; returns the paths for `load_evidence`."""
-    records = {**found.builds, **found.inspected, **found.measured}
+def write(folder: Path, result: Evidence) -> tuple[str, list[str], str]:
+    """Lay the evidence out as files below `folder`, as the pipeline does.
+
+    Returns the paths for `load_evidence`.
+    """
+    records = {**result.builds, **result.inspected, **result.measured}
     roofline_path = "results/inspect/blend/roofline.json"
     made = {"created": "2026-11-20T12:00:00+00:00", "python": "3.11.7", "platform": "Linux x86_64"}
     rows = {
         **{"stage": "roofline", "status": "ok", "reason": None, "provenance": made},
-        **{"operator": "blend", "rows": found.roofline},
+        **{"operator": "blend", "rows": result.roofline},
     }
-    for path, entry in {**records, "results/plan/blend.json": found.plan, roofline_path: rows}.items():
+    for path, entry in {**records, "results/plan/blend.json": result.plan, roofline_path: rows}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(entry))
     return "results/plan/blend.json", list(records), roofline_path

@@ -1,10 +1,12 @@
-"""A Slurm of several virtual nodes on this machine, in a private folder, for tests: Debian's slurmctld, slurmd, munge.
+"""A Slurm of several virtual nodes on this machine, in a private folder, for tests.
+
+Debian's slurmctld, slurmd, munge.
 
     python tests/slurm_cluster.py up /tmp/cluster      # prints the variables to export
     python tests/slurm_cluster.py down /tmp/cluster
 
-Nodes have more processors than the machine. A GPU node is one whose jobs are told by Slurm's task prolog to pretend the
-machine of a file in tests/machines; its cards are empty files that Slurm counts.
+Nodes have more processors than the machine. Slurm's task prolog has the jobs of a GPU node mock the machine of a
+file in tests/machines; its GPUs are empty files that Slurm counts.
 """
 
 from __future__ import annotations
@@ -72,14 +74,17 @@ MaxArraySize=2000
 
 @dataclass(frozen=True)
 class Node:
-    """A virtual node; `machine` is the file of tests/machines that its jobs pretend, `cards` what Slurm counts."""
+    """A virtual node.
+
+    `machine` is the file of tests/machines that its jobs mock, `GPUs` what Slurm counts.
+    """
 
     name: str
     partition: str
     processors: int = 4
     machine: str = "none"
     cards: int = 0
-    kind: str = "card"  # of the cards, as Slurm calls them
+    kind: str = "card"  # of the GPUs, as Slurm calls them
 
 
 NODES = (Node("cpu1", "cpu"), Node("cpu2", "cpu"), Node("gpu1", "gpu", machine="h200", cards=1, kind="h200"))
@@ -108,7 +113,10 @@ class Cluster:
         self.down()
 
     def up(self) -> None:
-        """Start everything and wait until every node is idle; RuntimeError with the logs if that does not happen."""
+        """Start everything and wait until every node is idle.
+
+        RuntimeError with the logs if that does not happen.
+        """
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         (self.folder / "state").mkdir(exist_ok=True)
         self._write()
@@ -122,7 +130,10 @@ class Cluster:
         self._start("slurmd", "-N", name)
 
     def kill_node(self, name: str) -> None:
-        """End a node as a lost one ends: its daemon, its jobs and their processes, without a word to anybody."""
+        """End a node as a lost one ends.
+
+        Its daemon, its jobs and their processes, without a word to anybody.
+        """
         self._kill([int((self.folder / f"slurmd-{name}.pid").read_text()), *self._steps(name)])
 
     def down(self) -> None:
@@ -135,8 +146,8 @@ class Cluster:
             check=False,
         )
         time.sleep(1.0 if jobs.returncode == 0 else 0.0)
-        found = [int(path.read_text()) for path in self.folder.glob("*.pid") if path.read_text().strip()]
-        self._kill([*found, *self._steps()])
+        result = [int(path.read_text()) for path in self.folder.glob("*.pid") if path.read_text().strip()]
+        self._kill([*result, *self._steps()])
 
     def run(self, *command: str) -> str:
         """What one of Slurm's commands says."""
@@ -161,10 +172,10 @@ class Cluster:
         ]
         gres = []
         for node in self.nodes:
-            cards = f" Gres=gpu:{node.kind}:{node.cards}" if node.cards else ""
+            gpus = f" Gres=gpu:{node.kind}:{node.cards}" if node.cards else ""
             lines.append(
                 f"NodeName={node.name} NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()} Port={_free_port()} "
-                f"CPUs={node.processors} RealMemory=64000{cards}"
+                f"CPUs={node.processors} RealMemory=64000{gpus}"
             )
             for number in range(node.cards):
                 file = folder / node.name / f"nvidia{number}"
@@ -193,10 +204,13 @@ class Cluster:
         prolog.chmod(0o755)
 
     def _write_machine(self, node: Node) -> Path:
-        """The machine of a node, whose cards have numbers of their own: those of one number would be one card."""
+        """The machine of a node, whose GPUs have numbers of their own.
+
+        Those of one number would be one GPU.
+        """
         machine = json.loads((MACHINES / f"{node.machine}.json").read_text())
-        for place, card in enumerate(machine["devices"]):
-            card["uuid_hash"] = f"{node.name}card{place}"
+        for place, gpu in enumerate(machine["devices"]):
+            gpu["uuid_hash"] = f"{node.name}card{place}"
         path = self.folder / f"{node.name}.json"
         path.write_text(json.dumps(machine))
         return path
@@ -238,18 +252,21 @@ class Cluster:
         raise RuntimeError(f"the nodes are {states}, not all idle\n{logs}")
 
     def _steps(self, node: str = "") -> list[int]:
-        """Processes of jobs, of one node or of all: Slurm's step daemons, and all that was started by them."""
-        found = []
+        """Processes of jobs, of one node or of all.
+
+        Slurm's step daemons, and all that was started by them.
+        """
+        result = []
         for folder in Path("/proc").glob("[0-9]*"):
             environment = _read(folder / "environ").split(b"\0")
             if f"SLURM_CONF={self.folder}/slurm.conf".encode() not in environment:
                 continue
             step = _read(folder / "cmdline").startswith(b"slurmstepd")
             in_job = any(line.startswith(b"SLURM_JOB_ID=") for line in environment)
-            here = not node or f"SLURMD_NODENAME={node}".encode() in environment
-            if here and (step or in_job):
-                found.append(int(folder.name))
-        return found
+            local = not node or f"SLURMD_NODENAME={node}".encode() in environment
+            if local and (step or in_job):
+                result.append(int(folder.name))
+        return result
 
     def _kill(self, processes: Iterable[int]) -> None:
         for process in dict.fromkeys(processes):

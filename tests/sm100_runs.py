@@ -1,4 +1,4 @@
-"""Launches of a build of `cute_sm100` in the simulator, and what may be wrong with their outcome."""
+"""Launches of a `cute_sm100` build in the simulator, and checks of their results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def faults(
     processors: int = 148,
     distribution: str = "ragged",
 ) -> Iterator[str]:
-    """Run kernel.o in `folder` under each schedule; yields in words every finding and every wrong output."""
+    """Run kernel.o in `folder` under each schedule.
+
+    Yields in words every finding and every wrong output.
+    """
     inputs = operator.make_inputs(workload, 0, "cpu", distribution)
     if lengths is not None:
         inputs.kv_lengths.copy_(torch.tensor(lengths))
@@ -46,11 +49,14 @@ def faults(
         outputs = operator.make_outputs(workload)
         launches = captured(folder, workload, inputs, outputs, processors)
         result = ptxsim.run(launches, order, seed, checks=CHECKS)
-        yield from (f"{order} {seed}: {found}" for found in (*result.findings, *wrong(outputs, expected, yardstick)))
+        yield from (f"{order} {seed}: {result}" for result in (*result.findings, *wrong(outputs, expected, yardstick)))
 
 
 def params_of(folder: Path) -> dict[str, Any]:
-    """Of the variant that was built there; a build of an edited copy says it, too."""
+    """Of the variant that was built there.
+
+    A build of an edited copy says it, too.
+    """
     return json.loads((folder / "build.json").read_text())["variant"]["params"]
 
 
@@ -61,7 +67,7 @@ def captured(
     outputs: operator.Outputs,
     processors: int,
 ) -> list[ptxsim.Launch]:
-    """What one call launches on a card of so many multiprocessors."""
+    """What one call launches on a GPU of so many multiprocessors."""
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
     rows = workload.query_tokens * workload.heads
     pairs = params_of(folder).get("pairs", 1)
@@ -90,7 +96,7 @@ def unawaited_releases(folder: Path, workload: operator.Workload) -> Iterator[st
 
 
 def wrong(outputs: operator.Outputs, expected: operator.Outputs, yardstick: operator.Outputs) -> Iterator[str]:
-    """What is not 0 and +inf for rows without keys, or further off than twice PyTorch's error in the dtype."""
+    """List rows without keys that are not 0 and +inf, and rows too inaccurate."""
     seen = expected.lse.isfinite()
     if not ((outputs.out[~seen] == 0).all() and (outputs.lse[~seen] == float("inf")).all()):
         yield "rows without keys have another output than 0 and +inf"

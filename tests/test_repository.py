@@ -67,7 +67,7 @@ def test_benchmarks_that_any_file_names_exist() -> None:
 
 
 def test_no_file_of_the_repository_is_larger_than_a_mebibyte() -> None:
-    """A history of records grows by whole files; a larger one is to be split, as recorded sets are by kernel."""
+    # A history of records grows by whole files. A larger one is to be split, as recorded sets are by kernel.
     files = [ROOT / name for name in tracked()]
     assert files and not [path for path in files if path.stat().st_size > 1 << 20]
 

@@ -1,4 +1,4 @@
-"""The pins are complete, and they fit beside the CUDA build of torch that the package index serves."""
+"""The pins are complete and fit the index's CUDA build of torch."""
 
 import re
 import subprocess
@@ -44,19 +44,19 @@ def hashed() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_an_empty_environment_is_installed_with_hashes(tmp_path) -> None:
-    """uv refuses a requirement without a hash, and a dependency that is missing; nothing is downloaded."""
+    # uv refuses a requirement without a hash, and a dependency that is missing. Nothing is downloaded.
     uv = [sys.executable, "-m", "uv"]
     subprocess.run([*uv, "venv", "--quiet", "--python", "3.11", tmp_path / "venv"], check=True)
-    words = ["pip", "install", "--dry-run", "--require-hashes", "--python", tmp_path / "venv/bin/python"]
+    message = ["pip", "install", "--dry-run", "--require-hashes", "--python", tmp_path / "venv/bin/python"]
     done = subprocess.run(
-        [*uv, *words, "-r", ENVS / "requirements-hashed.txt"], capture_output=True, text=True, timeout=300
+        [*uv, *message, "-r", ENVS / "requirements-hashed.txt"], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0 and "torch==2.13.0" in done.stderr, done.stderr
 
 
 @pytest.mark.slow
 def test_pins_resolve_beside_the_cuda_build_of_torch() -> None:
-    """uv knows nothing of a local CPU wheel, so it resolves the index's torch 2.13.0, which is the CUDA build."""
+    # uv knows no part of a local CPU wheel, so it resolves the index's torch 2.13.0, which is the CUDA build.
     done = subprocess.run(
         [
             sys.executable,

@@ -1,4 +1,7 @@
-"""Texts and names follow the word list: text_style.toml holds the words and what is left to fix."""
+"""Texts and names follow the word list.
+
+text_style.toml holds the words and what is left to fix.
+"""
 
 import subprocess
 

@@ -135,7 +135,10 @@ def docstrings(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
 
 
 def literals(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the string literals of at least three words; an f-string's fields read as `_`."""
+    """Yield line and text of the string literals of at least three words.
+
+    An f-string's fields read as `_`.
+    """
     inside = set()
     for node in nodes:
         match node:
@@ -151,7 +154,10 @@ def literals(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def python(path: str, text: str) -> Iterator[Finding]:
-    """Yield the findings in names, docstrings, comments and messages; of a Snakemake file in comments only."""
+    """Yield the findings in names, docstrings, comments and messages.
+
+    Of a Snakemake file in comments only.
+    """
     if path.endswith(".py"):
         nodes = list(ast.walk(ast.parse(text)))
         yield from identifiers(path, nodes)
@@ -226,7 +232,10 @@ def tally(rows: Sequence[Finding]) -> Counter[tuple[str, str]]:
 
 
 def ratchet(rows: Sequence[Finding]) -> None:
-    """Lower the limits to today's counts; a count above its limit leaves the limit, a missing limit is added."""
+    """Lower the limits to today's counts.
+
+    A count above its limit leaves the limit, a missing limit is added.
+    """
     text = CONFIG.read_text().partition("[limits.")[0].rstrip() + "\n"
     for kind in ("words", "lengths"):
         limits = SETTINGS["limits"].get(kind, {})
@@ -237,24 +246,37 @@ def ratchet(rows: Sequence[Finding]) -> None:
 
 
 def metrics() -> dict[str, float | str]:
-    """Return counts over the tracked Markdown: words, long sentences, numbers and the longest document."""
+    """Return counts over the tracked Markdown: words, long sentences, numbers and the longest document.
+
+    Words are separated by blanks, in code and tables too, so a table's bars count. A number is a run of digits anywhere
+    in prose: also in names (H200, sm_100a), inline code and addresses. Tables (generated or not), headings and fenced
+    code are no prose; the YAML head of a knowledge entry is, since its claims are read. The second count of numbers
+    leaves out names, inline code, addresses and YAML heads.
+    """
     texts = {name: (ROOT / name).read_text() for name in tracked() if name.endswith(".md")}
     every = [sentence for text in texts.values() for sentence in sentences(text)]
     read = [name for name in texts if name == "README.md" or name.startswith("docs/")]
     spoken = "\n".join(line for name in read for line in _prose_lines(texts[name]))
+    bodies = (re.sub(r"\A---\n.*?\n---\n", "", texts[name], flags=re.DOTALL) for name in read)
+    body = "\n".join(line for text in bodies for line in _prose_lines(text))
+    bare = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " code ", body)
     longest = max(texts, key=lambda name: texts[name].count("\n"))
     counts = Counter(row.kind for name in tracked() for row in findings(name))
     return {
         "words in tracked Markdown": sum(len(text.split()) for text in texts.values()),
         "sentences over 30 words, %": round(100 * sum(len(each.words) > 30 for each in every) / len(every), 1),
-        "numbers per 100 words of prose, README and docs": round(
-            100 * len(re.findall(r"\d[\d.,]*", spoken)) / len(spoken.split()), 1
-        ),
+        "numbers per 100 words of prose, README and docs": _rate(r"\d[\d.,]*", spoken, spoken),
+        "the same, without names, code, addresses and YAML": _rate(r"(?<![\w.-])\d[\d.,]*(?!\w)", bare, body),
         "words in README": len(texts["README.md"].split()),
         "longest document, lines": f"{texts[longest].count(chr(10))} ({longest})",
         "banned words in texts and names": counts["words"],
         "docstrings and sentences that are too long": counts["lengths"],
     }
+
+
+def _rate(pattern: str, text: str, words: str) -> float:
+    """Matches in a text per 100 words of another."""
+    return round(100 * len(re.findall(pattern, text)) / len(words.split()), 1)
 
 
 def _prose_lines(markdown: str) -> list[str]:

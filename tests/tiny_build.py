@@ -1,4 +1,7 @@
-"""Builds small enough for a fast test: hand-written PTX, assembled by ptxas, described by a build.json."""
+"""Builds small enough for a fast test.
+
+Hand-written PTX, assembled by ptxas, described by a build.json.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from cuda.pathfinder import find_nvidia_binary_utility
 
 from cutesnake.model import record
 
-# One of nearly everything that the instruction classes tell apart; never meant to run. Two mbarriers make a pipeline of
-# depth 1, 4 + 4 of depth 4; 128 columns of tensor memory; a cluster of 2; 256 threads; 4096 + 128 B of shared memory.
+# One of nearly everything that the instruction classes distinguish; never meant to run. Two mbarriers make a
+# pipeline of depth 1, 4 + 4 of depth 4; 128 columns of tensor memory; a cluster of 2; 256 threads; 4224 B of shared.
 BLACKWELL = """
 .version 8.8
 .target sm_100a
@@ -99,12 +102,12 @@ def tool(name: str) -> str:
 
 def assemble(ptx: str, target: str, folder: Path, *options: str) -> str:
     """Write kernel.ptx, kernel.cubin and kernel.sass into `folder`; returns what `ptxas -v` says."""
-    cubin, sass, said = _assemble(ptx, target, options)
+    cubin, sass, message = _assemble(ptx, target, options)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kernel.ptx").write_text(ptx)
     (folder / "kernel.cubin").write_bytes(cubin)
     (folder / "kernel.sass").write_text(sass)
-    return said
+    return message
 
 
 @functools.cache  # the tools take a third of a second each: once per kernel, not once per test

@@ -81,9 +81,9 @@ def corrupt_context(case):
     import torch
 
     values = torch.ones(16, device="cuda")
-    lost = values[torch.tensor([1 << 20], device="cuda")]
+    missing = values[torch.tensor([1 << 20], device="cuda")]
     torch.cuda.synchronize()
-    return {"sum": float(lost.sum())}, None
+    return {"sum": float(missing.sum())}, None
 
 
 def hang_on_the_gpu(case):

@@ -41,13 +41,13 @@ FRAME = (
 class Results:
     """A results file; `value` and `also` find one row by its name and some of its parameters."""
 
-    card: dict[str, Any]
+    gpu: dict[str, Any]
     rows: list[dict[str, Any]]
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        found = json.loads(path.read_text())
-        return cls(found["card"], found["benchmarks"])
+        result = json.loads(path.read_text())
+        return cls(result["card"], result["benchmarks"])
 
     def row(self, name: str, **wanted: Any) -> dict[str, Any]:
         """The first row of that name with these parameters; KeyError, with both, if there is none or it failed."""
@@ -93,7 +93,7 @@ def remote_hop(results: Results) -> float:
 
 
 def tma_latency(results: Results) -> float:
-    """A lone box of no bytes, by the line through 8 and 16 KiB."""
+    """A single box of no bytes, by the line through 8 and 16 KiB."""
     small, large = (results.tma("ring_tensor", kib, 1, 1)["also"]["cycles_per_box"] for kib in (8, 16))
     return float(2 * small - large) - (hop(results) - ARRIVE) - TMA_ISSUE
 
@@ -136,11 +136,11 @@ def dram_flushed(results: Results) -> float:
     """What tiles that all need, one after the other, take longer behind a flush, beyond DRAM's latency."""
 
     def longer(kernel: str) -> float:
-        found = [
+        result = [
             [results.value("tiles one after the other", kernel=kernel, ctas=n, same=True, flush=flush) for n in TILES]
             for flush in ("memset", "none")
         ]
-        return statistics.mean(found[0]) - statistics.mean(found[1])
+        return statistics.mean(result[0]) - statistics.mean(result[1])
 
     loads = (
         longer("tiles_loaded")
@@ -182,7 +182,7 @@ def l2_overrun(results: Results) -> float:
 
 
 def flush_dirty_share(results: Results) -> float:
-    """How much longer lone reads take behind the flush than behind clean lines, in bytes written back meanwhile, over
+    """How much longer single reads take behind the flush than behind clean lines, in bytes written back meanwhile, over
     the bytes of L2 that they replace (at random)."""
     kept, shares = l2_bytes(results), []
     read, both = (float(results.sweep(kernel, "DRAM", **more)["also"]["gb_per_s"]) for kernel, more in DRAM_SWEEPS)
@@ -213,8 +213,8 @@ def descriptor_latency(results: Results) -> float:
 
 def tma_ahead_bytes(results: Results) -> float:
     """Bytes of an SM's boxes that stand before a load: the others, asked for earlier, have not left the TMA unit."""
-    alone, beside = (results.row("loads from L2 beside copies by TMA", sms="all", copies=x) for x in (False, True))
-    return float((beside["value"] - alone["value"]) * beside["also"]["bytes_per_cycle_of_an_sm"])
+    alone, copying = (results.row("loads from L2 beside copies by TMA", sms="all", copies=x) for x in (False, True))
+    return float((copying["value"] - alone["value"]) * copying["also"]["bytes_per_cycle_of_an_sm"])
 
 
 def local_store(results: Results) -> float:
@@ -247,31 +247,31 @@ def outstanding(results: Results) -> float:
 
 def wave(results: Results, cluster: int) -> float:
     """What a wave of one CTA per SM (384 threads, 200 KiB) costs beyond its own 2,000 cycles."""
-    found = results.value("wave of CTAs that spin 2,000 cycles", threads=384, cluster=cluster)
-    return found * results.card["largest_sm_clock_mhz"] / 1000 - 2000 - FRAME
+    result = results.value("wave of CTAs that spin 2,000 cycles", threads=384, cluster=cluster)
+    return result * results.gpu["largest_sm_clock_mhz"] / 1000 - 2000 - FRAME
 
 
-def lone_graph(results: Results, threads: int = 128, **more: Any) -> float:
-    """Between two events around a graph behind the flush; one launch of one CTA unless something else is said."""
+def single_graph(results: Results, threads: int = 128, **more: Any) -> float:
+    """Between two events around a graph behind the flush; one launch of one CTA unless something else is reported."""
     wanted = {"flush": "memset", "kernel": "nothing", "through": "graph", "ctas": 1, "launches": 1} | more
     return results.value("events around a lone graph", threads=threads, **wanted)
 
 
 def graph_gap(results: Results) -> float:
     """What graphs of 8 take beyond 8 launches at the pace of longer ones, the mean over kernels and grids."""
-    found = []
+    result = []
     for row in (r for r in results.rows if r["name"] == "graph after graph" and r["parameters"]["launches"] == 8):
         some, many = (results.value(row["name"], **(row["parameters"] | {"launches": n})) for n in (16, 32))
-        found.append(row["value"] - (many - some) / 2)
-    if not found:
+        result.append(row["value"] - (many - some) / 2)
+    if not result:
         raise KeyError("no graph after graph")
-    return statistics.mean(found)
+    return statistics.mean(result)
 
 
 def once(results: Results, kernel: str, ctas: int) -> float:
     """Microseconds of a launch that are not between the stamps of its median CTA."""
     row = results.row("once in a launch, warm", kernel=kernel, ctas=ctas)
-    return float(row["value"] - row["also"]["cycles_inside"] / results.card["largest_sm_clock_mhz"])
+    return float(row["value"] - row["also"]["cycles_inside"] / results.gpu["largest_sm_clock_mhz"])
 
 
 def launch_map(results: Results) -> float:
@@ -302,7 +302,7 @@ def cta_fill(results: Results) -> float:
         for ctas in (1056, 132)
     )
     apart = many["also"]["first_to_last_start_ns"] - one["also"]["first_to_last_start_ns"]
-    return float(apart * results.card["largest_sm_clock_mhz"] / 1000 / 7)
+    return float(apart * results.gpu["largest_sm_clock_mhz"] / 1000 / 7)
 
 
 def ahead(results: Results) -> float:
@@ -558,15 +558,15 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "launch_lone_us": Derivation(
         "events around a lone graph behind a flush, 1 CTA that does nothing; another host's share may be 1.8 more",
-        lone_graph,
+        single_graph,
     ),
     "launch_lone_full_us": Derivation(
         "events around a lone graph behind a flush, 132 CTAs of 384 threads and 200 KB against 1 CTA",
-        lambda r: lone_graph(r, 384, ctas=132) - lone_graph(r),
+        lambda r: single_graph(r, 384, ctas=132) - single_graph(r),
     ),
     "launch_lone_gap_us": Derivation(
         "events around a lone graph behind a flush, 1 CTA that does nothing: half of 3 launches against 1",
-        lambda r: (lone_graph(r, launches=3) - lone_graph(r)) / 2,
+        lambda r: (single_graph(r, launches=3) - single_graph(r)) / 2,
     ),
     "launch_early_us": Derivation(
         "launch period in a graph, dependent launch, trigger at start", lambda r: launch(r, "trigger at start")
@@ -610,9 +610,9 @@ def enter(table: str, parameters: dict[str, tuple[float, str]], results_name: st
     """The text of a device's table with these parameters as measured; ValueError if one is not in it."""
     for name, (value, how) in parameters.items():
         pattern = rf"(\n  {name}:\n)    value: .*\n(    unit: .*\n)    source: .*\n    from: .*(\n)"
-        words = json.dumps(f"benchmarks/microbenchmarks/{results_name}: {how}", ensure_ascii=False)
+        source = json.dumps(f"benchmarks/microbenchmarks/{results_name}: {how}", ensure_ascii=False)
         new = rf"\g<1>    value: {value}\n\g<2>    source: measured\n    from: "
-        table, count = re.subn(pattern, lambda match, new=new, words=words: match.expand(new) + words + "\n", table)
+        table, count = re.subn(pattern, lambda match, new=new, source=source: match.expand(new) + source + "\n", table)
         if count != 1:
             raise ValueError(f"{name} stands {count} times in the table: once would be right")
     return table

@@ -114,9 +114,9 @@ def find_ptxas() -> str | None:
     """The ptxas of this Python environment, else the one on the PATH, else None (then the driver compiles)."""
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or []) if spec else []:
-        for found in sorted(Path(place).glob("cu*/bin/ptxas")) + sorted(Path(place).glob("cuda_nvcc/bin/ptxas")):
-            if os.access(found, os.X_OK):
-                return str(found)
+        for result in sorted(Path(place).glob("cu*/bin/ptxas")) + sorted(Path(place).glob("cuda_nvcc/bin/ptxas")):
+            if os.access(result, os.X_OK):
+                return str(result)
     return shutil.which("ptxas")
 
 
@@ -137,8 +137,8 @@ def assemble(text: str, folder: Path, ptxas: str | None = None) -> Path | None:
         source.write_text(text)
         command = [ptxas, "-arch", ARCHITECTURE, str(source), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        words = (done.stdout + done.stderr).replace(str(source), "module.ptx")
-        if done.returncode or "serializ" in words:
-            raise RuntimeError(f"ptxas: {words.strip()[:2000]}")
+        message = (done.stdout + done.stderr).replace(str(source), "module.ptx")
+        if done.returncode or "serializ" in message:
+            raise RuntimeError(f"ptxas: {message.strip()[:2000]}")
         made.replace(target)
     return target

@@ -16,7 +16,7 @@ from benchmarks.microbenchmarks.kernel import STAMPS
 class Reading:
     """The median of several repetitions, their least and largest, and what else was seen in them.
 
-    `sm_clock_mhz` is %clock64 over %globaltimer inside the timed loops; None where no kernel of ours was timed so.
+    `sm_clock_mhz` is %clock64 over %globaltimer inside the timed loops; None where no own kernel was timed so.
     """
 
     value: float
@@ -59,8 +59,8 @@ class Run:
     stamps: np.ndarray
 
     @classmethod
-    def of(cls, words: Sequence[int], ctas: int, warps: int) -> Run:
-        return cls(np.asarray(words, dtype=np.uint64).reshape(ctas, warps, STAMPS).astype(np.int64))
+    def of(cls, message: Sequence[int], ctas: int, warps: int) -> Run:
+        return cls(np.asarray(message, dtype=np.uint64).reshape(ctas, warps, STAMPS).astype(np.int64))
 
     @property
     def cycles(self) -> float:
@@ -87,8 +87,8 @@ class Run:
         return float(rows[:, 2].max() - rows[:, 2].min())
 
     def _working(self) -> list[np.ndarray]:
-        found = [cta[cta[:, 1] > 0] for cta in self.stamps]
-        working = [rows for rows in found if len(rows)]
+        result = [cta[cta[:, 1] > 0] for cta in self.stamps]
+        working = [rows for rows in result if len(rows)]
         if not working:
             raise ValueError("no warp wrote its stamps: the kernel did not run")
         return working

@@ -48,7 +48,7 @@ GROUPS = (
     "bursts",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
-CONTEXT_LOST = 3  # exit status of a child whose context cannot be used any more
+CONTEXT_MISSING = 3  # exit status of a child whose context cannot be used any more
 
 
 def group(name: str) -> ModuleType:
@@ -58,12 +58,12 @@ def group(name: str) -> ModuleType:
 
 
 def measure_group(name: str, first: int, rows: Path, cubins: Path) -> int:
-    """The child: benchmarks from number `first` on, a JSON line each as soon as it is there; an exit status."""
-    from benchmarks.microbenchmarks.card import Card, CardError
+    """The child: benchmarks from number `first` on, a JSON line each as soon as it exists; an exit status."""
+    from benchmarks.microbenchmarks.gpu import Gpu, GpuError
 
-    found = group(name)
-    card = Card(cubins)
-    card.load(module(found.kernels()))
+    result = group(name)
+    gpu = Gpu(cubins)
+    gpu.load(module(result.kernels()))
     with rows.open("a") as stream:
 
         def write(row: dict[str, Any]) -> None:
@@ -71,14 +71,14 @@ def measure_group(name: str, first: int, rows: Path, cubins: Path) -> int:
             stream.flush()
 
         if first == 0:
-            write({"card": card.describe()})
-        for benchmark in list(found.benchmarks())[first:]:
+            write({"card": gpu.describe()})
+        for benchmark in list(result.benchmarks())[first:]:
             began = time.monotonic()
             try:
-                row = benchmark.record(benchmark.measure(card))
-            except CardError as error:
+                row = benchmark.record(benchmark.measure(gpu))
+            except GpuError as error:
                 write({"group": name} | benchmark.record(None, str(error)))
-                return CONTEXT_LOST
+                return CONTEXT_MISSING
             except Exception as error:
                 row = benchmark.record(None, f"{type(error).__name__}: {error}")
             write({"group": name} | row | {"seconds": round(time.monotonic() - began, 3)})
@@ -102,7 +102,7 @@ def run_group(name: str, rows: Path, cubins: Path) -> list[dict[str, Any]]:
         after = [row for row in read_rows(rows) if "card" not in row]
         if status == 0 and len(after) >= len(planned):
             return read_rows(rows)
-        if status != CONTEXT_LOST:  # it died, or was ended, in the middle of the next one
+        if status != CONTEXT_MISSING:  # it died, or was ended, in the middle of the next one
             reason = "it hung and was ended" if status is None else f"its process ended with status {status}"
             with rows.open("a") as stream:
                 stream.write(json.dumps({"group": name} | planned[len(after)].record(None, reason)) + "\n")
@@ -127,26 +127,26 @@ def _child(name: str, first: int, rows: Path, cubins: Path) -> int | None:
     return child.returncode
 
 
-def write_results(out: Path, card: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def write_results(out: Path, gpu: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     """One benchmark a line, so that two results can be compared line by line."""
     lines = ",\n".join("  " + json.dumps(row) for row in rows)
-    text = '{"card": ' + json.dumps(card) + ',\n "benchmarks": [\n' + lines + "\n ]}\n"
+    text = '{"card": ' + json.dumps(gpu) + ',\n "benchmarks": [\n' + lines + "\n ]}\n"
     scratch = out.with_name(out.name + ".tmp")
     scratch.write_text(text)
     scratch.replace(out)
 
 
 def run_all(names: list[str], out: Path, cubins: Path) -> int:
-    card: dict[str, Any] = {}
+    gpu: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         for name in names:
             began = time.monotonic()
-            found = run_group(name, Path(scratch) / f"{name}.jsonl", cubins)
-            card = next((row["card"] for row in found if "card" in row), card)
-            fresh = [row for row in found if "card" not in row]
+            result = run_group(name, Path(scratch) / f"{name}.jsonl", cubins)
+            gpu = next((row["card"] for row in result if "card" in row), gpu)
+            fresh = [row for row in result if "card" not in row]
             rows += fresh
-            write_results(out, card, rows)
+            write_results(out, gpu, rows)
             failed = sum(row["error"] is not None for row in fresh)
             print(f"{name}: {len(fresh)} figures, {failed} failed, {time.monotonic() - began:.1f} s", flush=True)
     return 1 if any(row["error"] is not None for row in rows) else 0
@@ -172,7 +172,7 @@ def main() -> int:
         for name in options.groups:
             if assemble(module(group(name).kernels()), options.cubins) is None:
                 raise SystemExit(
-                    "run.py: no ptxas here: install nvidia-cuda-nvcc, or run on the card, whose driver compiles"
+                    "run.py: no ptxas here: install nvidia-cuda-nvcc, or run on the gpu, whose driver compiles"
                 )
         return 0
     return run_all(options.groups, options.out, options.cubins)

@@ -3,8 +3,8 @@
     python -m benchmarks.mla_cute_sm100.counts > counts.json
     python -m benchmarks.mla_cute_sm100.counts --table counts.json
 
-Batch 1, 128 heads, 1,024 keys, numbers drawn at random; ours by one pair of CTAs, or by the pairs of one cluster;
-NVIDIA's by its kernel without a split. `a_tile` is what a tile of 128 keys adds, by a second launch of 2,048 keys.
+Batch 1, 128 heads, 1,024 keys, random numbers; this project's kernel by one pair of CTAs, or by the pairs of one
+cluster; NVIDIA's kernel without a split. `a_tile` is what a tile of 128 keys adds, by a second launch of 2,048 keys.
 Builds are taken from results/, or made. Some 20 s of a processor.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from benchmarks.mla_cute_sm100.beside_nvidia import NVIDIAS
+from benchmarks.mla_cute_sm100.against_nvidia import NVIDIAS
 from cutesnake.model.contract import Variant
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.prediction import caught
@@ -42,44 +42,44 @@ SENT, STORES = "st.async.shared::cluster.mbarrier::complete_tx::bytes", ("cp.asy
 
 def ours(variant: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Path]:
     workload = operator.Workload(1, keys, variant.partition("_")[0])
-    found = next(v for v in cute_sm100.variants(workload, TARGET) if v.id == variant)
+    result = next(v for v in cute_sm100.variants(workload, TARGET) if v.id == variant)
     inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
-    processors = layout.PAIR_CTAS * found.params.get("pairs", 1)
-    folder = build("mla_decode", "cute_sm100", TARGET, found)
+    processors = layout.PAIR_CTAS * result.params.get("pairs", 1)
+    folder = build("mla_decode", "cute_sm100", TARGET, result)
     return captured(folder, workload, inputs, outputs, processors)[0], workload, folder
 
 
 def nvidias(dtype: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Path]:
     workload, name = operator.Workload(1, keys, dtype), f"cutlass_{dtype}"
-    found: Variant = NVIDIAS[dtype].variants(operator.Workload(FULL, keys, dtype), TARGET)[0]
-    folder = build("mla_decode", name, TARGET, found)
-    chosen = {"id": found.id, "params": found.params}
+    result: Variant = NVIDIAS[dtype].variants(operator.Workload(FULL, keys, dtype), TARGET)[0]
+    folder = build("mla_decode", name, TARGET, result)
+    chosen = {"id": result.id, "params": result.params}
     launches, _ = caught(Case("predict", "mla_decode", name, TARGET, chosen, asdict(workload), str(folder)))
     return launches[0], workload, folder
 
 
 def counted(launch: ptxsim.Launch, workload: operator.Workload, folder: Path) -> dict[str, Any]:
-    found = ptxsim.run(launch, "eager", checks=(), track=True).counts[0]
+    result = ptxsim.run(launch, "eager", checks=(), track=True).counts[0]
     need = operator.cost(workload)
 
     def ops(*beginnings: str) -> int:
-        return sum(n for op, n in found.opcodes.items() if op.startswith(beginnings))
+        return sum(n for op, n in result.opcodes.items() if op.startswith(beginnings))
 
     code = code_of(launch.name, folder / "kernel.cubin")
     assert code is not None
     sent = WARP_LANES * (16 * ops(f"{SENT}.v4") + 4 * ops(f"{SENT}.b32"))
     return {
-        "products": found.products,
-        "flops": found.mma_flops / need.flops,
-        "bytes_once": (found.global_read_unique_bytes or 0) / need.bytes_read,
-        "bytes_read": found.global_read_bytes,
+        "products": result.products,
+        "flops": result.mma_flops / need.flops,
+        "bytes_once": (result.global_read_unique_bytes or 0) / need.bytes_read,
+        "bytes_read": result.global_read_bytes,
         "loads": ops("cp.async.bulk.tensor") - ops(*STORES),
-        "warp_instructions": found.warp_instructions,
+        "warp_instructions": result.warp_instructions,
         "tmem_loads": ops("tcgen05.ld"),
         "tmem_stores": ops("tcgen05.st"),
         "commits": ops("tcgen05.commit"),
         "polls": ops("mbarrier.try_wait"),
-        "waits": found.barrier_waits,
+        "waits": result.barrier_waits,
         "stores": ops("st.global"),
         "sent_kb": round(sent / 1024 / launch.grid[0], 1),
         "registers": code.registers,
@@ -96,9 +96,9 @@ def row(make: Any, name: str) -> dict[str, Any]:
     return {**first, "a_tile": {**more, "cache": round((second["bytes_read"] - first["bytes_read"]) / cache, 3)}}
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
+def table(result: dict[str, dict[str, Any]]) -> str:
     """Return the main counts in Markdown, a column for each kernel in its default variant."""
-    shown = {name: counts for name, counts in found.items() if "," not in name}
+    shown = {name: counts for name, counts in result.items() if "," not in name}
     lines = {
         "loads by TMA": lambda x: f"{x['loads']}",
         "commits": lambda x: f"{x['commits']}",

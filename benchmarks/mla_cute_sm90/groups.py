@@ -11,7 +11,7 @@ cold    a CUDA graph of one call after 512 MB were written and the GPU was busy 
         the second of two such calls, so that, as with NVBench, the kernel before it was the same
 plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
 
-Kernels take turns, replay by replay, each in every place of the order, forwards and backwards by turns. A turn is a
+Kernels alternate, replay by replay, each in every place of the order, forwards and backwards by turns. A turn is a
 few milliseconds, so that a clock that changes with the power drawn changes for all. The figures are medians of all
 turns. `noise` is by how much FlashMLA's time over the default's differs between the medians of one half of the turns
 and of the other, in per cent, warm and cold.
@@ -32,7 +32,7 @@ from cutesnake.stages.load.build import LoadedBuild
 from kernels.mla_decode import cute_sm90, flash_mla
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference
 
-GRAPH_US, MOST_CALLS, REPLAYS, TURNS = 2000.0, 20, 7, 24
+GRAPH_US, MOST_CALLS, REPLAYS, LOCK = 2000.0, 20, 7, 24
 FLUSH_BYTES = 512 << 20
 PEER = "flash_mla"
 RULE_PERCENT = 3.0  # how far the variant that the rule names may lie behind the best one
@@ -132,13 +132,13 @@ def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -
     return ((outputs.out.float() - expected).norm() / expected.norm()).item()
 
 
-def in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> None:
+def in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> None:
     """Add `turns` warm and then as many cold figures to each, in rotating order, every second time backwards."""
     warm_in_turn(bound, stream, turns)
     cold_in_turn(bound, stream, turns)
 
 
-def warm_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> None:
+def warm_in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> None:
     for turn in range(turns):
         pairs = {}
         for name in order(list(bound), turn):
@@ -149,7 +149,7 @@ def warm_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> No
             bound[name].warm.append(begin.elapsed_time(end) * 1000 / bound[name].calls)
 
 
-def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = TURNS) -> None:
+def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> None:
     import torch
 
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
@@ -241,10 +241,10 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
     """Geometric mean and least of FlashMLA's time over the default variant's; and where the default is not the best."""
     lines = []
     for kind in ("warm_us", "cold_us"):
-        found = dict(ratios(rows, kind))
-        least = min(found, key=found.get)
-        mean = statistics.geometric_mean(found.values())
-        lines.append(f"{group}, {kind[:4]}: geometric mean {mean:.3f}, least {found[least]:.3f} ({least})")
+        result = dict(ratios(rows, kind))
+        least = min(result, key=result.get)
+        mean = statistics.geometric_mean(result.values())
+        lines.append(f"{group}, {kind[:4]}: geometric mean {mean:.3f}, least {result[least]:.3f} ({least})")
     for row in rows:
         times = {name: row[name]["warm_us"] for name in row if name not in ("workload", "default", "noise", PEER)}
         best = min(times, key=times.get)
@@ -265,13 +265,13 @@ def text_of(value: Any, indent: str = " ") -> str:
     return json.dumps(value)
 
 
-def main(builds: Path, record: Path, groups: list[str], turns: int = TURNS) -> None:
+def main(builds: Path, record: Path, groups: list[str], turns: int = LOCK) -> None:
     import torch
 
     started = time.monotonic()
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "groups": {}}
+    result: dict[str, Any] = {"device": torch.cuda.get_device_name(), "groups": {}}
     for group in groups or GROUPS:
-        rows = found["groups"][group] = []
+        rows = result["groups"][group] = []
         for work in GROUPS[group]:
             row = measure(builds, work, turns)
             rows.append(row)
@@ -279,12 +279,12 @@ def main(builds: Path, record: Path, groups: list[str], turns: int = TURNS) -> N
             worst = max(v["error"] for v in row.values() if isinstance(v, dict))
             print(f"{group} {row['workload']} [{row['default']}]:", "; ".join(cells), end=" ")
             print(f"error {worst:.1e} noise {row['noise']}", flush=True)
-        record.write_text(text_of(found) + "\n")
-    for group, rows in found["groups"].items():
+        record.write_text(text_of(result) + "\n")
+    for group, rows in result["groups"].items():
         print(*summary(group, rows), sep="\n")
-    found["metadata_us"] = {work.id: metadata_us(work) for work in (GROUPS["uniform"][6], GROUPS["ragged"][3])}
-    record.write_text(text_of(found) + "\n")
-    print("FlashMLA's metadata kernel, us:", found["metadata_us"])
+    result["metadata_us"] = {work.id: metadata_us(work) for work in (GROUPS["uniform"][6], GROUPS["ragged"][3])}
+    record.write_text(text_of(result) + "\n")
+    print("FlashMLA's metadata kernel, us:", result["metadata_us"])
     print(f"{time.monotonic() - started:.0f} s")
 
 

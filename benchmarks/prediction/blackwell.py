@@ -85,23 +85,23 @@ def predicted(figure: Published, results: Path) -> dict[str, Any]:
     case = Case("predict", figure.operator, figure.kernel, "sm_100a", variant, figure.parameters, str(folder))
     began = time.monotonic()
     captured = capture(case)
-    found = ptxsim.predict(captured.launches, "b200", clock_mhz=figure.clock_mhz, code=captured.code)
+    result = ptxsim.predict(captured.launches, "b200", clock_mhz=figure.clock_mhz, code=captured.code)
     flops = load_operator(figure.operator).cost(case.workload).flops
     row = {
         "case": f"{figure.operator}/{figure.kernel}/{figure.variant}/{case.workload.id}",
-        "sm_clock_mhz": found.sm_clock_mhz,
-        "predicted_us": round(found.microseconds, 2),
-        "predicted_tflops": round(flops / found.microseconds / 1e6, 1),
+        "sm_clock_mhz": result.sm_clock_mhz,
+        "predicted_us": round(result.microseconds, 2),
+        "predicted_tflops": round(flops / result.microseconds / 1e6, 1),
         "published_us": figure.microseconds,
         "published_tflops": figure.tflops,
         "source": figure.source,
-        "assumed": list(found.assumed),
+        "assumed": list(result.assumed),
         "seconds": round(time.monotonic() - began, 1),
     }
     if figure.microseconds:
-        row["error_percent"] = round(100 * (found.microseconds / figure.microseconds - 1), 1)
+        row["error_percent"] = round(100 * (result.microseconds / figure.microseconds - 1), 1)
     elif figure.tflops:
-        row["error_percent"] = round(100 * (figure.tflops / (flops / found.microseconds / 1e6) - 1), 1)
+        row["error_percent"] = round(100 * (figure.tflops / (flops / result.microseconds / 1e6) - 1), 1)
     return row
 
 

@@ -115,7 +115,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
 
     `operators` limits them; a case without the SM clock of its samples is left out.
     """
-    found: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
+    result: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
     origins: dict[tuple[str, ...], set[Origin]] = {}
     for folder, device in CARDS.items():
         for path in sorted((sets / folder).glob("timing-*.jsonl")):
@@ -127,15 +127,15 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                 if operators and case["operator"] not in operators:
                     continue
                 key = (case["operator"], case["kernel"], case["variant"]["id"], case["workload"])
-                entry = found.setdefault(key, (case, []))
+                entry = result.setdefault(key, (case, []))
                 made = row["provenance"]
                 origins.setdefault(key, set()).add(Origin(made.get("commit"), made.get("machine_code")))
                 for kind, (time, clock) in KINDS.items():
                     if row["metrics"].get(clock):
                         metrics = row["metrics"]
                         calls = metrics.get("calls_per_graph") if kind == "warm" else None
-                        lone = metrics.get("lone_us") if kind == "cold" else None
-                        entry[1].append(Measured(device, kind, metrics[time], metrics[clock], calls, lone))
+                        single = metrics.get("lone_us") if kind == "cold" else None
+                        entry[1].append(Measured(device, kind, metrics[time], metrics[clock], calls, single))
     return [
         Recorded(
             case["operator"],
@@ -148,7 +148,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             case["dsl"],
             frozenset(origins[key]),
         )
-        for key, (case, measured) in found.items()
+        for key, (case, measured) in result.items()
     ]
 
 

@@ -38,12 +38,12 @@ ALSO = {"gemm_epilogue": {"activation": ["identity", "relu", "silu"]}}  # what a
 
 def operators() -> list[str]:
     """Those with a kernel in CuTe DSL or cuTile for the target."""
-    found = []
+    result = []
     for path in sorted((ROOT / "kernels").glob("*/sweep.yaml")):
         sweep = make_sweep(path.parent.name, read_sweep(path.parent.name, {}))
         if any(_drawable(sweep.operator, kernel) for kernel in sweep.kernels):
-            found.append(sweep.operator)
-    return found
+            result.append(sweep.operator)
+    return result
 
 
 def _drawable(operator: str, kernel: str) -> bool:
@@ -87,11 +87,11 @@ def cases(seed: int, count: int, known: set[str]) -> Iterator[NamedCase]:
         before = count
         for name in names:
             for _ in range(TRIES if count else 0):
-                found = draw(sweeps[name], chance)
-                if found is not None and found.name not in seen:
-                    seen.add(found.name)
+                result = draw(sweeps[name], chance)
+                if result is not None and result.name not in seen:
+                    seen.add(result.name)
                     count -= 1
-                    yield found
+                    yield result
                     break
         if count == before:
             raise SystemExit("draw.py: no operator has another case; ask for fewer with --count")
@@ -126,8 +126,8 @@ def main() -> None:
     drawn = list(cases(options.seed, options.count, known))
     lines = ",\n".join(json.dumps(dataclasses.asdict(case)) for case in drawn)
     options.out.write_text(f"[\n{lines}\n]\n")
-    words = f"# Builds the cases of {options.out.name} (draw.py, seed {options.seed}), and more.\n"
-    options.sweeps.write_text(words + yaml.safe_dump(configuration(drawn), sort_keys=False, default_flow_style=None))
+    message = f"# Builds the cases of {options.out.name} (draw.py, seed {options.seed}), and more.\n"
+    options.sweeps.write_text(message + yaml.safe_dump(configuration(drawn), sort_keys=False, default_flow_style=None))
     for case in drawn:
         print(case.name)
 

@@ -56,7 +56,7 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def launches(case: Recorded, results: Path) -> tuple[Captured, str | None]:
-    """What a call of the case launches, and None; or nothing, and why it cannot be told."""
+    """What a call of the case launches, and None; or nothing, and why it cannot be reported."""
     try:
         with limited(LIMIT_SECONDS):
             return capture(case.case(results)), None
@@ -98,7 +98,7 @@ def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> 
     began = time.process_time()
     try:
         with limited(LIMIT_SECONDS):
-            found = ptxsim.predict(
+            result = ptxsim.predict(
                 captured.launches,
                 figure.device,
                 clock_mhz=figure.clock_mhz,
@@ -120,9 +120,9 @@ def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> 
             "dram_percent": round(part.dram_percent),
             "l2_percent": round(part.l2_percent),
         }
-        for part in found.launches
+        for part in result.launches
     ]
-    return {"predicted_us": round(found.microseconds, 3), "seconds": seconds, "launches": parts}
+    return {"predicted_us": round(result.microseconds, 3), "seconds": seconds, "launches": parts}
 
 
 def main() -> None:
@@ -157,8 +157,8 @@ def main() -> None:
             for row in rows(case, options.results.resolve(), options.devices, done):
                 stream.write(json.dumps(row) + "\n")
                 stream.flush()
-                said = row["error"] or f"{row['predicted_us']:.1f} us against {row['measured_us']:.1f}"
-                print(f"{row['device']} {case.name} {row['kind']}: {said}", flush=True)
+                message = row["error"] or f"{row['predicted_us']:.1f} us against {row['measured_us']:.1f}"
+                print(f"{row['device']} {case.name} {row['kind']}: {message}", flush=True)
     scratch.replace(options.out)
 
 

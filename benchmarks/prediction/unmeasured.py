@@ -40,14 +40,14 @@ NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
     """Cases that draw.py has drawn and that were built, those of least work first, for every GPU."""
-    found = []
+    result = []
     for drawn in json.loads(path.read_text()):
         dsl = load_kernel(drawn["operator"], drawn["kernel"]).DSL
         case = Recorded(**drawn, target=TARGET, measured=(), dsl=dsl)
         if (case.folder(results) / "build.json").exists():
             workload = load_operator(case.operator).Workload(**case.parameters)
-            found.append((load_operator(case.operator).cost(workload).flops, case))
-    for _, case in sorted(found, key=lambda entry: entry[0]):
+            result.append((load_operator(case.operator).cost(workload).flops, case))
+    for _, case in sorted(result, key=lambda entry: entry[0]):
         yield case, list(CARDS.values())
 
 
@@ -55,19 +55,19 @@ def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, 
     """A row per GPU and kind of sample, with the prediction at each clock or why there is none."""
     captured, error = launches(case, results)
     surveys: dict[int, Any] = {}
-    for card in cards:
+    for gpu in cards:
         for kind in KINDS:
-            names = (card, case.operator, case.kernel, case.variant["id"], case.workload, kind)
+            names = (gpu, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
-            figures = DeviceModel.load(card).constants
+            figures = DeviceModel.load(gpu).constants
             row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_lone_us}
             for clock in CLOCKS_MHZ if error is None else ():
-                found = predicted(captured, Measured(card, kind, 0.0, clock), surveys)
-                if found.get("error"):
-                    row["error"] = found["error"]
+                result = predicted(captured, Measured(gpu, kind, 0.0, clock), surveys)
+                if result.get("error"):
+                    row["error"] = result["error"]
                     break
-                row["predicted"][f"{clock:.0f}"] = found["predicted_us"]
-                row["launches"] = found["launches"]
+                row["predicted"][f"{clock:.0f}"] = result["predicted_us"]
+                row["launches"] = result["launches"]
             yield row
 
 
@@ -91,23 +91,23 @@ def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict
         figure = measured.get(tuple(row[name] for name in NAMES))
         if figure is None:
             continue
-        found = at_clock(row["predicted"], figure.clock_mhz) if row["predicted"] else None
-        if found is not None and figure.calls_per_graph:
-            found += row.get("graph_us", 0.0) / figure.calls_per_graph
-        if found is not None and figure.empty_launch_us and "lone_us" in row:
-            found += figure.empty_launch_us - row["lone_us"]
+        result = at_clock(row["predicted"], figure.clock_mhz) if row["predicted"] else None
+        if result is not None and figure.calls_per_graph:
+            result += row.get("graph_us", 0.0) / figure.calls_per_graph
+        if result is not None and figure.empty_launch_us and "lone_us" in row:
+            result += figure.empty_launch_us - row["lone_us"]
         yield {name: row[name] for name in NAMES} | {
             "sm_clock_mhz": round(figure.clock_mhz),
             "measured_us": round(figure.microseconds, 3),
-            "predicted_us": None if found is None else round(found, 3),
+            "predicted_us": None if result is None else round(result, 3),
             "error": row["error"],
             "launches": row.get("launches", []),
         }
 
 
-def write(out: Path, found: list[dict[str, Any]]) -> None:
+def write(out: Path, result: list[dict[str, Any]]) -> None:
     """A line each; with the ending .json a list of them, which nothing else reads as validation."""
-    lines = [json.dumps(row) for row in found]
+    lines = [json.dumps(row) for row in result]
     text = "[\n" + ",\n".join(lines) + "\n]\n" if out.suffix == ".json" else "".join(f"{line}\n" for line in lines)
     scratch = out.with_name(out.name + ".tmp")
     scratch.write_text(text)
@@ -128,18 +128,18 @@ def main() -> None:
         return
     if options.results is None or options.cases is None:
         parser.error("needs RESULTS and --cases FILE, or --against SETS and --predictions FILE")
-    found: list[dict[str, Any]] = json.loads(options.out.read_text()) if options.resume else []
-    done = {tuple(row[name] for name in NAMES[1:5]) for row in found}
+    result: list[dict[str, Any]] = json.loads(options.out.read_text()) if options.resume else []
+    done = {tuple(row[name] for name in NAMES[1:5]) for row in result}
     results = options.results.resolve()
-    for case, cards in listed(options.cases, results):
+    for case, gpus in listed(options.cases, results):
         if (case.operator, case.kernel, case.variant["id"], case.workload) in done:
             continue
         began = time.process_time()
-        for row in rows(case, cards, results):
-            found.append(row)
+        for row in rows(case, gpus, results):
+            result.append(row)
             print(row["device"], case.name, row["kind"], row["error"] or row["predicted"], flush=True)
         print(f"    {time.process_time() - began:.1f} s", flush=True)
-        write(options.out, found)
+        write(options.out, result)
 
 
 if __name__ == "__main__":

@@ -95,10 +95,10 @@ def run(form: str) -> None:
     import numpy as np
     from cuda.bindings import driver
 
-    def ok(answer: tuple) -> object:
-        if answer[0] != driver.CUresult.CUDA_SUCCESS:
-            raise RuntimeError(f"{form}: the driver says {answer[0]}")
-        return answer[1] if len(answer) > 1 else None
+    def ok(reply: tuple) -> object:
+        if reply[0] != driver.CUresult.CUDA_SUCCESS:
+            raise RuntimeError(f"{form}: the driver says {reply[0]}")
+        return reply[1] if len(reply) > 1 else None
 
     ok(driver.cuInit(0))
     device = ok(driver.cuDeviceGet(0))
@@ -123,13 +123,13 @@ def run(form: str) -> None:
 def racecheck(tool: str, form: str) -> dict[str, object]:
     command = [tool, "--tool", "racecheck", "--print-limit", "2", sys.executable, __file__, "--one", form]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    said = done.stdout + done.stderr
-    summary = re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", said)
+    message = done.stdout + done.stderr
+    summary = re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)", message)
     numbers = dict(zip(("hazards", "errors", "warnings"), map(int, summary.groups()), strict=True)) if summary else {}
-    seen = sum(int(count) for count in re.findall(r"\[(\d+) hazards\]", said))
-    first = [line.strip("= ") for line in said.splitlines() if "hazard" in line][:2]
-    told = {"times_seen": seen, "first": first} if numbers else {"end": said[-400:]}
-    return {"form": form, "right": "right" in said, **numbers, **told}
+    seen = sum(int(count) for count in re.findall(r"\[(\d+) hazards\]", message))
+    first = [line.strip("= ") for line in message.splitlines() if "hazard" in line][:2]
+    reported = {"times_seen": seen, "first": first} if numbers else {"end": message[-400:]}
+    return {"form": form, "right": "right" in message, **numbers, **reported}
 
 
 def main(file: str) -> None:

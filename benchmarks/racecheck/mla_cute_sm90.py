@@ -68,7 +68,7 @@ def run(name: str) -> None:
 
 
 def look(sanitizer: str, name: str, tool: str, what: str) -> dict[str, Any]:
-    """What one tool counts in one call; and, if that is not nothing or there is no count, the end of all it said."""
+    """Return one tool's count in one call, and the end of its output unless the count is 0."""
     command = [sanitizer, "--tool", tool, "--kernel-name", f"kernel_substring={WATCHED[what]}", "--print-limit", "4"]
     began = time.monotonic()
     try:
@@ -79,17 +79,17 @@ def look(sanitizer: str, name: str, tool: str, what: str) -> dict[str, Any]:
             timeout=LIMIT_SECONDS,
             check=False,
         )
-        said = done.stdout + done.stderr
+        message = done.stdout + done.stderr
     except subprocess.TimeoutExpired as late:
         parts = [part.decode() if isinstance(part, bytes) else part or "" for part in (late.stdout, late.stderr)]
-        said = "".join(parts) + f"\nnot done after {LIMIT_SECONDS:g} s"
-    summary = re.search(SUMMARY[tool], said)
-    launches = re.search(r"right after (\d+) launches", said)
+        message = "".join(parts) + f"\nnot done after {LIMIT_SECONDS:g} s"
+    summary = re.search(SUMMARY[tool], message)
+    launches = re.search(r"right after (\d+) launches", message)
     numbers = {key: int(number) for key, number in summary.groupdict().items()} if summary else {}
-    found = {"build": name, "tool": tool, "watched": what, "right": launches is not None, **numbers}
-    found |= {"launches": int(launches[1]) if launches else None, "seconds": round(time.monotonic() - began, 1)}
+    result = {"build": name, "tool": tool, "watched": what, "right": launches is not None, **numbers}
+    result |= {"launches": int(launches[1]) if launches else None, "seconds": round(time.monotonic() - began, 1)}
     clean = launches and numbers and not any(numbers.values())
-    return found if clean else found | {"end": said[-1200:]}
+    return result if clean else result | {"end": message[-1200:]}
 
 
 def main(file: str, *names: str) -> None:
@@ -99,17 +99,17 @@ def main(file: str, *names: str) -> None:
 
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     version = subprocess.run([sanitizer, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "created": datetime.now(UTC).isoformat("T", "minutes"),
     }
-    found |= {"commit": commit(), "compute-sanitizer": version[-1].strip()}
-    found |= {"batch": BATCH, "kv_length": LENGTH, "heads": HEADS, "rows": []}
+    result |= {"commit": commit(), "compute-sanitizer": version[-1].strip()}
+    result |= {"batch": BATCH, "kv_length": LENGTH, "heads": HEADS, "rows": []}
     for name in names:
         for tool, what in LOOKS:
-            found["rows"].append(look(sanitizer, name, tool, what))
-            Path(file).write_text(json.dumps(found, indent=1) + "\n")
-            print(json.dumps(found["rows"][-1]), flush=True)
+            result["rows"].append(look(sanitizer, name, tool, what))
+            Path(file).write_text(json.dumps(result, indent=1) + "\n")
+            print(json.dumps(result["rows"][-1]), flush=True)
 
 
 if __name__ == "__main__":

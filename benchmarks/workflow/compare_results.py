@@ -20,8 +20,8 @@ MOST_SHOWN = 40
 def records(folder: Path) -> dict[str, Path]:
     """Return the records of a results folder by their path below it."""
     paths = (path for path in sorted(folder.rglob("*.json")) if path.relative_to(folder).parts[0] not in FOLDERS)
-    found = {path.relative_to(folder).as_posix(): path for path in paths}
-    return found | {f"fetch/{path.parent.name}": path for path in sorted(folder.glob("fetch/*/fetched.json"))}
+    result = {path.relative_to(folder).as_posix(): path for path in paths}
+    return result | {f"fetch/{path.parent.name}": path for path in sorted(folder.glob("fetch/*/fetched.json"))}
 
 
 def differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
@@ -40,20 +40,20 @@ def compare(before: Path, now: Path) -> tuple[int, list[str]]:
     """Return how many records both folders have, and what differs."""
     left, right = records(before), records(now)
     shared = sorted({*left} & {*right})
-    found = [f"{name}: only before" for name in sorted({*left} - {*right})]
-    found += [f"{name}: only now" for name in sorted({*right} - {*left})]
+    result = [f"{name}: only before" for name in sorted({*left} - {*right})]
+    result += [f"{name}: only now" for name in sorted({*right} - {*left})]
     for name in shared:
         one, other = (json.loads(path.read_text()) for path in (left[name], right[name]))
-        found += [f"{name}{difference}" for difference in differences(one, other)]
-    return len(shared), found
+        result += [f"{name}{difference}" for difference in differences(one, other)]
+    return len(shared), result
 
 
 def main(before: str, now: str) -> int:
     """Print the differences; return the exit status."""
-    count, found = compare(Path(before), Path(now))
-    print("\n".join(found[:MOST_SHOWN]))
-    print(f"{count} records compared, {len(found)} differences")
-    return 0 if count and not found else 1
+    count, result = compare(Path(before), Path(now))
+    print("\n".join(result[:MOST_SHOWN]))
+    print(f"{count} records compared, {len(result)} differences")
+    return 0 if count and not result else 1
 
 
 if __name__ == "__main__":

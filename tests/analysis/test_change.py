@@ -1,4 +1,7 @@
-"""What changed against a baseline: verdicts hold ratios against noise; baselines are found, read and refused."""
+"""What changed against a baseline: verdicts hold ratios against noise.
+
+Baselines are found, read and refused.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def metrics(us: float, spread: float = 0.8, difference: float = 1.0, **more) -> 
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "said"),
+    ("before", "now", "message"),
     [
         (metrics(100), metrics(104), "slower"),
         (metrics(104), metrics(100), "faster"),
@@ -41,10 +44,10 @@ def metrics(us: float, spread: float = 0.8, difference: float = 1.0, **more) -> 
         (metrics(100, sm_clock_mhz=1980), metrics(130, sm_clock_mhz=1800), "slower"),
     ],
 )
-def test_a_verdict_holds_the_ratio_against_the_noise(before, now, said) -> None:
-    found = verdict("cold", before, now)
-    assert found["verdict"] == said and found["ratio"] == now["cold_us"] / before["cold_us"]
-    assert bool(found["why"]) == (said == "cannot tell")
+def test_a_verdict_holds_the_ratio_against_the_noise(before, now, message) -> None:
+    result = verdict("cold", before, now)
+    assert result["verdict"] == message and result["ratio"] == now["cold_us"] / before["cold_us"]
+    assert bool(result["why"]) == (message == "cannot tell")
 
 
 def test_the_noise_of_a_warm_time_counts_how_far_its_two_sources_are_apart() -> None:
@@ -59,10 +62,10 @@ def now():
 
 def earlier(evidence) -> dict:
     """The same records as another run made them, a day before."""
-    found = copy.deepcopy({**evidence.builds, **evidence.inspected, **evidence.measured})
-    for entry in found.values():
+    result = copy.deepcopy({**evidence.builds, **evidence.inspected, **evidence.measured})
+    for entry in result.values():
         entry["provenance"]["created"] = "2026-11-18T10:00:00+00:00"
-    return found
+    return result
 
 
 def case(records: dict, kernel: str = "cutile", workload: str = "b32_s1024_bf16") -> dict:
@@ -75,37 +78,37 @@ def case(records: dict, kernel: str = "cutile", workload: str = "b32_s1024_bf16"
 
 
 def found_in(evidence, before, place=RESULTS) -> dict:
-    found = change(evidence, place, before)
-    record.check("change", found, "sample")
-    return found
+    result = change(evidence, place, before)
+    record.check("change", result, "sample")
+    return result
 
 
 def test_nothing_changed_is_equal_throughout(now) -> None:
-    found = found_in(now, earlier(now))
+    result = found_in(now, earlier(now))
     for name in ("cold", "warm"):
-        totals = found["totals"][name]
-        assert totals["equal"] == len(found["cases"]) > 10 and totals["same"] == totals["slower"] == 0
-    assert found["builds"]["compared"] > 5 and found["builds"]["changed"] == []
-    assert found["unpaired"] == {"only_before": 0, "only_now": 0}
+        totals = result["totals"][name]
+        assert totals["equal"] == len(result["cases"]) > 10 and totals["same"] == totals["slower"] == 0
+    assert result["builds"]["compared"] > 5 and result["builds"]["changed"] == []
+    assert result["unpaired"] == {"only_before": 0, "only_now": 0}
 
 
 def test_one_slower_case_is_found_and_named(now) -> None:
     before = earlier(now)
     case(before)["metrics"]["cold_us"] /= 1.5
-    found = found_in(now, before)
-    assert found["totals"]["cold"]["slower"] == 1 and found["totals"]["warm"]["slower"] == 0
-    fine, said = unchanged([found], "slower")
-    assert not fine and "1 of 32 cases are slower than in before" in said
-    assert "the worst is blend, cutile on b32_s1024_bf16 (NVIDIA H200), cold: 1.5 times the time" in said
-    assert unchanged([found], "none") == (True, said)
+    result = found_in(now, before)
+    assert result["totals"]["cold"]["slower"] == 1 and result["totals"]["warm"]["slower"] == 0
+    fine, message = unchanged([result], "slower")
+    assert not fine and "1 of 32 cases are slower than in before" in message
+    assert "the worst is blend, cutile on b32_s1024_bf16 (NVIDIA H200), cold: 1.5 times the time" in message
+    assert unchanged([result], "none") == (True, message)
 
 
 def test_a_faster_case_fails_nothing(now) -> None:
     before = earlier(now)
     case(before)["metrics"]["cold_us"] *= 1.5
-    found = found_in(now, before)
-    assert found["totals"]["cold"]["faster"] == 1
-    assert unchanged([found], "worse") == (True, "none of 32 cases is slower than in before")
+    result = found_in(now, before)
+    assert result["totals"]["cold"]["faster"] == 1
+    assert unchanged([result], "worse") == (True, "none of 32 cases is slower than in before")
 
 
 def test_figures_of_builds_that_differ_are_listed_with_the_compilers(now) -> None:
@@ -117,43 +120,43 @@ def test_figures_of_builds_that_differ_are_listed_with_the_compilers(now) -> Non
     for entry in before.values():
         if entry["stage"] == "compile" and entry["dsl"] == "cute":
             entry["compilers"] = {"nvidia-cutlass-dsl": "4.8.0"}
-    found = found_in(now, before)["builds"]
-    (entry,) = found["changed"]
+    result = found_in(now, before)["builds"]
+    (entry,) = result["changed"]
     assert (entry["kernel"], entry["function"], entry["symbol"]) == ("cute_sm90", 2, "combine")
     changes = {c["figure"]: c["now"] - c["before"] for c in entry["changes"]}
     assert changes == {
         **{"registers_per_thread": 8, "shared_bytes": 231_424},
         **{"instructions": -8, "instructions, tensor core": -8},
     }
-    assert found["compilers"] == [{"name": "nvidia-cutlass-dsl", "before": ["4.8.0"], "now": ["4.8.1"]}]
+    assert result["compilers"] == [{"name": "nvidia-cutlass-dsl", "before": ["4.8.0"], "now": ["4.8.1"]}]
 
 
 def test_more_spills_fail_where_that_is_asked_for(now) -> None:
     before = earlier(now)
     next(e for p, e in before.items() if "inspect" in p and "/cutile/" in p)["functions"][0]["spill_bytes"] = 0
-    found = found_in(now, before)
-    assert unchanged([found], "slower")[0]
-    fine, said = unchanged([found], "worse")
-    assert not fine and "1 device function with more spills, the first in blend, cutile for sm_" in said
+    result = found_in(now, before)
+    assert unchanged([result], "slower")[0]
+    fine, message = unchanged([result], "worse")
+    assert not fine and "1 device function with more spills, the first in blend, cutile for sm_" in message
 
 
 def test_one_measurement_on_both_sides_says_nothing(now) -> None:
     """A recorded set against itself: no verdict, and no claim that nothing changed."""
     kept = sample.evidence(recorded=True)
-    found = found_in(kept, dict(kept.recorded), KEPT)
-    assert found["totals"]["cold"] == {"slower": 0, "faster": 0, "equal": 0, "cannot_tell": 0, "same": 32}
-    assert all(row["same"] and row["cold"] is None for row in found["cases"])
-    assert found["builds"]["reason"].startswith("a recorded set holds measurements only")
+    result = found_in(kept, dict(kept.recorded), KEPT)
+    assert result["totals"]["cold"] == {"slower": 0, "faster": 0, "equal": 0, "cannot_tell": 0, "same": 32}
+    assert all(row["same"] and row["cold"] is None for row in result["cases"])
+    assert result["builds"]["reason"].startswith("a recorded set holds measurements only")
 
 
 def test_where_nothing_was_compared_the_check_fails_rather_than_pass(now) -> None:
     kept = sample.evidence(recorded=True)
-    found = found_in(kept, dict(kept.recorded), KEPT)
+    result = found_in(kept, dict(kept.recorded), KEPT)
     for fails in ("slower", "worse"):
-        fine, said = unchanged([found], fails)
-        assert not fine and said.startswith("nothing was compared with recorded/nvidia_h200")
-    fine, said = unchanged([found], "none")
-    assert fine and said.endswith("all times are identical to the baseline's measurements")
+        fine, message = unchanged([result], fails)
+        assert not fine and message.startswith("nothing was compared with recorded/nvidia_h200")
+    fine, message = unchanged([result], "none")
+    assert fine and message.endswith("all times are identical to the baseline's measurements")
     builds = {path: entry for path, entry in earlier(now).items() if entry["stage"] == "inspect"}
     assert unchanged([found_in(now, builds)], "worse")[0] and not unchanged([found_in(now, builds)], "slower")[0]
 
@@ -163,10 +166,10 @@ def test_another_card_is_not_compared_with(now) -> None:
     for entry in before.values():
         if entry.get("device"):
             entry["device"]["name"] = "NVIDIA B200"
-    found = found_in(now, before)
-    assert found["cases"] == []
-    assert found["no_cases"] == "the baseline was timed on NVIDIA B200, this run on NVIDIA H200"
-    assert found["unpaired"] == {"only_before": 32, "only_now": 32}
+    result = found_in(now, before)
+    assert result["cases"] == []
+    assert result["no_cases"] == "the baseline was timed on NVIDIA B200, this run on NVIDIA H200"
+    assert result["unpaired"] == {"only_before": 32, "only_now": 32}
 
 
 def test_a_variant_of_another_name_is_paired_as_the_fastest(now) -> None:
@@ -191,8 +194,8 @@ def test_drivers_that_differ_are_said(now) -> None:
 
 
 def test_the_table_has_a_line_per_case(now) -> None:
-    found = found_in(now, earlier(now))
-    lines = list(csv.DictReader(io.StringIO(to_csv(found))))
+    result = found_in(now, earlier(now))
+    lines = list(csv.DictReader(io.StringIO(to_csv(result))))
     assert len(lines) == 32 and {line["cold_verdict"] for line in lines} == {"equal"}
     assert all(float(line["warm_ratio"]) == 1 for line in lines)
 
@@ -207,8 +210,8 @@ def test_another_results_folder_is_read(tmp_path, now) -> None:
     folder = laid_out(tmp_path, now)
     place = locate(str(folder), own=tmp_path / "mine")
     assert (place.kind, place.label) == ("results", "results")  # without the machine's part of the path
-    found = baseline.read(place, "blend")
-    assert {entry.stage for entry in found.values()} == {"timing", "inspect", "compile"}
+    result = baseline.read(place, "blend")
+    assert {entry.stage for entry in result.values()} == {"timing", "inspect", "compile"}
     assert baseline.read(place, "other") == {}
     digest = baseline.digest(place, "blend")
     path = next(folder.glob("timing/blend/cutile/**/*.json"))
@@ -224,8 +227,8 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
     monkeypatch.chdir(tmp_path)
     place = locate("recorded/nvidia_h200")
     assert (place.kind, place.label) == ("recorded", "recorded/nvidia_h200")
-    found = baseline.read(place, "blend")
-    assert len(found) == 32
+    result = baseline.read(place, "blend")
+    assert len(result) == 32
     with pytest.raises(BaselineError, match="unknown git commit 'HEAD'"):
         locate("HEAD:recorded/nvidia_h200")
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
@@ -235,13 +238,13 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
         path.unlink()
     committed = locate("HEAD:recorded/nvidia_h200")
     assert committed.kind == "commit" and committed.label.endswith(":recorded/nvidia_h200")
-    assert baseline.read(committed, "blend") == found and baseline.read(place, "blend") == {}
+    assert baseline.read(committed, "blend") == result and baseline.read(place, "blend") == {}
     with pytest.raises(BaselineError, match=r"no such recorded set; available sets: recorded/nvidia_h200"):
         locate("HEAD:recorded/nvidia_b200")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("recorded/nvidia_b200", "no such folder; allowed: recorded/<device>"),
         ("recorded", "neither a recorded set .* available sets: .*recorded/nvidia_h200"),
@@ -251,10 +254,10 @@ def test_a_recorded_set_is_read_from_a_folder_and_from_a_commit(tmp_path, now, m
         ("{}/empty", "neither a recorded set"),
     ],
 )
-def test_a_baseline_that_is_none_is_one_clear_line(tmp_path, text, said) -> None:
+def test_a_baseline_that_is_none_is_one_clear_line(tmp_path, text, message) -> None:
     (tmp_path / "run/results/timing").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BaselineError, match=said) as error:
+    with pytest.raises(BaselineError, match=message) as error:
         locate(text.format(tmp_path), own=tmp_path / "run/results")
     assert "\n" not in str(error.value) and str(tmp_path) not in str(error.value)
 
@@ -290,8 +293,8 @@ def test_a_page_without_a_baseline_has_no_such_section(tmp_path, now) -> None:
 
 def test_the_page_says_why_nothing_is_compared(tmp_path) -> None:
     nothing = sample.evidence()
-    found = found_in(nothing, {}, KEPT)
-    page = Page(render(contents(nothing, tmp_path, changes=[found])))
+    result = found_in(nothing, {}, KEPT)
+    page = Page(render(contents(nothing, tmp_path, changes=[result])))
     assert "No case of blend was compared: the baseline has no times of these kernels and workloads." in page.text
     assert "a recorded set holds measurements only" in page.text
-    json.dumps(found)
+    json.dumps(result)

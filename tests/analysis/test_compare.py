@@ -1,4 +1,7 @@
-"""Compare stage: every cell has a value or a reason, and the value of the record it names."""
+"""Compare stage.
+
+Every cell has a value or a reason, and the value of the record it names.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,13 @@ def gpu() -> Evidence:
 
 
 def row(comparison, target, workload, cutile, cute, kind=None):
-    (found,) = (
+    (result,) = (
         r
         for r in comparison["rows"]
         if (r["target"], r["workload"], r["cutile"]["kernel"], r["cute"]["kernel"]) == (target, workload, cutile, cute)
         and kind in (None, r["device"]["kind"])
     )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("options", [{}, {"gpu": True}, {"recorded": True}, {"gpu": True, "recorded": True}])
@@ -54,8 +57,8 @@ def test_every_record_fits_the_schema_and_no_cell_is_blank(options):
 
 
 def test_without_a_gpu_durations_are_bounds_and_resources_static(none):
-    found = row(compare(none), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
-    cells = found["cutile"]["cells"]
+    result = row(compare(none), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
+    cells = result["cutile"]["cells"]
     floor = next(r for r in none.roofline if (r["workload"], r["device"]) == ("b1_s1024_bf16", "H200"))
     assert cells["duration_us"]["kind"] == "static"
     assert cells["duration_us"]["value"] == floor["floor_us"]
@@ -66,9 +69,9 @@ def test_without_a_gpu_durations_are_bounds_and_resources_static(none):
     }
     assert cells["shared_kb_per_block"]["value"] == pytest.approx(220_636 / 1024)
     assert cells["tensor_core_percent"]["reason"] == sample.NO_GPU
-    assert found["delta"]["duration_us"]["kind"] == "missing"  # two bounds are no difference
-    assert found["delta"]["registers_per_thread"]["value"] == 168 - 255
-    assert found["device"]["kind"] == "none"
+    assert result["delta"]["duration_us"]["kind"] == "missing"  # two bounds are no difference
+    assert result["delta"]["registers_per_thread"]["value"] == 168 - 255
+    assert result["device"]["kind"] == "none"
 
 
 def test_a_build_that_is_not_made_has_the_static_figures_of_the_one_that_stands_for_it(none):
@@ -77,42 +80,42 @@ def test_a_build_that_is_not_made_has_the_static_figures_of_the_one_that_stands_
     left_out = ("cutile", "sm_90a", "bf16")
     plan["builds"] = [b for b in plan["builds"] if (b["kernel"], b["target"], b["variant"]["id"]) != left_out]
     builds = {path: entry for path, entry in none.builds.items() if build.format("bf16") not in path}
-    found = compare(replace(none, plan=plan, builds=builds))
-    cells = row(found, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")["cutile"]["cells"]
+    result = compare(replace(none, plan=plan, builds=builds))
+    cells = row(result, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")["cutile"]["cells"]
     assert cells["registers_per_thread"]["source"] == "results/inspect/blend/cutile/sm_90a/fp16.json"
     assert "the build fp16" in cells["registers_per_thread"]["reason"]
     assert cells["duration_us"]["kind"] == "static"  # it could be built, so that it has a bound
-    covered = next(c for c in found["coverage"] if (c["kernel"], c["target"]) == ("cutile", "sm_90a"))
+    covered = next(c for c in result["coverage"] if (c["kernel"], c["target"]) == ("cutile", "sm_90a"))
     assert (covered["stood_for"], covered["build"]["expected"], covered["build"]["reason"]) == (1, 1, None)
 
 
 def test_measured_values_come_from_their_records(gpu):
-    found = row(compare(gpu), "sm_90a", "b32_s8192_bf16", "cutile", "cute_sm90")
+    result = row(compare(gpu), "sm_90a", "b32_s8192_bf16", "cutile", "cute_sm90")
     for dsl, kernel in (("cutile", "cutile"), ("cute", "cute_sm90")):
         path = f"results/timing/blend/{kernel}/sm_90a/bf16/b32_s8192_bf16.json"
-        cell = found[dsl]["cells"]["duration_us"]
+        cell = result[dsl]["cells"]["duration_us"]
         assert (cell["kind"], cell["source"]) == ("measured", path)
         assert cell["value"] == gpu.measured[path]["metrics"]["cold_us"]
-    times = [found[dsl]["cells"]["duration_us"]["value"] for dsl in ("cutile", "cute")]
-    assert found["delta"]["duration_us"]["value"] == pytest.approx(times[1] - times[0])
-    assert found["cute"]["cells"]["shared_kb_per_block"]["value"] == pytest.approx(230_816 / 1024)  # ncu over static
-    assert [b["kernel"] for b in found["baselines"]] == ["torch_sdpa"]
+    times = [result[dsl]["cells"]["duration_us"]["value"] for dsl in ("cutile", "cute")]
+    assert result["delta"]["duration_us"]["value"] == pytest.approx(times[1] - times[0])
+    assert result["cute"]["cells"]["shared_kb_per_block"]["value"] == pytest.approx(230_816 / 1024)  # ncu over static
+    assert [b["kernel"] for b in result["baselines"]] == ["torch_sdpa"]
 
 
 def test_a_workload_that_is_not_profiled_says_so(gpu):
-    found = row(compare(gpu), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
-    assert found["cutile"]["cells"]["dram_percent"]["reason"] == ("the configuration does not profile this workload")
+    result = row(compare(gpu), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
+    assert result["cutile"]["cells"]["dram_percent"]["reason"] == ("the configuration does not profile this workload")
 
 
 def test_a_target_without_a_fitting_kernel_keeps_its_rows_with_the_reason(none):
-    found = row(compare(none), "sm_100a", "b1_s1024_bf16", "cutile", None)
-    assert sample.ONLY_FP16 in found["cute"]["reason"]
-    assert all(cell["kind"] == "missing" for cell in found["cute"]["cells"].values())
+    result = row(compare(none), "sm_100a", "b1_s1024_bf16", "cutile", None)
+    assert sample.ONLY_FP16 in result["cute"]["reason"]
+    assert all(cell["kind"] == "missing" for cell in result["cute"]["cells"].values())
 
 
 def test_a_kernel_that_did_not_compile_has_its_compilers_words_and_no_bound(none):
-    found = row(compare(none), "sm_100a", "b1_s1024_fp16", "tilegym", "cutlass_fp16")
-    for cell in found["cutile"]["cells"].values():
+    result = row(compare(none), "sm_100a", "b1_s1024_fp16", "tilegym", "cutlass_fp16")
+    for cell in result["cutile"]["cells"].values():
         assert cell["kind"] == "missing"
         assert "TileError" in cell["reason"]
 
@@ -123,8 +126,8 @@ def test_a_failed_measurement_is_a_reason(gpu):
     broken[path] |= {"status": "failed", "reason": "the kernel did not end within 60 s", "metrics": None}
     evidence = sample.replace(gpu, measured=broken)
     comparison = compare(evidence)
-    found = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
-    assert found["cutile"]["cells"]["hot_duration_us"]["reason"] == "timing failed: the kernel did not end within 60 s"
+    result = row(comparison, "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
+    assert result["cutile"]["cells"]["hot_duration_us"]["reason"] == "timing failed: the kernel did not end within 60 s"
     (entry,) = (e for e in comparison["coverage"] if (e["kernel"], e["target"]) == ("cutile", "sm_90a"))
     assert (entry["timing"]["ok"], entry["timing"]["failed"]) == (7, 1)
 
@@ -134,11 +137,11 @@ def test_the_schedule_step_has_a_column_where_a_kernel_has_one(gpu):
     for kernel, plan_us in (("cute_sm90", 3.5), ("torch_sdpa", 6.0)):
         entry = timed[f"results/timing/blend/{kernel}/sm_90a/bf16/b1_s1024_bf16.json"]
         entry["metrics"] |= {"plan_us": plan_us, "plan_cold_us": plan_us + 1, "plan_kind": "graph"}
-    found = row(compare(sample.replace(gpu, measured=timed)), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
-    assert found["cute"]["cells"]["plan_us"]["value"] == 3.5
-    assert found["cute"]["cells"]["plan_cold_us"]["value"] == 4.5
-    assert found["baselines"][0]["plan_us"]["value"] == 6.0
-    without = found["cutile"]["cells"]["plan_us"]
+    result = row(compare(sample.replace(gpu, measured=timed)), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90")
+    assert result["cute"]["cells"]["plan_us"]["value"] == 3.5
+    assert result["cute"]["cells"]["plan_cold_us"]["value"] == 4.5
+    assert result["baselines"][0]["plan_us"]["value"] == 6.0
+    without = result["cutile"]["cells"]["plan_us"]
     assert without["kind"] == "missing" and "no separate scheduling step" in without["reason"]
 
 
@@ -154,20 +157,20 @@ def test_recorded_rows_stand_beside_live_ones_with_date_and_commit():
 
 
 def test_rows_of_several_commits_name_their_own_and_the_table_all(none):
-    """One kernel was timed anew since, and a profile later still: the table of times says nothing of the profile."""
+    # One kernel was timed again since, and a profile later still. The table of times does not mention the profile.
     kept = json.loads(json.dumps(dict(sample.evidence(recorded=True).recorded)))
     for entry in kept.values():
         if entry["stage"] == "timing" and entry["case"]["kernel"] == "cutile":
             entry["provenance"] |= {"created": "2026-11-21T10:00:00+00:00", "commit": "0000001aaa"}
         if entry["stage"] == "nsys":
             entry["provenance"] |= {"created": "2026-11-23T10:00:00+00:00", "commit": "0000002bbb"}
-    found = sample.replace(none, recorded=kept)
-    shown = row(compare(found), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "recorded")
+    result = sample.replace(none, recorded=kept)
+    shown = row(compare(result), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "recorded")
     assert shown["device"]["commits"] == ["abcdef123456", "0000001aaa"]
     assert shown["device"]["dates"] == ["2026-11-19", "2026-11-21"]
     assert [shown[dsl]["commit"] for dsl in ("cutile", "cute")] == ["0000001aaa", "abcdef123456"]
     assert where(shown["device"]) == ("recorded on NVIDIA H200 (2026-11-19 to 2026-11-21, commits abcdef1 and 0000001)")
-    lines = csv.DictReader(io.StringIO(to_csv("blend", every_row(found), compare(found)["reasons"])))
+    lines = csv.DictReader(io.StringIO(to_csv("blend", every_row(result), compare(result)["reasons"])))
     made = {(line["kernel"], line["date"], line["commit"]) for line in lines if line["kind"] == "recorded"}
     assert ("cutile", "2026-11-21", "0000001aaa") in made and ("cute_sm90", "2026-11-19", "abcdef123456") in made
     assert not any(commit == "0000002bbb" for _, _, commit in made)
@@ -191,8 +194,8 @@ def test_the_faster_variant_is_compared(gpu):
     fast["case"]["variant"]["id"] = "wide"
     fast["metrics"]["cold_us"] = slow["metrics"]["cold_us"] / 2
     measured["fast.json"] = fast
-    found = row(compare(sample.replace(gpu, plan=plan, measured=measured)), "sm_90a", workload, "cutile", "cute_sm90")
-    assert (found["cutile"]["variant"], found["cutile"]["cells"]["duration_us"]["source"]) == ("wide", "fast.json")
+    result = row(compare(sample.replace(gpu, plan=plan, measured=measured)), "sm_90a", workload, "cutile", "cute_sm90")
+    assert (result["cutile"]["variant"], result["cutile"]["cells"]["duration_us"]["source"]) == ("wide", "fast.json")
 
 
 def test_simulated_checks_are_counted_apart(none):
@@ -201,17 +204,17 @@ def test_simulated_checks_are_counted_apart(none):
 
 
 def test_coverage_counts_and_reasons(none):
-    found = {(e["kernel"], e["target"]): e for e in compare(none)["coverage"]}
-    assert found["tilegym", "sm_100a"]["build"] == {
+    result = {(e["kernel"], e["target"]): e for e in compare(none)["coverage"]}
+    assert result["tilegym", "sm_100a"]["build"] == {
         **{"expected": 2, "ok": 0, "failed": 2, "simulated": 0},
         "reason": "TileError: <b>tile</b> of 512 columns does not fit",
     }
-    assert found["cutlass_fp16", "sm_90a"]["build"]["reason"].startswith("not written for sm_90a")
-    assert found["cutlass_fp16", "sm_100a"]["unsupported"] == [{"reason": sample.ONLY_FP16, "workloads": 4}]
+    assert result["cutlass_fp16", "sm_90a"]["build"]["reason"].startswith("not written for sm_90a")
+    assert result["cutlass_fp16", "sm_100a"]["unsupported"] == [{"reason": sample.ONLY_FP16, "workloads": 4}]
 
 
 def undone(evidence, stages, reason):
-    """The evidence with a failed record in place of each of some stages of `cute_sm90` on this machine."""
+    """Return the evidence with failed records of `cute_sm90` for some stages."""
     entries = copy.deepcopy(dict(evidence.measured))
     for entry in entries.values():
         if entry["stage"] in stages and entry["case"]["kernel"] == "cute_sm90":
@@ -253,13 +256,13 @@ def test_a_damaged_record_is_named(tmp_path, monkeypatch, gpu):
 
 
 def test_a_kernel_whose_sweep_has_nothing_to_simulate_says_so():
-    """Where the card is missing; not where it is here, and not where the DSL has a reason of its own."""
+    # Where the GPU is missing. Not where it is here, and not where the DSL has a reason of its own.
     for gpu, targets in ((False, {"sm_90a", "sm_100a"}), (True, {"sm_100a"})):
         evidence = sample.evidence(gpu=gpu)
         for listed in (evidence.plan["simulated_cases"], []):
             plan = {**evidence.plan, "simulated_cases": listed}
             rows = compare(sample.replace(evidence, plan=plan))["coverage"]
-            said = {f"{r['kernel']}/{r['target']}" for r in rows if r["not_simulated"] == NONE_TO_SIMULATE}
+            message = {f"{r['kernel']}/{r['target']}" for r in rows if r["not_simulated"] == NONE_TO_SIMULATE}
             able = {f"{d['kernel']}/{d['target']}" for d in plan["decisions"] if d["simulate"]["ok"]}
             wanted = {name for name in able if name.split("/")[1] in targets}
-            assert sample.SIMULATED in wanted and said == wanted - ({sample.SIMULATED} if listed else set())
+            assert sample.SIMULATED in wanted and message == wanted - ({sample.SIMULATED} if listed else set())

@@ -1,4 +1,7 @@
-"""Evidence per operator: what a change of one operator's records reruns, shown by dry runs over stand-in files."""
+"""Evidence per operator.
+
+What a change of one operator's records reruns, shown by dry runs over stand-in files.
+"""
 
 import os
 import re
@@ -27,27 +30,28 @@ def dry_run(project: Path, *arguments: str, changed: str = "") -> str:
 
 
 def outputs(project: Path) -> list[str]:
-    """Every file and folder that the default experiment makes, in the order in which jobs make them."""
+    """List the outputs of the default experiment in the order in which jobs make them."""
     announced = re.findall(r"^    output: (.*)$", dry_run(project, "--forceall"), re.MULTILINE)
     return [path for line in announced for path in line.split(", ")]
 
 
 def rerun(project: Path, changed: str = "") -> set[str]:
-    """What a dry run would make anew after a file was changed."""
+    """What a dry run would make again after a file was changed."""
     announced = re.findall(r"^    output: (.*)$", dry_run(project, changed=changed), re.MULTILINE)
     return {path for line in announced for path in line.split(", ")}
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> tuple[Path, list[str]]:
-    """A copy of the project in which every output of the default experiment is there, as an empty file.
+    """Copy the project with every output of the default experiment as an empty file.
 
-    An empty file is no record: what is stale is said by an environment variable.
+    An empty file is no record: an environment variable names what is stale.
     """
     project = copy_project(tmp_path_factory.mktemp("done"))
-    said = '("stale", "changed") if os.environ["CHANGED"] in (product.path, *product.reads) else None'
+    message = '("stale", "changed") if os.environ["CHANGED"] in (product.path, *product.reads) else None'
     append(
-        project / "workflow/scripts/cutesnake/planning/outputs.py", f"\n\ndef _problem(product):\n    return {said}\n"
+        project / "workflow/scripts/cutesnake/planning/outputs.py",
+        f"\n\ndef _problem(product):\n    return {message}\n",
     )
     made = outputs(project)
     for name in made:
@@ -70,11 +74,11 @@ def test_one_operators_record_reruns_its_own_comparison_pictures_and_page(done) 
     first, *_, last = operators(made)
     for operator in (first, last):
         page = {f"results/report/{operator}.html", f"results/report/anatomy/{operator}"}
-        anew = rerun(project, f"results/anatomy/{operator}")
-        assert anew == {f"results/anatomy/{operator}"} | page
-        anew = rerun(project, f"results/compare/{operator}.json")
+        again = rerun(project, f"results/anatomy/{operator}")
+        assert again == {f"results/anatomy/{operator}"} | page
+        again = rerun(project, f"results/compare/{operator}.json")
         own = {f"results/compare/{operator}.json", f"results/compare/{operator}.csv", f"results/plot/{operator}"}
-        assert anew == own | page | {"results/overview", "results/catalogue.html"}
+        assert again == own | page | {"results/overview", "results/catalogue.html"}
 
 
 @pytest.mark.slow
@@ -82,30 +86,30 @@ def test_one_operators_recorded_set_reruns_nothing_of_the_others(done) -> None:
     project, made = done
     path = min(project.glob("recorded/*/timing-*.jsonl"))
     operator = path.stem.split("-")[1]
-    anew = rerun(project, str(path.relative_to(project)))
-    assert {f"results/compare/{operator}.json", f"results/plot/{operator}"} <= anew
+    again = rerun(project, str(path.relative_to(project)))
+    assert {f"results/compare/{operator}.json", f"results/plot/{operator}"} <= again
     others = [name for name in operators(made) if name != operator]
-    assert others and not [name for name in anew if set(re.split("[/.]", name)) & set(others)]
+    assert others and not [name for name in again if set(re.split("[/.]", name)) & set(others)]
 
 
 def test_evidence_has_only_what_the_operator_s_files_hold(tmp_path, monkeypatch) -> None:
-    found = typed(sample.evidence(gpu=True))
-    paths = sample.write(tmp_path, plain(found))
+    result = typed(sample.evidence(gpu=True))
+    paths = sample.write(tmp_path, plain(result))
     monkeypatch.chdir(tmp_path)
     loaded = load_evidence(*paths)
     assert loaded.operator == "blend"
-    assert (loaded.builds, loaded.inspected, loaded.measured) == (found.builds, found.inspected, found.measured)
+    assert (loaded.builds, loaded.inspected, loaded.measured) == (result.builds, result.inspected, result.measured)
 
 
 def test_no_generic_stage_template_or_schema_names_an_operator_or_its_axis() -> None:
     # Operators whose name is no other word: `reduce` is also one of CSS and of memory instructions.
-    words = {operator: load_operator(operator).AXIS for operator in catalog.operators() if operator != "reduce"}
-    found = re.compile(rf"\b({'|'.join([*words, *(axis for axis in words.values() if '_' in axis), 'lse'])})\b")
+    message = {operator: load_operator(operator).AXIS for operator in catalog.operators() if operator != "reduce"}
+    result = re.compile(rf"\b({'|'.join([*message, *(axis for axis in message.values() if '_' in axis), 'lse'])})\b")
     generic = [
         ROOT / "Snakefile",
         *(path for path in (ROOT / "workflow").rglob("*") if path.suffix not in ("", ".pyc", ".jsonl")),
     ]
     assert len(generic) > 100
     generic.remove(ROOT / "workflow/scripts/cutesnake/report/document_tables.py")  # tables of this project's documents
-    named = {path.name: found.findall(path.read_text()) for path in generic if path.is_file()}
+    named = {path.name: result.findall(path.read_text()) for path in generic if path.is_file()}
     assert {name: seen for name, seen in named.items() if seen} == {}

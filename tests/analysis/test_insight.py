@@ -50,18 +50,18 @@ FLOOR = {
 }
 
 
-def said(left=None, right=None, floor=None, parameters=None):
+def message(left=None, right=None, floor=None, parameters=None):
     row = floor and msgspec.convert(floor, RooflineRow)
     pair = Pair(left or side("cutile", {}), right or side("cute", {}), row, parameters or {"length": 1})
     return {entry.rule: entry.sentence for entry in insights(pair)}
 
 
 def test_plain_numbers_say_nothing():
-    assert said() == {}
+    assert message() == {}
 
 
 @pytest.mark.parametrize(
-    ("rule", "left", "right", "words"),
+    ("rule", "left", "right", "message"),
     [
         ("S2", {"spill_bytes": 48}, {}, "tile spills 48 bytes"),
         ("S3", {"registers_per_thread": 255}, {}, "tile uses the maximum of 255 registers per thread, without"),
@@ -85,8 +85,8 @@ def test_plain_numbers_say_nothing():
         ("S11", {}, {"cluster_size": 2}, "hand runs in clusters of 2 blocks"),
     ],
 )
-def test_static_rules(rule, left, right, words):
-    assert words in said(side("cutile", left), side("cute", right))[rule]
+def test_static_rules(rule, left, right, message):
+    assert message in message(side("cutile", left), side("cute", right))[rule]
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,17 @@ def test_static_rules(rule, left, right, words):
     ],
 )
 def test_static_rules_stay_silent(rule, left, right):
-    assert rule not in said(side("cutile", left), side("cute", right))
+    assert rule not in message(side("cutile", left), side("cute", right))
 
 
 def test_spills_at_the_ceiling_are_not_said_to_be_absent():
-    text = said(side("cutile", {"registers_per_thread": 255, "spill_bytes": None}))["S3"]
+    text = message(side("cutile", {"registers_per_thread": 255, "spill_bytes": None}))["S3"]
     assert "without spilling" not in text
 
 
 def test_sizes_baked_in_or_served():
-    baked = side("cutile", {}, params={"length": 4096, "tile_n": 64}, served=1)
-    text = said(baked, side("cute", {}, params={"tile_n": 64}, served=24))["S12"]
+    constant = side("cutile", {}, params={"length": 4096, "tile_n": 64}, served=1)
+    text = message(constant, side("cute", {}, params={"tile_n": 64}, served=24))["S12"]
     assert text == (
         "tile has compile-time constants length: another value needs another build. "
         "One build of hand serves 24 workloads; sizes are runtime arguments."
@@ -119,34 +119,34 @@ def test_sizes_baked_in_or_served():
 
 
 def test_bound_names_the_side_of_the_ridge():
-    text = said(floor=FLOOR)["S1"]
+    text = message(floor=FLOOR)["S1"]
     assert "100 FLOP/B is below the ridge of H200 (206 FLOP/B)" in text
     assert "memory-bound, at least 10 µs at nominal boost clock" in text
 
 
 def test_faster_and_share_of_the_peaks():
-    found = said(side("cutile", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
-    assert found["M1"] == "hand is 2.00\N{MULTIPLICATION SIGN} as fast as tile."
-    assert found["M2"] == "tile reaches 25 % and hand reaches 50 % of the roofline at nominal boost clock."
+    result = message(side("cutile", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
+    assert result["M1"] == "hand is 2.00\N{MULTIPLICATION SIGN} as fast as tile."
+    assert result["M2"] == "tile reaches 25 % and hand reaches 50 % of the roofline at nominal boost clock."
 
 
 @pytest.mark.parametrize(("spread", "equal"), [(0.1, False), (4.0, True)])
 def test_times_within_the_noise_are_equal(spread, equal):
     noisy = {"spread_percent": spread}
-    text = said(side("cutile", duration_us=105.0, timing=noisy), side("cute", duration_us=100.0, timing=noisy))["M1"]
+    text = message(side("cutile", duration_us=105.0, timing=noisy), side("cute", duration_us=100.0, timing=noisy))["M1"]
     assert ("within the noise" in text) == equal
 
 
 def test_a_bound_is_not_a_time():
-    found = said(side("cutile", kind="static", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
-    assert "M1" not in found
-    assert found["M2"].startswith("hand")
+    result = message(side("cutile", kind="static", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
+    assert "M1" not in result
+    assert result["M2"].startswith("hand")
 
 
 def test_bottleneck_is_that_of_the_profile():
     profile = {"tensor_core_percent": 20.0, "dram_percent": 75.0, "l2_hit_percent": 80.0, "dram_over_cost": 1.0}
-    found = said(side("cutile", ncu={"bottleneck": classify(profile)}))
-    assert found["M3"].startswith("tile is limited by DRAM (tensor core 20, dram 75")
+    result = message(side("cutile", ncu={"bottleneck": classify(profile)}))
+    assert result["M3"].startswith("tile is limited by DRAM (tensor core 20, dram 75")
 
 
 def test_shares_occupancy_cache_and_flags():
@@ -156,11 +156,11 @@ def test_shares_occupancy_cache_and_flags():
         **{"duration_us": 20.0, "tensor_core_percent": 70.0, "occupancy_percent": 12.5},
         timing={"flags": ["two clocks differ by 7 %"]},
     )
-    found = said(left, right)
-    assert found["M4"] == "hand has a tensor-core utilization 40 percentage points higher."
-    assert found["M5"] == "hand is faster with fewer resident warps (12.5 % vs 50 %)."
-    assert found["M6"] == "tile is 2.00\N{MULTIPLICATION SIGN} as fast with inputs in the L2 cache."
-    assert found["M7"] == "hand: two clocks differ by 7 %."
+    result = message(left, right)
+    assert result["M4"] == "hand has a tensor-core utilization 40 percentage points higher."
+    assert result["M5"] == "hand is faster with fewer resident warps (12.5 % vs 50 %)."
+    assert result["M6"] == "tile is 2.00\N{MULTIPLICATION SIGN} as fast with inputs in the L2 cache."
+    assert result["M7"] == "hand: two clocks differ by 7 %."
 
 
 def test_rules_have_ids_of_their_own_and_conditions():

@@ -1,4 +1,4 @@
-"""docs/knowledge: every claim is held against the record that it names, and rules say what a kernel adds."""
+"""Claims of docs/knowledge against the records that they name, and rules over kernels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_index_is_made_from_the_entries() -> None:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] not in BUILT], ids=lambda x: str(x)[:50]
 )
 def test_a_record_still_says_what_an_entry_claims(name, claim) -> None:
-    assert holds(claim, found := evidence_value(claim)), (name, claim["text"], found)
+    assert holds(claim, result := evidence_value(claim)), (name, claim["text"], result)
 
 
 @functools.cache
@@ -61,11 +61,11 @@ def anatomy(build: str) -> dict[str, Any]:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "anatomy"], ids=lambda x: str(x)[:50]
 )
 def test_a_builds_anatomy_still_says_what_an_entry_claims(name, claim) -> None:
-    assert holds(claim, found := evidence_value(claim, anatomy)), (name, claim["text"], found)
+    assert holds(claim, result := evidence_value(claim, anatomy)), (name, claim["text"], result)
 
 
 def findings(claim: Mapping[str, Any]) -> list[str]:
-    """Of a simulated check, under one schedule, of the build and the workload that a claim names."""
+    """Return the figures of a claim's simulated check under one schedule."""
     operator, kernel, target, name = claim["build"].split("/")
     work = load_operator(operator).Workload(**claim["where"])
     variants = load_kernel(operator, kernel).variants(work, target)
@@ -79,21 +79,21 @@ def findings(claim: Mapping[str, Any]) -> list[str]:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "simulated"], ids=lambda x: str(x)[:50]
 )
 def test_a_simulated_check_still_finds_what_an_entry_claims(name, claim) -> None:
-    found = findings(claim)
-    assert holds(claim, evidence_value(claim, findings=lambda _: found)), (name, claim["text"], found)
+    result = findings(claim)
+    assert holds(claim, evidence_value(claim, findings=lambda _: result)), (name, claim["text"], result)
     assert not holds(claim, evidence_value(claim, findings=lambda _: []))
 
 
 @functools.cache
 def compiled(file: str, function: str, target: str) -> dict[str, Any]:
-    """Figures of a program beside an entry, kept for as long as program, kernel and compiler are the same."""
+    """Return figures of an entry's program, cached by program, kernel and compiler."""
     versions = [importlib.metadata.version(name) for name in ("cuda-tile", "nvidia-cuda-tileiras")]
     kernel = digest_files([ROOT / file, *(ROOT / "kernels/mla_decode/cutile").glob("*.py")])
     kept = FOLDER_OF_BUILDS / f"compiled-{digest_data([kernel, function, target, versions])}.json"
     if not kept.exists():
-        found = compile_program(ROOT / file, function, target)
+        result = compile_program(ROOT / file, function, target)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        write_text(kept, json.dumps(found))
+        write_text(kept, json.dumps(result))
     return json.loads(kept.read_text())
 
 
@@ -102,8 +102,8 @@ def compiled(file: str, function: str, target: str) -> dict[str, Any]:
     ("name", "claim"), [(n, c) for n, c in CLAIMS if c["kind"] == "compiled"], ids=lambda x: str(x)[:50]
 )
 def test_a_compiler_still_does_what_an_entry_claims(name, claim) -> None:
-    found = evidence_value(claim, compiled=lambda c: compiled(c["file"], c["function"], c["target"]))
-    assert holds(claim, found), (name, claim["text"], found)
+    result = evidence_value(claim, compiled=lambda c: compiled(c["file"], c["function"], c["target"]))
+    assert holds(claim, result), (name, claim["text"], result)
 
 
 BOUNDS = {"equals", "contains", "at_least", "at_most", "says"}

@@ -1,4 +1,7 @@
-"""The table of operations: what is read off code, what counts as met, and that our kernels meet what others do not."""
+"""The table of operations.
+
+What is read off code, what counts as met, and that our kernels meet what others do not.
+"""
 
 import pytest
 
@@ -46,22 +49,22 @@ def code(simulated: bool = True, **opcodes: int) -> Code:
 
 
 def test_opcodes_come_with_counts_and_the_line_of_their_first_use() -> None:
-    found = {use.opcode: use for use in ptx_uses(PTX)}
-    assert found["cp.async.cg.shared.global"] == Use("cp.async.cg.shared.global", 2, "kernels/some/cute/kernel.py:40")
-    assert found["mov.b32"].source == "other/thing.py:12"
-    assert found["tcgen05.wait::ld.sync.aligned"].count == 1
+    result = {use.opcode: use for use in ptx_uses(PTX)}
+    assert result["cp.async.cg.shared.global"] == Use("cp.async.cg.shared.global", 2, "kernels/some/cute/kernel.py:40")
+    assert result["mov.b32"].source == "other/thing.py:12"
+    assert result["tcgen05.wait::ld.sync.aligned"].count == 1
     assert sass_opcodes(SASS) == {"LDC": 1, "LDGSTS.E.BYPASS.128": 1, "UTMALDG.2D": 1}
 
 
 def test_a_list_that_cannot_be_used_is_refused_in_one_line(tmp_path) -> None:
     path = tmp_path / "operations.yaml"
-    for text, words in (
+    for text, message in (
         ("g: [{name: x, ptx: 'a(', sass: null}]", "g: x: not a regular expression"),
         ("g: [{name: x, ptx: a}]", "the keys are name, ptx; expected"),
         ("g: [{name: x, ptx: '', sass: null}]", "ptx is empty"),
     ):
         path.write_text(text)
-        with pytest.raises(OperationsError, match=words.replace("(", r"\(")):
+        with pytest.raises(OperationsError, match=message.replace("(", r"\(")):
             read_operations(path)
 
 
@@ -95,7 +98,7 @@ def test_a_shape_counts_only_where_a_launch_ran_it(tmp_path) -> None:
 
 
 def test_the_list_has_every_copy_that_nvidia_documents() -> None:
-    """The names of the page «cpasync submodule» of NVIDIA's documentation that put instructions into a kernel."""
+    # The names of the page «cpasync submodule» of NVIDIA's documentation that put instructions into a kernel.
     listed = " ".join(operation.name for operation in read_operations(LIST) if operation.group == "cpasync")
     copies = ("CopyG2SOp", "CopyBulkTensorTileG2SOp", "CopyBulkTensorTileG2SMulticastOp", "CopyBulkTensorTileS2GOp")
     more = ("CopyReduceBulkTensorTileS2GOp", "CopyDsmemStoreOp", "LoadCacheMode.ALWAYS", "LoadCacheMode.GLOBAL")
@@ -150,9 +153,9 @@ def test_every_operation_but_those_of_a_warp_is_met_by_a_kernel_of_the_catalogue
         records.append(build(operator, kernel, target, variant) / "build.json")
         if operator == "tensor_products" or (values.get("dtype") == "nvfp4" and number == 0):
             checks.append(tmp_path / f"{len(checks)}.json")
-            found = simulate(operator, kernel, target, variant, values)
-            assert found["reason"] is None
-            record.write("correctness", checks[-1], found)
+            result = simulate(operator, kernel, target, variant, values)
+            assert result["reason"] is None
+            record.write("correctness", checks[-1], result)
     table = record.plain(make_table(read_operations(LIST), read_builds(records, checks)))
     assert [operation["name"] for operation in table["operations"] if not operation["builds"]] == MISSING
     ran = {o["name"] for o in table["operations"] if any(row["simulated"] for row in o["builds"])}
@@ -166,10 +169,10 @@ def test_products_of_every_kind_are_right_in_several_tiles_and_launched_as_told(
     values = {"m": 512, "n": 256, "k": 512, "dtype": dtype}
     variant = chosen("tensor_products", kernel, SM100, 0, values)
     work = load_operator("tensor_products").Workload(**values)
-    found = simulate("tensor_products", kernel, SM100, variant, values, ("randn", "extremes"), ("random", "late"))
-    assert found["reason"] is None
-    told, captured = launches("tensor_products", kernel, build("tensor_products", kernel, SM100, variant), work)
-    assert told == captured
+    result = simulate("tensor_products", kernel, SM100, variant, values, ("randn", "extremes"), ("random", "late"))
+    assert result["reason"] is None
+    reported, captured = launches("tensor_products", kernel, build("tensor_products", kernel, SM100, variant), work)
+    assert reported == captured
 
 
 @pytest.mark.slow
@@ -178,8 +181,8 @@ def test_products_of_every_kind_are_right_in_several_tiles_and_launched_as_told(
 def test_copies_are_exact_in_several_tiles(kernel, target) -> None:
     values = {"rows": 96, "columns": 128}
     variant = chosen("async_copies", kernel, target, 0, values)
-    found = simulate("async_copies", kernel, target, variant, values, ("numbered",), ("random", "tma_late"))
-    assert found["reason"] is None
+    result = simulate("async_copies", kernel, target, variant, values, ("numbered",), ("random", "tma_late"))
+    assert result["reason"] is None
     text = (build("async_copies", kernel, target, variant) / "kernel.ptx").read_text()
     assert {"cute_l2": "cp.async.cg.shared.global", "cute_descriptor": "tensormap.replace"}[kernel] in text
 

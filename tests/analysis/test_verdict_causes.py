@@ -28,8 +28,8 @@ def mla(workload: str, figure="cold", near: str | None = None) -> tuple[Kernel, 
     return cute, kernel(MLA, "cutile", workload, figure, near, function=function(49), anatomy=CUTILE)
 
 
-def fired(found: Contrast) -> dict[str, causes.Cause]:
-    return {cause.rule: cause for cause in causes.causes(found)}
+def fired(result: Contrast) -> dict[str, causes.Cause]:
+    return {cause.rule: cause for cause in causes.causes(result)}
 
 
 def changed(one: Kernel, **counters) -> Kernel:
@@ -44,19 +44,19 @@ def of(operator: str, workload: str, figure, fast: str, slow: str, **more) -> Co
 
 def test_mla_at_batch_32_cutile_loses_by_a_second_launch_and_by_its_products():
     cute, cutile = mla(B32)
-    found = fired(contrast(MLA, B32, "cold", cute, cutile))
-    assert {"second_launch", "consumer_groups", "product_width"} <= set(found)
-    assert found["second_launch"].share_percent == pytest.approx(42, abs=1)
-    assert found["second_launch"].numbers["cluster"] == 2
-    assert any("ncu-mla_decode-cutile" in path for path in found["second_launch"].evidence)
-    assert "cold_start" not in found
+    result = fired(contrast(MLA, B32, "cold", cute, cutile))
+    assert {"second_launch", "consumer_groups", "product_width"} <= set(result)
+    assert result["second_launch"].share_percent == pytest.approx(42, abs=1)
+    assert result["second_launch"].numbers["cluster"] == 2
+    assert any("ncu-mla_decode-cutile" in path for path in result["second_launch"].evidence)
+    assert "cold_start" not in result
 
 
 def test_mla_at_batch_4_cute_loses_by_the_size_of_its_code_when_cold():
     cute, cutile = mla(B4, near=B1)
-    found = fired(contrast(MLA, B4, "cold", cutile, cute))
-    assert set(found) == {"cold_start"}
-    assert found["cold_start"].share_percent == 100
+    result = fired(contrast(MLA, B4, "cold", cutile, cute))
+    assert set(result) == {"cold_start"}
+    assert result["cold_start"].share_percent == 100
     small = replace(cute, function=function(60))
     assert "cold_start" not in fired(contrast(MLA, B4, "cold", cutile, small))
     calm = replace(cute, near=msgspec.structs.replace(cute.near, stalls={"no_instruction": 0.1}))
@@ -73,8 +73,8 @@ def test_a_second_launch_counts_only_where_one_kernel_has_more_of_them():
 
 def test_products_and_groups_of_the_slower_kernel_must_be_the_worse_ones():
     cute, cutile = mla(B32)
-    found = fired(contrast(MLA, B32, "cold", cutile, cute))
-    assert not {"consumer_groups", "product_width"} & set(found)
+    result = fired(contrast(MLA, B32, "cold", cutile, cute))
+    assert not {"consumer_groups", "product_width"} & set(result)
     busy = changed(cutile, issue_active_percent=18.0, stalls={"barrier": 0.05})
     assert not {"consumer_groups", "product_width"} & set(fired(contrast(MLA, B32, "cold", cute, busy)))
 
@@ -91,8 +91,8 @@ FMHA = "b4_s4096_bf16"
 @pytest.mark.parametrize(("spilled", "fires"), [(320, True), (8, False)])
 def test_spills_of_the_slower_kernel_count_from_a_size_on(spilled, fires):
     more = {"cutlass_sm90": {"function": function()}, "tilegym": {"function": function(spills=spilled, registers=128)}}
-    found = fired(of("fmha", FMHA, "cold", "cutlass_sm90", "tilegym", **more))
-    assert ("spills" in found) is fires
+    result = fired(of("fmha", FMHA, "cold", "cutlass_sm90", "tilegym", **more))
+    assert ("spills" in result) is fires
 
 
 def test_spills_of_the_faster_kernel_explain_nothing():
@@ -119,9 +119,9 @@ def test_loads_in_flight_are_counted_by_stages_and_bytes(fast, slow, fires):
 
 
 def test_gemm_at_m_128_cute_has_tiles_for_a_quarter_of_the_processors():
-    found = fired(of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent"))
-    assert found["idle_processors"].numbers["slow_ctas"] == 32
-    assert "tile_traffic" not in found
+    result = fired(of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent"))
+    assert result["idle_processors"].numbers["slow_ctas"] == 32
+    assert "tile_traffic" not in result
 
 
 def test_large_gemms_differ_by_tile_registers_and_clock():
@@ -131,10 +131,10 @@ def test_large_gemms_differ_by_tile_registers_and_clock():
         "tilegym_persistent": {"anatomy": anatomy(roles=[{**consumer, "warps": 4, "registers": 255}], widths=(128,))},
     }
     workload, names = "m1024_n8192_k8192_bf16", ("cutlass_sm90_persistent", "tilegym_persistent")
-    found = fired(of("gemm", workload, "warm", *names, **more))
-    assert {"tile_traffic", "register_share", "clock"} <= set(found)
-    assert found["tile_traffic"].numbers["ratio"] == pytest.approx(4 / 3)
-    assert "idle_processors" not in found
+    result = fired(of("gemm", workload, "warm", *names, **more))
+    assert {"tile_traffic", "register_share", "clock"} <= set(result)
+    assert result["tile_traffic"].numbers["ratio"] == pytest.approx(4 / 3)
+    assert "idle_processors" not in result
     assert "clock" not in fired(of("gemm", workload, "cold", *names, **more))
     turned = fired(of("gemm", workload, "warm", *reversed(names), **more))
     assert not {"tile_traffic", "register_share", "clock"} & set(turned)
@@ -149,19 +149,19 @@ def test_a_kernel_without_a_persistent_loop_starts_its_ctas_in_waves():
 
 
 def test_a_tail_is_what_the_last_wave_leaves_empty():
-    found = of("gemm", "m8192_n8192_k8192_bf16", "cold", "cutlass_sm90_persistent", "tilegym")
-    assert "tail" not in fired(found)  # 31.03 waves
-    half = replace(found, slow=changed(found.slow, waves=1.5))
+    result = of("gemm", "m8192_n8192_k8192_bf16", "cold", "cutlass_sm90_persistent", "tilegym")
+    assert "tail" not in fired(result)  # 31.03 waves
+    half = replace(result, slow=changed(result.slow, waves=1.5))
     assert fired(half)["tail"].numbers["lost"] == pytest.approx(25)
     assert "tail" not in fired(replace(half, fast=changed(half.fast, waves=1.5)))
 
 
 def test_dram_traffic_counts_only_where_dram_is_the_bottleneck():
-    found = of("reduce", "sum_m4096_n4096_fp32", "cold", "cutlass_reduce", "cutile")
-    assert "dram_traffic" not in fired(found)
-    moved = 2 * found.fast.near.dram_bytes
-    assert "dram_traffic" in fired(replace(found, slow=changed(found.slow, dram_bytes=moved, dram_percent=80.0)))
-    assert "dram_traffic" not in fired(replace(found, slow=changed(found.slow, dram_bytes=moved)))
+    result = of("reduce", "sum_m4096_n4096_fp32", "cold", "cutlass_reduce", "cutile")
+    assert "dram_traffic" not in fired(result)
+    moved = 2 * result.fast.near.dram_bytes
+    assert "dram_traffic" in fired(replace(result, slow=changed(result.slow, dram_bytes=moved, dram_percent=80.0)))
+    assert "dram_traffic" not in fired(replace(result, slow=changed(result.slow, dram_bytes=moved)))
 
 
 def test_few_warps_need_a_large_difference_in_occupancy():
@@ -209,8 +209,8 @@ WAITING = {
 
 
 def test_predicted_second_launch_has_its_share_of_the_difference():
-    found = fired(predicted([(0.0, 33.0), (34.8, 41.4)], WAITING))["second_launch"]
-    assert found.share_percent == pytest.approx(84)
+    result = fired(predicted([(0.0, 33.0), (34.8, 41.4)], WAITING))["second_launch"]
+    assert result.share_percent == pytest.approx(84)
     assert "second_launch" not in fired(predicted([(0.0, 41.0)], WAITING))
 
 

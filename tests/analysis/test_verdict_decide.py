@@ -1,4 +1,4 @@
-"""Winners are named only if mean and majority agree, beyond the noise of that kind of time."""
+"""A winner needs agreement of mean and majority beyond the noise."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def synthetic(*ratios: float, noise_percent: float = 0.5):
 
 
 def test_gemm_depends_since_one_workload_decides_the_mean_against_the_majority():
-    found = decide("warm", "recorded", pairs("gemm", "warm"))
-    assert (found.winner, found.reason) == ("depends", "majority")
-    assert found.mean < 1
-    assert found.cutile_wins == ["m128_n8192_k8192_bf16"] == [found.decided_by]
-    assert len(found.cute_wins) == 3
+    result = decide("warm", "recorded", pairs("gemm", "warm"))
+    assert (result.winner, result.reason) == ("depends", "majority")
+    assert result.mean < 1
+    assert result.cutile_wins == ["m128_n8192_k8192_bf16"] == [result.decided_by]
+    assert len(result.cute_wins) == 3
 
 
 @pytest.mark.parametrize(("operator", "workloads"), [("fmha", 7), ("mla_decode", 35)])
 def test_a_clear_winner_is_named_with_an_interval_around_the_mean(operator, workloads):
-    found = decide("warm", "recorded", pairs(operator, "warm"))
-    assert (found.winner, found.reason, found.workloads) == ("cute", "agree", workloads)
-    assert 1 < found.low < found.mean < found.high
-    assert found.least <= found.low
-    assert found.high <= found.most
-    assert found == decide("warm", "recorded", pairs(operator, "warm"))  # the draw is seeded
+    result = decide("warm", "recorded", pairs(operator, "warm"))
+    assert (result.winner, result.reason, result.workloads) == ("cute", "agree", workloads)
+    assert 1 < result.low < result.mean < result.high
+    assert result.least <= result.low
+    assert result.high <= result.most
+    assert result == decide("warm", "recorded", pairs(operator, "warm"))  # the draw is seeded
 
 
 def test_times_within_the_noise_have_no_winner():
-    found = decide("cold", "recorded", synthetic(1.02, 1.01, 0.99))
-    assert (found.winner, found.reason) == ("depends", "noise")
-    assert len(found.equal) == 3
+    result = decide("cold", "recorded", synthetic(1.02, 1.01, 0.99))
+    assert (result.winner, result.reason) == ("depends", "noise")
+    assert len(result.equal) == 3
     assert decide("cold", "recorded", synthetic(1.2, 1.2, 1.2, noise_percent=12)).winner == "depends"
 
 
@@ -53,15 +53,15 @@ def test_predictions_within_their_error_show_no_tie():
 
 
 def test_a_majority_whose_interval_includes_one_has_no_winner():
-    found = decide("cold", "recorded", synthetic(1.5, 1.5, 1.4, 1.4, 0.8, 0.8, 0.75))
-    assert (found.winner, found.reason) == ("depends", "interval")
-    assert found.low < 1 < found.mean
+    result = decide("cold", "recorded", synthetic(1.5, 1.5, 1.4, 1.4, 0.8, 0.8, 0.75))
+    assert (result.winner, result.reason) == ("depends", "interval")
+    assert result.low < 1 < result.mean
 
 
 def test_a_winner_must_not_hang_on_one_workload():
-    found = decide("warm", "recorded", pairs("rmsnorm", "warm"))
-    assert (found.winner, found.reason, found.decided_by) == ("depends", "one_workload", "m256_n65536_bf16")
-    assert len(found.cute_wins) == 2
+    result = decide("warm", "recorded", pairs("rmsnorm", "warm"))
+    assert (result.winner, result.reason, result.decided_by) == ("depends", "one_workload", "m256_n65536_bf16")
+    assert len(result.cute_wins) == 2
     assert decide("cold", "recorded", synthetic(1.5, 1.5, 0.9)).winner == "cute"
 
 
@@ -90,16 +90,16 @@ def rival(operator: str, kernels: tuple[str, ...], other: str):
 
 
 def test_a_kernel_that_beats_both_dsls_is_said_to():
-    found = rival("fmha", ("cutlass_sm90", "tilegym"), "torch_sdpa")
-    assert found.beats_both
-    assert len(found.faster) == found.workloads == 7
+    result = rival("fmha", ("cutlass_sm90", "tilegym"), "torch_sdpa")
+    assert result.beats_both
+    assert len(result.faster) == result.workloads == 7
 
 
 def test_a_kernel_that_is_ahead_on_one_workload_beats_nobody():
-    found = rival("gemm", ("cutlass_sm90", "cutlass_sm90_persistent", "tilegym_persistent"), "torch_matmul")
-    assert not found.beats_both
-    assert found.mean < 1
-    assert found.faster == ["m128_n8192_k8192_bf16"]
+    result = rival("gemm", ("cutlass_sm90", "cutlass_sm90_persistent", "tilegym_persistent"), "torch_matmul")
+    assert not result.beats_both
+    assert result.mean < 1
+    assert result.faster == ["m128_n8192_k8192_bf16"]
 
 
 def test_predictions_are_counted_by_error_and_by_order(tmp_path):
@@ -113,7 +113,7 @@ def test_predictions_are_counted_by_error_and_by_order(tmp_path):
     ]
     (tmp_path / "held_out.jsonl").write_text("\n".join(lines))
     (tmp_path / "development.jsonl").write_text(lines[2])  # not counted: the model was made with it
-    found = accuracy("warm", sorted(tmp_path.glob("*.jsonl")))
-    assert (found.cases, found.pairs, found.right, found.clear, found.clear_right) == (3, 3, 1, 3, 1)
-    assert found.median_error_percent == pytest.approx(100 / 11)
+    result = accuracy("warm", sorted(tmp_path.glob("*.jsonl")))
+    assert (result.cases, result.pairs, result.right, result.clear, result.clear_right) == (3, 3, 1, 3, 1)
+    assert result.median_error_percent == pytest.approx(100 / 11)
     assert accuracy("cold", sorted(tmp_path.glob("*.jsonl"))).cases == 0

@@ -43,7 +43,7 @@ def test_every_gpu_that_timed_both_dsls_has_a_verdict(found):
 
 def test_flags_name_authors_and_power(found):
     flags = {flag.id: flag for flag in found.targets[0].flags}
-    assert "different_authors" not in flags  # both kernels are `ours`
+    assert "different_authors" not in flags  # both kernels are `this project's`
     assert "few_workloads" not in flags
 
 
@@ -97,9 +97,9 @@ def test_every_kernel_has_a_known_author():
     for operator in operators():
         for name in kernel_files(operator):
             kernel = load_kernel(operator, name)
-            found = author(operator, name, kernel.DSL, kernel.SOURCE)
-            assert found.name not in (kernel.SOURCE, "")
-            assert found.name in {one.name for one in _known()}
+            result = author(operator, name, kernel.DSL, kernel.SOURCE)
+            assert result.name not in (kernel.SOURCE, "")
+            assert result.name in {one.name for one in _known()}
 
 
 def _known():
@@ -145,10 +145,10 @@ def test_lines_are_split_by_what_launches_and_what_imports_the_dsl():
 
 
 def test_lines_of_a_kernel_are_those_of_its_modules():
-    found = count_lines("elementwise_add", "cute")
-    assert found.files == ["kernels/elementwise_add/cute/__init__.py", "kernels/elementwise_add/cute/kernel.py"]
-    assert found.host > 0
-    assert found.device > 0
+    result = count_lines("elementwise_add", "cute")
+    assert result.files == ["kernels/elementwise_add/cute/__init__.py", "kernels/elementwise_add/cute/kernel.py"]
+    assert result.host > 0
+    assert result.device > 0
     assert count_lines("elementwise_add", "no_such_kernel") is None
 
 
@@ -157,9 +157,9 @@ def test_lines_of_a_third_party_kernel_are_what_its_adapter_names(tmp_path):
     (tmp_path / "hopper/fmha.py").write_text(MODULE.replace("launcher", "HopperFusedMultiHeadAttentionForward"))
     (tmp_path / "blackwell").mkdir()
     (tmp_path / "blackwell/fmha.py").write_text(MODULE)
-    found = count_lines("fmha", "cutlass_sm90", tmp_path)
-    assert found.files[-1] == "hopper/fmha.py"
-    assert not any(name.startswith("blackwell") for name in found.files)
+    result = count_lines("fmha", "cutlass_sm90", tmp_path)
+    assert result.files[-1] == "hopper/fmha.py"
+    assert not any(name.startswith("blackwell") for name in result.files)
     (tmp_path / "empty").mkdir()
     assert count_lines("fmha", "cutlass_sm90", tmp_path / "empty") is None
 
@@ -178,12 +178,12 @@ def test_costs_have_figures_or_reasons(found):
 
 def test_every_part_has_a_sentence(found):
     for one in found.targets:
-        said = [sentences.headline(one)]
-        said += [sentences.flag(flag) for flag in one.flags]
-        said += [sentences.warm_slower(slow) for slow in one.warm_slower]
-        said += [sentences.rival(rival) for rival in one.rivals]
-        said += [text for decision in (one.warm, one.cold) if decision for text in sentences.sides(decision)]
-        assert all(text and "{" not in text for text in said)
+        message = [sentences.headline(one)]
+        message += [sentences.flag(flag) for flag in one.flags]
+        message += [sentences.warm_slower(slow) for slow in one.warm_slower]
+        message += [sentences.rival(rival) for rival in one.rivals]
+        message += [text for decision in (one.warm, one.cold) if decision for text in sentences.sides(decision)]
+        assert all(text and "{" not in text for text in message)
     assert all(sentences.cost(one) for one in found.costs)
 
 
@@ -202,7 +202,7 @@ def test_a_kernel_that_beats_both_comes_first_in_the_headline(found):
 
 
 def with_predictions(ratio: float, percent: float = 30.0):
-    """Evidence with predicted times of both DSLs on SM100, the cuTile kernel's `ratio` times the other's."""
+    """Make SM100 predictions of both DSLs; cuTile's times are `ratio` times CuTe's."""
     everything = evidence()
     predicted = {}
     for kernel, dsl, us in (("cutlass_fp16", "cute", 20.0), ("cutile", "cutile", 20.0 * ratio)):
@@ -227,10 +227,10 @@ def with_predictions(ratio: float, percent: float = 30.0):
 @pytest.mark.parametrize(("ratio", "winner"), [(3.0, "cute"), (1.4, "depends"), (0.25, "cutile")])
 def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winner):
     everything = with_predictions(ratio)
-    (found,) = (one for one in verdicts(everything, compare(everything)).targets if one.predicted)
-    assert (found.target, found.cold.basis, found.cold.winner) == ("sm_100a", "predicted", winner)
-    assert found.cold.noise_percent == 60
-    assert found.cold.accuracy.cases > 0  # from workflow/validation
-    assert "not_on_this_gpu" in {flag.id for flag in found.flags}
-    assert sentences.headline(found)
-    assert sentences.accuracy(found.cold.accuracy)
+    (result,) = (one for one in verdicts(everything, compare(everything)).targets if one.predicted)
+    assert (result.target, result.cold.basis, result.cold.winner) == ("sm_100a", "predicted", winner)
+    assert result.cold.noise_percent == 60
+    assert result.cold.accuracy.cases > 0  # from workflow/validation
+    assert "not_on_this_gpu" in {flag.id for flag in result.flags}
+    assert sentences.headline(result)
+    assert sentences.accuracy(result.cold.accuracy)

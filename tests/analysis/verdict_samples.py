@@ -1,4 +1,4 @@
-"""Recorded measurements, and small samples of static figures, anatomy and predictions, for the tests of verdicts."""
+"""Recorded measurements and small samples for the tests of verdicts."""
 
 from __future__ import annotations
 
@@ -54,18 +54,21 @@ def time(operator: str, kernel: str, workload: str, figure: Figure) -> Time:
 
 def pairs(operator: str, figure: Figure) -> list[Pairing]:
     """Return the fastest recorded kernels of both DSLs per workload."""
-    found: dict[str, dict[str, Time]] = {}
+    result: dict[str, dict[str, Time]] = {}
     for (kernel, workload), (_, entry) in timings(operator).items():
         if entry.case.dsl not in ("cute", "cutile"):
             continue
-        new, row = time(operator, kernel, workload, figure), found.setdefault(workload, {})
+        new, row = time(operator, kernel, workload, figure), result.setdefault(workload, {})
         if entry.case.dsl not in row or new.us < row[entry.case.dsl].us:
             row[entry.case.dsl] = new
-    return [pairing(workload, row["cute"], row["cutile"]) for workload, row in found.items() if len(row) == 2]
+    return [pairing(workload, row["cute"], row["cutile"]) for workload, row in result.items() if len(row) == 2]
 
 
 def kernel(operator: str, name: str, workload: str, figure: Figure, near: str | None = None, **more: Any) -> Kernel:
-    """Return facts of a recorded kernel; `near` is the profiled workload that stands for this one."""
+    """Return facts of a recorded kernel.
+
+    `near` is the profiled workload that stands for this one.
+    """
     path, entry = timings(operator)[name, workload]
     own = profiles(operator).get((name, workload))
     profiled = own or (profiles(operator).get((name, near)) if near else None)
@@ -125,8 +128,11 @@ def anatomy(
     counts: dict[str, int] | None = None,
     tensors: int = 2,
 ) -> AnatomyFunction:
-    """Return a function: its roles, columns of its products, and stages of the barriers that its loads arrive at."""
-    found: dict[str, Any] = {
+    """Return a function.
+
+    Its roles, columns of its products, and stages of the barriers that its loads arrive at.
+    """
+    result: dict[str, Any] = {
         "symbol": "main",
         "host": dict.fromkeys(("grid", "block", "cluster", "dynamic_shared_bytes", "attributes")),
         "descriptors": [_descriptor()] * tensors,
@@ -148,7 +154,7 @@ def anatomy(
         },
         "contradictions": [],
     }
-    return msgspec.convert(found, AnatomyFunction)
+    return msgspec.convert(result, AnatomyFunction)
 
 
 def _descriptor() -> dict[str, Any]:
@@ -185,7 +191,10 @@ def _product(columns: int) -> dict[str, Any]:
 def prediction(
     launches: list[tuple[float, float]], bound: str, dram: float, tracks: dict[str, dict[str, float]]
 ) -> PredictMetrics:
-    """Return a prediction: begin and end of launches in µs, and of each track the share of time by kind of span."""
+    """Return a prediction.
+
+    Begin and end of launches in µs, and of each track the share of time by kind of span.
+    """
     made = [
         {
             **{"name": f"launch{place}", "start_us": begin, "end_us": end, "cycles": 1.0, "waves": 0.9},
@@ -195,7 +204,7 @@ def prediction(
     ]
     band = {"percent": 30.0, "words": ""}
     end = max(end for _, end in launches)
-    found = {
+    result = {
         **{"device": "B200", "sm_clock_mhz": 1965.0, "warm_us": end, "cold_us": end},
         "bounds": {"warm": bound, "cold": bound},
         "bands": {"warm": band, "cold": band},
@@ -210,4 +219,4 @@ def prediction(
             ],
         },
     }
-    return msgspec.convert(found, PredictMetrics)
+    return msgspec.convert(result, PredictMetrics)

@@ -22,7 +22,7 @@ def laid_out(folder, **records):
 
 
 @pytest.mark.parametrize(
-    ("now", "found"),
+    ("now", "result"),
     [
         ({"a": {**ENTRY, "provenance": {"created": "2"}, "seconds": 9.0, "again": None}}, []),
         ({"a": {**ENTRY, "metrics": {"cold_us": 3.0, "flags": []}}},
@@ -33,10 +33,10 @@ def laid_out(folder, **records):
         ({"b": ENTRY}, ["timing/a.json: only before", "timing/b.json: only now"]),
     ],
 )  # fmt: skip
-def test_what_differs_is_named(tmp_path, now, found) -> None:
+def test_what_differs_is_named(tmp_path, now, result) -> None:
     before, after = laid_out(tmp_path / "before", a=ENTRY), laid_out(tmp_path / "now", **now)
-    assert compare_results.compare(before, after)[1] == found
-    assert compare_results.main(str(before), str(after)) == bool(found)
+    assert compare_results.compare(before, after)[1] == result
+    assert compare_results.main(str(before), str(after)) == bool(result)
 
 
 def test_nothing_to_compare_is_a_failure(tmp_path) -> None:

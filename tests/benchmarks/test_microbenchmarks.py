@@ -1,5 +1,7 @@
-"""The micro-benchmarks of Hopper without a card: their kernels assemble and keep what they measure, and what the runner
-and the derivation make of recorded numbers."""
+"""The micro-benchmarks of Hopper without a GPU.
+
+Their kernels assemble and keep what they measure, and what the runner and the derivation make of recorded numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from benchmarks.microbenchmarks import derive, kernel, reading, run
 
 ROOT = Path(__file__).resolve().parents[2]
-HERE = ROOT / "benchmarks" / "microbenchmarks"
+FOLDER = ROOT / "benchmarks" / "microbenchmarks"
 
 SMALL = ("launches", "shared_memory", "synchronization", "tma")
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?([A-Z][A-Z0-9_.]*)")
@@ -24,23 +26,23 @@ def instructions(cubin: Path) -> dict[str, list[str]]:
     """The names of the machine instructions of each kernel."""
     tool = Path(kernel.find_ptxas() or "").with_name("cuobjdump")
     text = subprocess.run([tool, "-sass", cubin], capture_output=True, text=True, check=True, timeout=120).stdout
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for line in text.splitlines():
         if name := re.search(r"Function : (\S+)", line):
-            current = found.setdefault(name[1], [])
+            current = result.setdefault(name[1], [])
         elif match := INSTRUCTION.search(line):
             current.append(match[1])
-    return found
+    return result
 
 
 def check_group(name: str, folder: Path) -> None:
     group = run.group(name)
     cubin = kernel.assemble(kernel.module(group.kernels()), folder)
     assert cubin is not None, "the environment has ptxas"
-    found = instructions(cubin)
+    result = instructions(cubin)
     for entry, (wanted, count) in group.expected().items():
         prefixes = tuple(wanted.split("|"))
-        assert sum(op.startswith(prefixes) for op in found[entry]) >= count, f"{name}: {entry} lost its {wanted}"
+        assert sum(op.startswith(prefixes) for op in result[entry]) >= count, f"{name}: {entry} lost its {wanted}"
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -68,10 +70,10 @@ def made_run(cycles: int, nanoseconds: int) -> reading.Run:
 
 def test_the_slope_leaves_out_what_is_outside_the_loop() -> None:
     pairs = [(made_run(700 + 10 * 32, 560), made_run(700 + 30 * 32, 880))] * 3
-    found = reading.slope_reading(pairs, (10, 30), per_iteration=16, bytes_per_iteration=160.0)
-    assert found.value == 2.0
-    assert found.sm_clock_mhz == pytest.approx(1660 / 880 * 1000)
-    assert found.also["gb_per_s"] == pytest.approx(160.0 * 20 / 320)
+    result = reading.slope_reading(pairs, (10, 30), per_iteration=16, bytes_per_iteration=160.0)
+    assert result.value == 2.0
+    assert result.sm_clock_mhz == pytest.approx(1660 / 880 * 1000)
+    assert result.also["gb_per_s"] == pytest.approx(160.0 * 20 / 320)
     assert reading.slope_reading(pairs, (10, 30), 64, rate=True).value == 2.0
 
 
@@ -101,12 +103,12 @@ def test_a_benchmark_that_hangs_or_kills_its_process_costs_only_its_own_row(
     assert "hung" in rows[3]["error"]
 
 
-@pytest.mark.parametrize("card", ["h200", "h100"])
-def test_the_clocks_table_holds_what_the_recorded_results_give(card: str) -> None:
+@pytest.mark.parametrize("gpu", ["h200", "h100"])
+def test_the_clocks_table_holds_what_the_recorded_results_give(gpu: str) -> None:
     """Also the proof that every derivation finds its rows in a recorded file."""
-    found = derive.derive(derive.Results.read(HERE / f"{card}.json"))
-    table = (ROOT / "ptxsim" / "devices" / f"{card}.yaml").read_text()
-    assert derive.enter(table, found, f"{card}.json") == table, f"run derive.py --write on {card}.yaml"
+    result = derive.derive(derive.Results.read(FOLDER / f"{gpu}.json"))
+    table = (ROOT / "ptxsim" / "devices" / f"{gpu}.yaml").read_text()
+    assert derive.enter(table, result, f"{gpu}.json") == table, f"run derive.py --write on {gpu}.yaml"
 
 
 def test_a_parameter_that_the_table_lacks_is_refused() -> None:
@@ -114,9 +116,9 @@ def test_a_parameter_that_the_table_lacks_is_refused() -> None:
         derive.enter("parameters:\n", {"no_such_cycles": (1.0, "nothing")}, "x.json")
 
 
-@pytest.mark.parametrize("card", ["h200", "h100"])
-def test_a_recorded_file_has_every_benchmark_and_says_nothing_of_its_host(card: str) -> None:
-    text = (HERE / f"{card}.json").read_text()
+@pytest.mark.parametrize("gpu", ["h200", "h100"])
+def test_a_recorded_file_has_every_benchmark_and_says_nothing_of_its_host(gpu: str) -> None:
+    text = (FOLDER / f"{gpu}.json").read_text()
     rows = json.loads(text)["benchmarks"]
     planned = sum(len(list(run.group(name).benchmarks())) for name in run.GROUPS)
     assert len(rows) == planned

@@ -1,4 +1,7 @@
-"""Which cases are predicted before a card has timed them: the rule, and that nobody can choose."""
+"""Which cases are predicted before a GPU has timed them.
+
+The rule, and that nobody can choose.
+"""
 
 import random
 

@@ -1,4 +1,7 @@
-"""How predictions are held against recorded times: which figures, and what the tables make of them."""
+"""How predictions are compared with recorded times.
+
+Which figures, and what the tables make of them.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ def row(operator: str, measured: float, predicted: float | None) -> dict:
 
 
 def test_every_recorded_figure_of_a_cute_kernel_is_taken_with_the_clock_of_its_own_samples() -> None:
-    found = cases.recorded(ROOT / "recorded")
-    figures = [(case, figure) for case in found for figure in case.measured]
+    result = cases.recorded(ROOT / "recorded")
+    figures = [(case, figure) for case in result for figure in case.measured]
     assert len(figures) >= 60
-    assert len({case.operator for case in found}) >= 6
+    assert len({case.operator for case in result}) >= 6
     assert {figure.device for _, figure in figures} == {"h200", "h100"}
     lines = [
         json.loads(line)
@@ -56,11 +59,14 @@ def test_a_kernel_that_has_changed_since_it_was_measured_is_not_held_for_the_sam
     texts = {"diff": "kernels/o/k/a.py\n", "show": '"""Old words."""\nx = 1  # a remark\n'}
     monkeypatch.setattr(cases, "_git", lambda command, *_: texts[command])
     monkeypatch.setattr(cases.Path, "exists", lambda path: True)
-    for now, said in (('"""New words."""\n\nx = 1\n', None), ("x = 2\n", "kernels/o/k/a.py is not what it was at c0")):
+    for now, message in (
+        ('"""New words."""\n\nx = 1\n', None),
+        ("x = 2\n", "kernels/o/k/a.py is not what it was at c0"),
+    ):
         monkeypatch.setattr(cases.Path, "read_text", lambda path, now=now: now)
         cases.changed.cache_clear()
-        found = cases.changed("c0", "kernels/o/k")
-        assert found == said or (said and found and found.replace("commit ", "").startswith(said))
+        result = cases.changed("c0", "kernels/o/k")
+        assert result == message or (message and result and result.replace("commit ", "").startswith(message))
     cases.changed.cache_clear()
 
 
@@ -86,22 +92,22 @@ def test_what_was_predicted_before_it_was_measured_is_held_against_the_record(tm
     figure = case.measured[0]
     names = (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind)
     known = dict(zip(unmeasured.NAMES, names, strict=True)) | {"error": None}
-    given = [known | {"predicted": {"1980": 5.0, "1500": 5.0}}, known | {"workload": "none", "predicted": {}}]
-    (held,) = unmeasured.held_against(given, ROOT / "recorded")
-    assert (held["measured_us"], held["predicted_us"]) == (round(figure.microseconds, 3), 5.0)
+    values = [known | {"predicted": {"1980": 5.0, "1500": 5.0}}, known | {"workload": "none", "predicted": {}}]
+    (kept,) = unmeasured.held_against(values, ROOT / "recorded")
+    assert (kept["measured_us"], kept["predicted_us"]) == (round(figure.microseconds, 3), 5.0)
 
 
 def test_warm_calls_share_what_lies_between_two_of_their_graphs_where_they_are_held_against_a_record(tmp_path) -> None:
-    found = ((c, f) for c in cases.recorded(ROOT / "recorded") for f in c.measured if f.kind == "warm")
-    case, figure = next((c, f) for c, f in found if f.calls_per_graph and f.calls_per_graph > 4)
+    result = ((c, f) for c in cases.recorded(ROOT / "recorded") for f in c.measured if f.kind == "warm")
+    case, figure = next((c, f) for c, f in result if f.calls_per_graph and f.calls_per_graph > 4)
     names = (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind)
-    given = dict(zip(unmeasured.NAMES, names, strict=True)) | {
+    values = dict(zip(unmeasured.NAMES, names, strict=True)) | {
         "error": None,
         "predicted": {"1980": 5.0},
         "graph_us": 2.0,
     }
-    (held,) = unmeasured.held_against([given], ROOT / "recorded")
-    assert held["predicted_us"] == round(5.0 + 2.0 / figure.calls_per_graph, 3)
+    (kept,) = unmeasured.held_against([values], ROOT / "recorded")
+    assert kept["predicted_us"] == round(5.0 + 2.0 / figure.calls_per_graph, 3)
 
 
 def test_cold_calls_are_held_with_what_a_lone_launch_took_on_their_host(tmp_path) -> None:
@@ -109,15 +115,15 @@ def test_cold_calls_are_held_with_what_a_lone_launch_took_on_their_host(tmp_path
     old = next(json.loads(line) for line in path.read_text().splitlines() if '"ok"' in line)
     folder = tmp_path / "nvidia_h200"
     folder.mkdir()
-    held = []
-    for lone in (None, 3.0, 5.0):
-        old["metrics"]["lone_us"] = lone
+    kept = []
+    for single in (None, 3.0, 5.0):
+        old["metrics"]["lone_us"] = single
         (folder / "timing-one.jsonl").write_text(json.dumps(old) + "\n")
         ((case, figure),) = [(c, f) for c in cases.recorded(tmp_path) for f in c.measured if f.kind == "cold"]
         names = (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind)
-        given = dict(zip(unmeasured.NAMES, names, strict=True)) | {"error": None, "predicted": {"1980": 9.0}}
-        held += [row["predicted_us"] for row in unmeasured.held_against([given | {"lone_us": 3.5}], tmp_path)]
-    assert held == [9.0, 8.5, 10.5]
+        values = dict(zip(unmeasured.NAMES, names, strict=True)) | {"error": None, "predicted": {"1980": 9.0}}
+        kept += [row["predicted_us"] for row in unmeasured.held_against([values | {"lone_us": 3.5}], tmp_path)]
+    assert kept == [9.0, 8.5, 10.5]
 
 
 def test_the_newest_blind_set_follows_from_its_predictions_and_measurements() -> None:

@@ -2,9 +2,9 @@
 
     PYTHONPATH=.:workflow/scripts:tests python tests/kernels/planted_bugs_sm100.py OUT.jsonl [--seconds S]
 
-OUT gets a line of JSON for each bug and each intact copy; what stands there is not run again. `caught` is what the
-first schedule that found anything said. `of` names the last commits that changed the kernel and the simulator. A bug
-takes some 30 s of a processor. Exits with 1 if a bug went unnoticed or anything was found in an intact copy.
+OUT gets a line of JSON for each bug and each intact copy; finished ones are not run again. `caught` is the
+report of the first schedule with a finding. `of` names the last commits that changed the kernel and the simulator. A
+bug takes some 30 s of a processor. Exits with 1 if a bug went unnoticed or anything was found in an intact copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import test_cute_sm100_mutants as mutants
 from cutesnake.model.paths import ROOT
 
 KERNEL, SIMULATOR = "kernels/mla_decode/cute_sm100", "ptxsim"
-TOLD = 240  # letters of what was found that are kept
+REPORTED = 240  # characters of what was found that are kept
 INTACT = {f"nothing, {part}": (part, variant, None) for part, variant in mutants.INTACT}
 BUGS = {name: (mutant.part, variant, mutant) for name, (mutant, variant) in mutants.EVERY.items()}
 
@@ -35,8 +35,8 @@ def tried(name: str, part: str, variant: str, mutant: mutants.Mutant | None) -> 
         place = Path(folder)
         how = mutants.caught(mutants.build_edited(place, part, variant, mutant), part, variant)
         how = how and how.replace(f"{place.resolve()}/", "").replace(f"{place}/", "")
-    told = None if how is None else how if len(how) <= TOLD else how[: TOLD - 1] + "…"
-    return {"bug": name, "part": part, "variant": variant or mutants.NAMES[mutants.dtype_of(part)], "caught": told}
+    reported = None if how is None else how if len(how) <= REPORTED else how[: REPORTED - 1] + "…"
+    return {"bug": name, "part": part, "variant": variant or mutants.NAMES[mutants.dtype_of(part)], "caught": reported}
 
 
 def last_commit(path: str) -> str:
@@ -54,7 +54,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def run(out: Path, seconds: float = math.inf) -> list[str]:
-    """Run what `out` lacks; return the bugs that went unnoticed and the intact copies that were caught."""
+    """Run what `out` lacks.
+
+    Return the bugs that went unnoticed and the intact copies that were caught.
+    """
     end, of = time.time() + seconds, {"kernel": last_commit(KERNEL), "simulator": last_commit(SIMULATOR)}
     done = {entry["bug"] for entry in read(out)}
     for name, case in {**INTACT, **BUGS}.items():
@@ -71,8 +74,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Every planted bug of cute_sm100, in the simulator.")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=math.inf)
-    given = parser.parse_args()
-    return bool(run(given.out, given.seconds))
+    values = parser.parse_args()
+    return bool(run(values.out, values.seconds))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Planted bugs in kernels of the catalogue: an edit of the PTX each, found on the short list with its schedules.
+"""Planted bugs in kernels of the catalogue.
+
+An edit of the PTX each, found on the short list with its schedules.
 
 What is asked is not only that a bug is found but that the message says what it is: each names a part of it.
 """
@@ -79,14 +81,14 @@ MUTANTS = {
         {"persistent GEMM": "nothing orders that after its initialisation by warp 0"},
     ),
 }
-PLANTED = [(kernel, name) for name, (_, _, words) in MUTANTS.items() for kernel in words]
+PLANTED = [(kernel, name) for name, (_, _, message) in MUTANTS.items() for kernel in message]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "name"), PLANTED)
 def test_a_planted_bug_is_found_and_named(kernel, name) -> None:
-    pattern, new, words = MUTANTS[name]
+    pattern, new, message = MUTANTS[name]
     folder = KERNELS[kernel].folder()
     assert re.search(pattern, (folder / "kernel.ptx").read_text())
-    found = check(KERNELS[kernel], lambda text: re.sub(pattern, new, text)).findings
-    assert any(words[kernel] in finding for finding in found), found[:3]
+    result = check(KERNELS[kernel], lambda text: re.sub(pattern, new, text)).findings
+    assert any(message[kernel] in finding for finding in result), result[:3]

@@ -1,4 +1,7 @@
-"""Kernel `cute_sm100`: the schedule and the contract (fast), the build and its results in the simulator (slow)."""
+"""Kernel `cute_sm100`.
+
+The schedule and the contract (fast), the build and its results in the simulator (slow).
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ def test_every_tile_of_every_row_block_is_computed_once(lengths, rows):
         seen.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
     blocks = -(-rows // layout.TILE_ROWS)
     assert seen.keys() == {(request, block) for request in range(len(lengths)) for block in range(blocks)}
-    for (request, _), found in seen.items():
-        assert sorted(found) == list(range(tiles(lengths[request])))
+    for (request, _), result in seen.items():
+        assert sorted(result) == list(range(tiles(lengths[request])))
     assert schedule.offsets[0] == 0 and schedule.offsets[-1] == len(schedule.items)
     for pair, (begin, end) in zip(schedule.pairs, itertools.pairwise(schedule.offsets), strict=True):
         assert pair[: layout.FIRST_WORK] == schedule.items[begin][: layout.FIRST_WORK] or begin == end
@@ -74,11 +77,11 @@ def test_the_pairs_of_a_cluster_have_every_tile_once_and_at_least_one_each(lengt
             assert len({(item[layout.REQUEST], item[layout.ROW_BLOCK], item[layout.PARTIAL]) for item in items}) == 1
             for item in items:
                 assert item[layout.BEGIN] < item[layout.END]
-                found = range(item[layout.BEGIN], item[layout.END])
-                seen.setdefault((item[layout.REQUEST], item[layout.ROW_BLOCK]), []).extend(found)
+                result = range(item[layout.BEGIN], item[layout.END])
+                seen.setdefault((item[layout.REQUEST], item[layout.ROW_BLOCK]), []).extend(result)
     assert seen.keys() == set(itertools.product(range(len(lengths)), range(-(-rows // layout.TILE_ROWS))))
-    for (request, _), found in seen.items():
-        assert sorted(found) == list(range(len(found))) and len(found) - tiles(lengths[request]) in range(pairs)
+    for (request, _), result in seen.items():
+        assert sorted(result) == list(range(len(result))) and len(result) - tiles(lengths[request]) in range(pairs)
     assert len(of_pairs) % pairs == 0 and layout.PAIR_CTAS * len(of_pairs) <= CLUSTERED_PROCESSORS
 
 
@@ -129,7 +132,7 @@ def test_the_budget_fits_an_sm(element_bytes, groups, in_place, pairs):
 
 @pytest.mark.parametrize(("groups", "pairs"), [(1, 1), (2, 1), (2, 2), (2, 4)])
 def test_what_is_stored_early_goes_where_no_values_are_still_read(groups, pairs):
-    """A CTA's last values lie where its keys were: behind what is stored before their second half has been read."""
+    # A CTA's last values lie where its keys were. Behind what is stored before their second half has been read.
     sizes = layout.make_sizes(2, groups, pairs=pairs)
     rounds = sizes.thread_columns * 2 // sizes.store_row_bytes(2)
     warps = sizes.softmax_threads // layout.WARP
@@ -149,23 +152,23 @@ def test_what_the_device_works_out_of_an_even_plan_is_what_its_table_says(elemen
     sizes = itertools.product((1, 63, 64, 65, 127, 257, 333, 1024, 4096, 5000, 65536), (1, 2, 3, 7, 16), (1, 128, 512))
     for length, batch, rows in sizes:
         schedule = make_schedule([length] * batch, rows, processors, element_bytes, pairs)
-        reciprocal, pieces, base, more, told = schedule.uniform_arguments
+        reciprocal, splits, base, more, reported = schedule.uniform_arguments
         if not reciprocal:
             continue
-        seen.append((pieces, more > 0))
-        assert told == length and len(schedule.offsets) - 1 == len(schedule.items)
+        seen.append((splits, more > 0))
+        assert reported == length and len(schedule.offsets) - 1 == len(schedule.items)
         for pair, item in enumerate(schedule.items):  # as `_first_work` in kernel.py does it
             worker = pair // pairs
             request = (worker * reciprocal) >> layout.RECIPROCAL_BITS
-            piece = worker - request * pieces
-            begin = piece * base + min(piece, more)
-            end = begin + base + (piece < more)
+            split = worker - request * splits
+            begin = split * base + min(split, more)
+            end = begin + base + (split < more)
             if pairs > 1:
                 share = max(min(pairs * end, tiles(length)) - pairs * begin, pairs)
                 begin, end = (pairs * begin + share * (pair % pairs + n) // pairs for n in range(2))
-            found = [request, 0, begin, end, length]
-            assert found == [item[column] for column in columns]
-    assert {(True, False), (False, False)} <= {(pieces > 1, more) for pieces, more in seen}
+            result = [request, 0, begin, end, length]
+            assert result == [item[column] for column in columns]
+    assert {(True, False), (False, False)} <= {(splits > 1, more) for splits, more in seen}
     assert processors > 32 or any(more for _, more in seen), "pieces of two sizes"
 
 
@@ -176,10 +179,10 @@ def test_ragged_plans_and_those_of_many_rows_are_not_even():
 
 
 def test_a_worker_divided_by_a_plans_pieces_is_exact():
-    for pieces in range(1, MOST_EVEN):
-        even = Even(pieces, 1, 0, 1)
+    for splits in range(1, MOST_EVEN):
+        even = Even(splits, 1, 0, 1)
         assert [(n * even.reciprocal) >> layout.RECIPROCAL_BITS for n in range(MOST_EVEN)] == [
-            n // pieces for n in range(MOST_EVEN)
+            n // splits for n in range(MOST_EVEN)
         ]
 
 
@@ -226,8 +229,8 @@ def test_what_it_supports():
 
 
 def variant(name: str):
-    found = cute_sm100.variants(Workload(1, 64, name.split("_")[0]), "sm_100a")
-    return next(candidate for candidate in found if candidate.id == name)
+    result = cute_sm100.variants(Workload(1, 64, name.split("_")[0]), "sm_100a")
+    return next(candidate for candidate in result if candidate.id == name)
 
 
 def make(name: str, target: str = "sm_100a") -> Path:
@@ -262,7 +265,7 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     assert made["launch"][split]["cluster"] == [layout.PAIR_CTAS * pairs, 1, 1]
     shared = made["launch"][split]["dynamic_shared_bytes"]
     assert sizes.shared_bytes <= shared <= 232_448
-    if pairs == 1 and params["groups"] == 2:  # a CTA of the combine kernel fits beside
+    if pairs == 1 and params["groups"] == 2:  # a CTA of the combine kernel fits next to
         registers = {symbol: code_of(symbol, built / "kernel.cubin").registers for symbol in made["symbols"]}
         threads = {symbol: made["launch"][symbol]["block"][0] for symbol in made["symbols"]}
         assert sum(threads[symbol] * -(-registers[symbol] // 8) * 8 for symbol in threads) <= 65_536
@@ -275,9 +278,9 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
     keys, values = sizes.rope_mmas + sizes.part_boxes * layout.BOX_MMAS, sizes.part_pv_blocks * sizes.page_mmas
     assert len(products) == keys + values
     assert all("2CTA" in opcode for opcode in products)
-    # Nothing is waited for, or told, between two products of a part.
+    # Nothing is waited for, or reported, between two products of a part.
     order = re.findall(r"\b(UTC[A-Z]+MMA|SYNCS\.PHASECHK|UTCBAR|LDTM)", sass)
-    runs = [len(list(alike)) for kind, alike in itertools.groupby(order) if kind.endswith("MMA")]
+    runs = [len(list(same)) for kind, same in itertools.groupby(order) if kind.endswith("MMA")]
     assert runs == [keys, values]
     assert "R2UR.FILL" not in sass, "descriptors do not fit the uniform registers"
     # A part by one load, and a rope by one: of Q, of the keys (in place at two places), and of the values.
@@ -298,23 +301,23 @@ def test_the_build_spills_nothing_and_has_the_products_and_loads_that_are_meant(
 @pytest.mark.slow
 def test_ptx_for_sm_103a_is_that_for_sm_100a() -> None:
     """So what the simulator says of one holds for both."""
-    there, here = ((make(EIGHT[0], target) / "kernel.ptx").read_text() for target in ("sm_103a", "sm_100a"))
-    assert ".target sm_103a" in there and there.replace(".target sm_103a", ".target sm_100a") == here
+    there, local = ((make(EIGHT[0], target) / "kernel.ptx").read_text() for target in ("sm_103a", "sm_100a"))
+    assert ".target sm_103a" in there and there.replace(".target sm_103a", ".target sm_100a") == local
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fp16", "fp8, in place"])
 def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
-    """Products of the shape and CTA group that are meant, loads, commits and waits, as often as the document has it."""
+    # Products of the shape and CTA group that are meant, loads, commits and waits, as often as the document has it.
     from benchmarks.mla_cute_sm100 import counts
 
-    told = json.loads((COUNTS / "counts.json").read_text())[name]
-    found = counts.counted(*counts.ours(counts.OURS[name], counts.KEYS))
-    assert found == {key: value for key, value in told.items() if key != "a_tile"}
+    reported = json.loads((COUNTS / "counts.json").read_text())[name]
+    result = counts.counted(*counts.ours(counts.OURS[name], counts.KEYS))
+    assert result == {key: value for key, value in reported.items() if key != "a_tile"}
     step = 16 if name == "fp16" else 32
     shapes = [f"cta_group::2 {layout.TILE_ROWS}x{columns}x{step}" for columns in (layout.TILE_KEYS, layout.PV_COLUMNS)]
-    assert [product.partition(" ")[2] for product in found["products"]] == shapes
-    assert 1 <= found["flops"] <= 1.02 and 1 <= found["bytes_once"] <= 1.05
+    assert [product.partition(" ")[2] for product in result["products"]] == shapes
+    assert 1 <= result["flops"] <= 1.02 and 1 <= result["bytes_once"] <= 1.05
 
 
 def test_the_benchmarks_document_has_the_table_of_the_record_of_counts() -> None:
@@ -347,7 +350,7 @@ SIZES = {
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", [EIGHT[0], EIGHT[2], *IN_PLACE])
 def test_results_in_the_simulator(name, size):
-    """With NaN and wild page-table entries past the requests' ends: right under every schedule, and no finding."""
+    # With NaN and wild page-table entries past the requests' ends. Right under every schedule, and no finding.
     import ptxsim
     from sm100_runs import faults
 
@@ -386,8 +389,11 @@ def test_what_clusters_have_merged_the_combine_kernel_merges():
     assert list(faults(make("fp16_pairs2"), workload, [("random", 0)], processors=processors)) == []
 
 
-def in_pieces(parts):
-    """Partial results of up to 32 rows as they lie in memory: 8 columns of all rows, then the next 8."""
+def in_splits(parts):
+    """Partial results of up to 32 rows as they lie in memory.
+
+    8 columns of all rows, then the next 8.
+    """
     import torch
 
     place = torch.full((len(parts), layout.WARP, layout.LATENT), math.nan, dtype=parts.dtype)
@@ -404,7 +410,7 @@ def in_pieces(parts):
 )
 @pytest.mark.parametrize("name", EIGHT)
 def test_the_combine_kernel_by_itself_is_right_under_every_schedule(name, partials):
-    """Of any partial results, one of which has seen no key: by as many warps to a row as it may have."""
+    # Of any partial results, one of which has seen no key. By as many warps to a row as it may have.
     import torch
 
     import ptxsim
@@ -424,7 +430,7 @@ def test_the_combine_kernel_by_itself_is_right_under_every_schedule(name, partia
     module, stream = ptxsim.Module.from_file(built / "kernel.ptx"), ptxsim.Pointer(torch.zeros(1), "stream")
     schedules = (*ptxsim.DEFAULT_SCHEDULES, *(("warps", seed) for seed in range(20)))
     for number, (order, seed) in enumerate(schedules):
-        values[7:10] = torch.tensor([[0, 0, partials, 0]], dtype=torch.int32), in_pieces(parts), sums
+        values[7:10] = torch.tensor([[0, 0, partials, 0]], dtype=torch.int32), in_splits(parts), sums
         values[13] = (1, 2, 4, 8)[number % 4]
         outputs.out.zero_()
         outputs.lse.zero_()

@@ -1,4 +1,6 @@
-"""Planted bugs in `cute_sm100`: an edit of its device code each, built, and caught in the simulator.
+"""Planted bugs in `cute_sm100`.
+
+An edit of its device code each, built, and caught in the simulator.
 
 An edit takes source lines that end in `# mutant: name`, and matches operators and literals, so renaming breaks none.
 """
@@ -30,7 +32,7 @@ LENGTHS = (900, 100, 90, 120, 60)
 OF_CLUSTER = (600, 0, 90)  # items that one cluster of pairs has after each other
 TWO = (250,)  # a last tile that is not alone, and in which maxima grow
 EVEN = (900, 900)  # of an even plan, some pieces longer than others
-EVEN_OF_CLUSTER = (600,)  # likewise: of the pairs, one has more tiles than the others
+EVEN_OF_CLUSTER = (600,)  # also: of the pairs, one has more tiles than the others
 LONG = (18 * 128,)
 LONGER = (35 * 128 + 20,)  # more pieces than a warp has lanes
 MANY = (51 * 128 + 20,)  # and more than its lanes add at once
@@ -167,7 +169,7 @@ INTACT = [("mma", ""), ("in place", ""), ("merge", PAIRS)]  # a part and variant
 
 
 def build_edited(place: Path, part: str, variant: str, mutant: Mutant | None) -> Path:
-    """Build the kernel in the empty folder `place`, from a copy of its source with one edit.
+    """Build the kernel in `place` from a copy of its source with one edit.
 
     Without `variant`, build the one that has the part.
     """
@@ -197,7 +199,7 @@ def dtype_of(part: str) -> str:
 
 
 def tried(part: str, variant: str = "") -> list[tuple[tuple[int, ...], int]]:
-    """Lengths of a batch's requests, and multiprocessors, with which a build with an edit of this part is run.
+    """Return request lengths and SM count for a run with an edit of this part.
 
     Requests of one tile follow each other in a pair, so that nothing but its own mbarrier keeps Q. For what loads, one
     pair has a request of more tiles than it looks up pages of at once. Where partial results are stored or merged,
@@ -219,7 +221,7 @@ def tried(part: str, variant: str = "") -> list[tuple[tuple[int, ...], int]]:
 
 
 def caught(folder: Path, part: str, variant: str = "") -> str | None:
-    """How the first schedule that notices anything does so, of a build (of `variant`) with an edit of this part."""
+    """Return how the first schedule that notices an edit of this part does so."""
     import ptxsim
     from sm100_runs import faults, unawaited_releases
 
@@ -227,9 +229,9 @@ def caught(folder: Path, part: str, variant: str = "") -> str | None:
     try:
         for lengths, processors in tried(part, variant):
             workload = Workload(len(lengths), max(lengths), dtype, paged=True)
-            found = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
-            if found:
-                return found
+            result = next(faults(folder, workload, schedules, lengths, processors, distribution="large"), None)
+            if result:
+                return result
         return None if variant else next(unawaited_releases(folder, Workload(1, 257, dtype, paged=True)), None)
     except ptxsim.PtxError as error:
         return str(error)
@@ -252,8 +254,8 @@ def test_a_mutant_still_has_its_place_in_the_source(name):
 
 
 def test_every_mark_in_the_source_has_a_mutant():
-    found = {mark for source in SOURCE.glob("*.py") for mark in re.findall(f"{MARK}(.*)", source.read_text())}
-    assert found == {mark for mutant, _ in EVERY.values() for mark in mutant.marks}
+    result = {mark for source in SOURCE.glob("*.py") for mark in re.findall(f"{MARK}(.*)", source.read_text())}
+    assert result == {mark for mutant, _ in EVERY.values() for mark in mutant.marks}
 
 
 @pytest.mark.slow

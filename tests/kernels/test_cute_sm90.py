@@ -64,8 +64,8 @@ def test_every_page_of_every_row_block_is_computed_once(lengths, rows, cluster):
     blocks += -blocks % sharing  # a cluster computes pairs of row blocks; rows past the end are not stored
     asked = [request for request, length in enumerate(lengths) if length]
     assert seen.keys() == {(request, block) for request in asked for block in range(blocks)}
-    for (request, _), found in seen.items():
-        assert sorted(found) == list(range(pages(lengths[request])))
+    for (request, _), result in seen.items():
+        assert sorted(result) == list(range(pages(lengths[request])))
     assert schedule.offsets[0] == 0 and schedule.offsets[-1] == len(schedule.items)
     assert (1 if cluster == 1 else 2) * (len(schedule.offsets) - 1) <= 132
 
@@ -88,19 +88,19 @@ def test_partial_results_are_numbered_without_gaps_and_merged_once(lengths):
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
 @pytest.mark.parametrize("rows", [16, 128, 192])
 def test_both_splits_of_a_row_block_merge_and_no_others_in_the_same_place(lengths, rows):
-    """Whatever the lengths, no request is in more than two splits, and every page is computed once."""
+    # Whatever the lengths, no request is in more than two splits, and every page is computed once.
     schedule = make_merging_schedule(lengths, rows, 132)
     assert schedule.partials == 0 and {merge[2] for merge in schedule.merges} <= {0}
     assert [merge[0] for merge in schedule.merges] == [request for request, length in enumerate(lengths) if not length]
     merges: dict[int, list[list[int]]] = {}
-    found: dict[tuple[int, int], list[int]] = {}
+    result: dict[tuple[int, int], list[int]] = {}
     for item in schedule.items:
         key = item[layout.REQUEST], item[layout.ROW_BLOCK]
-        found.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
+        result.setdefault(key, []).extend(range(item[layout.BEGIN], item[layout.END]))
         if item[layout.PARTIAL] >= 0:
             merges.setdefault(item[layout.PARTIAL], []).append(item)
-    assert len(found) == sum(length > 0 for length in lengths) * -(-rows // layout.ROWS)
-    assert all(sorted(seen) == list(range(pages(lengths[request]))) for (request, _), seen in found.items())
+    assert len(result) == sum(length > 0 for length in lengths) * -(-rows // layout.ROWS)
+    assert all(sorted(seen) == list(range(pages(lengths[request]))) for (request, _), seen in result.items())
     assert sorted(merges) == list(range(schedule.kernel_merges))
     for two in merges.values():
         assert len(two) == 2 and two[0][: layout.BEGIN] == two[1][: layout.BEGIN]
@@ -113,11 +113,11 @@ def test_requests_are_cut_in_two_where_that_is_worth_its_while():
 
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
 def test_the_load_is_balanced(lengths):
-    """No worker has more than the mean load and one item's overhead, or than the plan without any split."""
+    # No worker has more than the mean load and one item's overhead, or than the plan without any split.
     overhead = 3.0
     counts = [pages(length) for length in lengths if length]
     lane = assign_splits(counts, 66, Prices(overhead, 0.0, 0.0))
-    loads = [sum(piece.end - piece.begin + overhead for piece in worker) for worker in lane]
+    loads = [sum(split.end - split.begin + overhead for split in worker) for worker in lane]
     mean = sum(count + overhead for count in counts) / 66
     assert max(loads) <= max(1.1 * mean + overhead + 1, 1 + overhead)
 
@@ -128,9 +128,9 @@ def test_splitting_must_pay_for_the_merge():
 
 
 def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
-    """133 alike for 66 workers: two each stay whole, and the last one is cut; the plan made on the card cuts many."""
+    # 133 equal for 66 workers: two each stay whole, and the last one is cut. The plan made on the GPU cuts many.
     schedule = make_schedule([2000] * 133, 128, 132, 2)
-    assert len(schedule.merges) == 1 and max(len(pieces) for pieces in schedule.worker_group) == 3
+    assert len(schedule.merges) == 1 and max(len(splits) for splits in schedule.worker_group) == 3
     assert make_schedule([2000] * 133, 128, 132, 2, on_gpu=True).partials > 3 * schedule.partials
     assert make_schedule([2000] * 132, 128, 132, 2).merges == []
 
@@ -140,7 +140,7 @@ def test_only_requests_left_over_are_cut_when_all_workers_have_as_many():
     [(1, 2048, 4), (2, 1024, 2), pytest.param(4, 1024, 4, id="too many rows"), pytest.param(1, 8192, 8, id="no idle")],
 )
 def test_the_combine_kernel_keeps_to_multiprocessors_that_are_idle_where_so_many_warps_a_row_do(batch, length, warps):
-    """Halves: 64 CTAs leave 68 of 132, 128 leave 4. Of 8, 4 or 2 warps a row, and no more than the pieces ask for."""
+    # Halves: 64 CTAs leave 68 of 132, 128 leave 4. Of 8, 4 or 2 warps a row, and no more than the pieces ask for.
     schedule = make_schedule([length] * batch, 128, 132, 2, split_kv=True)
     assert schedule.row_warps == warps
     grid = schedule.combine_grid(128)
@@ -176,10 +176,10 @@ def test_what_it_supports():
 
 @pytest.mark.parametrize("heads", [16, 64, 128])
 def test_variants_share_loads_only_among_several_row_blocks(heads):
-    *found, planned = cute_sm90.variants(Workload(1, 64, heads=heads), "sm_90a")
+    *result, planned = cute_sm90.variants(Workload(1, 64, heads=heads), "sm_90a")
     names = {"bf16_cluster1", "bf16_halves"} | ({"bf16_cluster2"} if heads > 64 else set())
-    assert {variant.id for variant in found} == names and len(found) == len(names)
-    assert planned.id == f"{found[0].id}_planned" and planned.params == {**found[0].params, "planned": True}
+    assert {variant.id for variant in result} == names and len(result) == len(names)
+    assert planned.id == f"{result[0].id}_planned" and planned.params == {**result[0].params, "planned": True}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_pages_are_dropped_first_where_the_l2_cannot_hold_the_cache_and_no_later
 
 
 def test_q_is_dropped_first_where_the_l2_cannot_hold_it_beside_the_cache():
-    """All of it where workers have several items, a quarter where they have one: the figure is of PTX's encoding."""
+    # All of it where workers have several items, a quarter where they have one. The figure is of PTX's encoding.
     assert l2.q_policy(302_000_000, in_step=False) == layout.EVICT_FIRST
     assert l2.q_policy(76_000_000, in_step=True) == l2.EVICT_QUARTER_FIRST
     assert l2.q_policy(28_000_000, in_step=False) == l2.q_policy(9_000_000, in_step=True) == layout.KEEP
@@ -263,7 +263,7 @@ def test_q_is_dropped_first_where_the_l2_cannot_hold_it_beside_the_cache():
 
 def test_a_costlier_price_of_partial_results_splits_fewer_requests():
     few, many = (
-        sum(piece.partial >= 0 for pieces in assign_splits([30] * 40, 66, Prices(2.0, 0.0, price)) for piece in pieces)
+        sum(split.partial >= 0 for splits in assign_splits([30] * 40, 66, Prices(2.0, 0.0, price)) for split in splits)
         for price in (100.0, 0.0)
     )
     assert few < many
@@ -320,12 +320,12 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     # share loads and in single CTAs without clusters; else for none of Q.
     policies = re.findall(r"cp\.async\.bulk\.tensor\.[34]d\S+ [^;]*, (%rd\d+);", ptx)
     loads = dict(re.findall(r"ld\.param\.b64\s+(%rd\d+), \[(\w+)\]", ptx))
-    given = Counter(loads[register] for register in policies if register in loads)
+    values = Counter(loads[register] for register in policies if register in loads)
     params = build["variant"]["params"]
     clusters = params.get("cluster", 1) > 1
     shared = clusters and not params.get("halves")
     of_q = [layout.TILES] if shared or params.get("single") else []
-    assert sorted(given.values()) == [*of_q, 2 * layout.TILES]
+    assert sorted(values.values()) == [*of_q, 2 * layout.TILES]
     assert len(policies) == 3 * layout.TILES
     # Their CTAs meet at the start alone, where nothing is stored yet; at the end the loading warp waits. A fence of the
     # whole device there is for each consumer that may leave something for another CTA, and no other.
@@ -368,23 +368,23 @@ def simulated(folder: Path, parameters: dict, distributions: list[str], schedule
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["eager", "tma_late", "mma_late"])
 def test_results_and_races_in_the_simulator(built, schedule):
-    """Full pairs of pages, an odd last page, a split request, rows past the end: right, and nothing unordered."""
-    found = simulated(built, {"batch": 2, "kv_length": 330, "heads": 40, "query_tokens": 2}, ["nan_padding"], schedule)
-    assert found["status"] == "ok", found["reason"]
+    # Full pairs of pages, an odd last page, a split request, rows past the end. Right, and nothing unordered.
+    result = simulated(built, {"batch": 2, "kv_length": 330, "heads": 40, "query_tokens": 2}, ["nan_padding"], schedule)
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", [False, True])
 def test_an_item_of_more_pages_than_a_warps_lanes_hold_the_numbers_of(monkeypatch, ahead):
-    """One cluster, one item of 71 pages, in two windows and a part of a third."""
+    # One cluster, one item of 71 pages, in two windows and a part of a third.
     import cutesnake.stages.load.cute as loading
 
     monkeypatch.setattr(loading, "multiprocessors", lambda device: 2)
     monkeypatch.setattr(l2, "PREFETCH_BYTES", 0 if ahead else 1 << 40)
     folder = build("mla_decode", "cute_sm90", "sm_90a", make_variant("bf16_cluster2"))
     assert 2 * layout.PAGE_WINDOW < 71 < 3 * layout.PAGE_WINDOW
-    found = simulated(folder, {"batch": 1, "kv_length": 64 * 70 + 5}, ["nan_padding"], "late")
-    assert found["status"] == "ok", found["reason"]
+    result = simulated(folder, {"batch": 1, "kv_length": 64 * 70 + 5}, ["nan_padding"], "late")
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.fixture(scope="module")
@@ -395,7 +395,7 @@ def merging():
 
 @pytest.mark.slow
 def test_the_build_that_merges_in_the_kernel_stays_in_the_instruction_caches(merging):
-    """131,072 bytes, as measured (fetch_large_bytes of the cards). One of 140,288 was 1 to 6 % slower on an H100."""
+    # 131,072 bytes, as measured (fetch_large_bytes of the GPUs). One of 140,288 was 1 to 6 % slower on an H100.
     sass = (merging / "kernel.sass").read_text()
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     assert sass.count("WARPGROUP.DEPBAR") < 30 and "WARPSYNC" not in sass and sass.count("R2UR") < 300
@@ -410,21 +410,21 @@ def test_splits_are_merged_in_the_kernel_under_every_schedule_of_the_simulator(m
     """Row blocks with rows past the end, which some warps have alone; and padding."""
     rows = values["heads"] * values.get("query_tokens", 1)
     assert make_merging_schedule([450, 450], rows, 132).kernel_merges == 2 * -(-rows // layout.ROWS)
-    found = simulated(merging, {"batch": 2, "kv_length": 450, **values}, ["nan_padding"], schedule)
-    assert found["status"] == "ok", found["reason"]
+    result = simulated(merging, {"batch": 2, "kv_length": 450, **values}, ["nan_padding"], schedule)
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 def test_an_engines_cache_is_right_where_splits_are_merged_in_the_kernel(merging):
     """Of requests without keys the combine kernel stores the outputs, though it merges nothing."""
     work = {"batch": 3, "kv_length": 500, "heads": 40}
-    found = simulated(merging, work, ["nan_padding", "empty_requests", "bad_table"], "random")
-    assert found["status"] == "ok", found["reason"]
+    result = simulated(merging, work, ["nan_padding", "empty_requests", "bad_table"], "random")
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 def test_a_merge_leaves_its_counters_as_it_found_them_and_whoever_comes_second_changes_no_bit(merging):
-    """Three calls of one binding; in the second the workers change places. Nothing that was left before is read."""
+    # Three calls of one binding; in the second the workers change places. Nothing that was left before is read.
     import numpy as np
     import torch
 
@@ -468,22 +468,22 @@ ENGINE = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("heads", "tokens", "causal", "length", "batch"), ENGINE)
 def test_a_serving_engines_cache_in_the_simulator(built, heads, tokens, causal, length, batch):
-    """NaN past the ends of requests, requests without keys, page tables with other entries than pages."""
+    # NaN past the ends of requests, requests without keys, page tables with other entries than pages.
     if built.name.endswith("cluster2") and tokens * heads <= layout.ROWS:
         pytest.skip("a request has one row block: no loads to share")
     work = {"heads": heads, "query_tokens": tokens, "causal": causal, "kv_length": length, "batch": batch}
-    found = simulated(built, work, ["nan_padding", "empty_requests", "bad_table"], "random")
-    assert found["status"] == "ok", found["reason"]
+    result = simulated(built, work, ["nan_padding", "empty_requests", "bad_table"], "random")
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 def test_padding_reaches_no_result_wherever_a_page_ends(built):
-    """In its first row, in a middle one, in the last but one. Of the first a CTA that shares loads asks for rows that
-    are all past the end."""
+    # In its first row, in a middle one, in the last but one. Of the first a CTA that shares loads asks for rows that
+    # are all past the end.
     for length in (129, 150, 191):
         work = {"batch": 2, "kv_length": length, "heads": 33, "query_tokens": 2}
-        found = simulated(built, work, ["nan_padding", "bad_table"], "random")
-        assert found["status"] == "ok", found["reason"]
+        result = simulated(built, work, ["nan_padding", "bad_table"], "random")
+        assert result["status"] == "ok", result["reason"]
 
 
 def shapes(dtype: str) -> list[Workload]:
@@ -531,7 +531,7 @@ def test_results_on_the_gpu(on_gpu, distribution):
 @pytest.mark.parametrize("tokens", [1, 2, 4])
 @pytest.mark.parametrize("heads", [1, 9, 63, 128])
 def test_a_serving_engines_cache_on_the_gpu(on_gpu, heads, tokens, distribution):
-    """The shapes of FlashMLA's own test of its dense decode, and what that test fills the cache with."""
+    # The shapes of FlashMLA's own test of its dense decode, and what that test fills the cache with.
     from kernels.mla_decode import operator
 
     dtype, kind = on_gpu.name.split("_", 1)
@@ -545,7 +545,7 @@ def test_a_serving_engines_cache_on_the_gpu(on_gpu, heads, tokens, distribution)
 
 @pytest.mark.gpu
 def test_a_cache_of_more_than_two_to_the_31_elements(on_gpu):
-    """Pages at both ends of a cache of 4.6 GB: no index of an element fits in 32 bits there."""
+    # Pages at both ends of a cache of 4.6 GB. No index of an element fits in 32 bits there.
     import torch
 
     from kernels.mla_decode import operator
@@ -577,7 +577,7 @@ def test_the_largest_batch_and_the_longest_request(on_gpu, batch, length, heads)
 @pytest.mark.gpu
 @pytest.mark.parametrize(("batch", "length"), [(2, 30), (4, 4050), (64, 4096)])
 def test_nothing_is_touched_before_and_behind_the_cache(on_gpu, batch, length):
-    """The caches of 256 and 4,096 pages fill what is mapped, with nothing on either side. Tensor maps begin before."""
+    # The caches of 256 and 4,096 pages fill what is mapped, with nothing on either side. Tensor maps begin before.
     import torch
 
     from island import island

@@ -1,4 +1,7 @@
-"""Kernel `cute_sm90`: a schedule made on the card is the host's, entry for entry; no length changes its tables."""
+"""Kernel `cute_sm90`: a schedule made on the GPU is the host's, entry for entry.
+
+No length changes its tables.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.schedule import lanes_and_workers, make_schedule, pad, prices
 
 RANDOM = random.Random(11)
-CARD = 132
+GPU = 132
 KINDS = {"cluster1": (1, False), "cluster2": (2, False), "halves": (2, True)}
 LENGTHS = {
     "one token": [1],
@@ -31,7 +34,7 @@ LENGTHS = {
 }
 
 
-def padded(lengths: list[int], rows: int, kind: str, card: int = CARD):
+def padded(lengths: list[int], rows: int, kind: str, card: int = GPU):
     where = rows, card, *KINDS[kind]
     return pad(make_schedule(lengths, *where, on_gpu=True), len(lengths), *where)
 
@@ -39,15 +42,15 @@ def padded(lengths: list[int], rows: int, kind: str, card: int = CARD):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [16, 128, 512])
 def test_sizes_of_tables_grids_and_workspace_depend_on_no_length(kind, rows):
-    """Without room for any plan this raises: rows that are left would be fewer than none."""
+    # Without room for any plan this raises. Rows that are left would be fewer than none.
     by_batch: dict[int, set] = {}
     for lengths in [*LENGTHS.values(), [1] * 133, [131_072] * 133, [64] * 1024]:
-        found = padded(lengths, rows, kind)
-        shape = len(found.items), len(found.offsets), len(found.merges), found.partials, found.combine_grid(rows)
+        result = padded(lengths, rows, kind)
+        shape = len(result.items), len(result.offsets), len(result.merges), result.partials, result.combine_grid(rows)
         by_batch.setdefault(len(lengths), set()).add(shape)
-        plain = make_schedule(lengths, rows, CARD, *KINDS[kind], on_gpu=True)
-        assert len(plain.items) < len(found.items) and plain.partials <= found.partials
-        assert found.items[: len(plain.items)] == plain.items and found.merges[: len(plain.merges)] == plain.merges
+        plain = make_schedule(lengths, rows, GPU, *KINDS[kind], on_gpu=True)
+        assert len(plain.items) < len(result.items) and plain.partials <= result.partials
+        assert result.items[: len(plain.items)] == plain.items and result.merges[: len(plain.merges)] == plain.merges
     assert all(len(shapes) == 1 for shapes in by_batch.values())
 
 
@@ -64,7 +67,7 @@ def built(request):
 
 
 def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, schedule: str):
-    """Items, offsets and merges that the build's plan writes in ptxsim, over -7 in every entry."""
+    """Return what the build's plan writes in ptxsim over entries of -7."""
     import numpy as np
 
     import ptxsim
@@ -106,15 +109,13 @@ PLANNED = [(kind, name) for kind in KINDS for name in LENGTHS if kind != "cluste
     scope="module",
 )
 def test_the_schedule_made_on_the_card_is_the_hosts(built, lengths):
-    """For random row counts and cards; whether the plan is made of chunks or a walk, for all kinds of builds."""
+    # For random row counts and GPUs. Whether the plan is made of chunks or a walk, for all kinds of builds.
     import numpy as np
 
     kind, folder = built
     draw = random.Random(str(lengths[:3]) + kind)
-    rows, card = draw.choice((16, 128, 192, 512)), draw.choice((132, 114, 4))
-    (items, offsets, merges), want = plan_of(
-        folder, lengths, rows, card, kind, draw.choice(("random", "warps", "late"))
-    )
+    rows, gpu = draw.choice((16, 128, 192, 512)), draw.choice((132, 114, 4))
+    (items, offsets, merges), want = plan_of(folder, lengths, rows, gpu, kind, draw.choice(("random", "warps", "late")))
     asked = want.offsets[-1]
     assert (items[:asked] == np.array(want.items[:asked], np.int32).reshape(-1, 8)).all()
     assert (items[asked:] == -7).all(), "nothing is written behind the schedule"
@@ -125,16 +126,16 @@ def test_the_schedule_made_on_the_card_is_the_hosts(built, lengths):
 @pytest.mark.slow
 @pytest.mark.parametrize("built", ["cluster1", "halves"], indirect=True)  # cluster2: nothing but cluster1's changes
 def test_new_lengths_are_computed_after_a_plan_in_the_simulator(built):
-    """Lengths change in place: `plan` makes their schedule where the launches read it, then all is right."""
+    # Lengths change in place. `plan` makes their schedule where the launches read it, then all is right.
     kind, folder = built
     variants = json.loads((folder / "build.json").read_text())["variant"]
     work = {"dtype": "bf16", "batch": 4, "kv_length": 200, "heads": 70, "paged": True}
     kinds = ["randn", "empty_requests", "nan_padding", "bad_table"]  # every second one is planned for, not bound
     if kind == "halves":  # the exchange between CTAs is slow to simulate
         work, kinds = work | {"kv_length": 150, "heads": 40}, ["randn", "nan_padding"]
-    found = simulate("mla_decode", "cute_sm90", "sm_90a", Variant(**variants), work, kinds, ["random"])
-    assert found["status"] == "ok", found["reason"]
-    ran = [launch for launch in found["metrics"]["simulated"]["coverage"] if "plan_kernel" in launch["kernel"]]
+    result = simulate("mla_decode", "cute_sm90", "sm_90a", Variant(**variants), work, kinds, ["random"])
+    assert result["status"] == "ok", result["reason"]
+    ran = [launch for launch in result["metrics"]["simulated"]["coverage"] if "plan_kernel" in launch["kernel"]]
     assert ran, "no check planned"
 
 
@@ -148,7 +149,7 @@ def test_prices_are_multiples_of_a_quarter():
 
 @pytest.mark.slow
 def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
-    """The attention kernel is launched early: what keeps it behind the plan is the kernel that does nothing."""
+    # The attention kernel is launched early. What keeps it behind the plan is the kernel that does nothing.
     import torch
 
     import ptxsim
@@ -163,8 +164,8 @@ def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
 
     def opened(_, function):
         def call(*arguments):
-            given = (*arguments[:-1], ptxsim.Pointer(torch.zeros(1), "stream"))
-            caught.extend(ptxsim.capture(folder / "kernel.o", function, given, module, sm_count=4))
+            values = (*arguments[:-1], ptxsim.Pointer(torch.zeros(1), "stream"))
+            caught.extend(ptxsim.capture(folder / "kernel.o", function, values, module, sm_count=4))
 
         return call
 
@@ -174,7 +175,7 @@ def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
     runner(0)
     # Caught by two calls, in one memory: else nothing is known of what both touch.
     plan, between, attention, combine = (replace(launch, memory=caught[0].memory) for launch in caught)
-    assert [launch.grid for launch in (attention, combine)] == [told.grid for told in runner.launches]
+    assert [launch.grid for launch in (attention, combine)] == [reported.grid for reported in runner.launches]
     result = ptxsim.run([plan, between, attention, combine], "random")
     assert not result.findings, str(result.findings[0])
     expected = operator.reference(inputs, work).out
@@ -186,7 +187,7 @@ def test_a_call_right_after_a_plan_reads_no_table_before_it_is_written():
 
 @pytest.mark.slow
 def test_fewer_ctas_than_there_are_rows_to_merge_merge_all_of_them_and_no_others():
-    """Two, three and no partial results; the fourth request asks for nothing. 1,056 CTAs for 1,536 blocks of rows."""
+    # Two, three and no partial results. The fourth request asks for nothing. 1,056 CTAs for 1,536 blocks of rows.
     import numpy as np
 
     import ptxsim
@@ -198,19 +199,19 @@ def test_fewer_ctas_than_there_are_rows_to_merge_merge_all_of_them_and_no_others
     out, lse = np.full((batch, rows, 512), 0x7FC0, np.int16), np.full((batch, rows), np.nan, np.float32)
     table, items, offsets = np.zeros((batch, 1), np.int32), np.zeros((2, 8), np.int32), np.zeros(9, np.int32)
     half = [ptxsim.Tensor(np.zeros(shape, np.int16), "bfloat16") for shape in ((batch, rows, 576), (1, 64, 576))]
-    given = (*half, table, ptxsim.Tensor(out, "bfloat16"), lse, items, offsets, merges, parts, lses)
+    values = (*half, table, ptxsim.Tensor(out, "bfloat16"), lse, items, offsets, merges, parts, lses)
     numbers = 1.0, rows, 0, 8, layout.KEEP, layout.KEEP, 0, None, None, np.zeros(batch, np.int32), 8, 0
     stream = ptxsim.Pointer(np.zeros(1, np.int32), "stream")
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
-    _, combine = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*given, *numbers, stream), module)
+    _, combine = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*values, *numbers, stream), module)
     assert combine.grid == (1056, 1, 1)
     result = ptxsim.run([combine], "random")
     assert not result.findings, str(result.findings[0])
-    found = (out.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    outcome = (out.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     for request, first, count, _ in merges[:2]:
         weights = np.exp2(lses[first : first + count])
         expected = (weights[..., None] * parts[first : first + count]).sum(0) / weights.sum(0)[:, None]
-        np.testing.assert_allclose(found[request], expected, atol=0.02)
+        np.testing.assert_allclose(outcome[request], expected, atol=0.02)
         np.testing.assert_allclose(lse[request], np.log(weights.sum(0)), atol=1e-3)
-    assert (found[3] == 0).all() and (lse[3] == np.inf).all()
-    assert np.isnan(found[1]).all() and np.isnan(lse[1]).all(), "nobody asked for it"
+    assert (outcome[3] == 0).all() and (lse[3] == np.inf).all()
+    assert np.isnan(outcome[1]).all() and np.isnan(lse[1]).all(), "nobody asked for it"

@@ -84,7 +84,7 @@ def test_one_build_of_ours_serves_every_batch_and_length() -> None:
     [(1, 8192, 64, 128), (1, 65536, 128, 512), (32, 4096, 4, 1024), (128, 1024, 1, 1024), (4, 65, 1, 128)],
 )
 def test_tilegym_splits_as_its_own_host_code_does(batch, length, splits, keys) -> None:
-    """Expected values by hand: next power of two of S // (132 // B), at least 128."""
+    # Expected values by hand. Next power of two of S // (132 // B), at least 128.
     params = tilegym_split_kv.variants(MLA(batch, length), "sm_90a")[0].params
     assert (params["splits"], params["split_length"]) == (splits, keys)
 
@@ -135,12 +135,12 @@ def test_elementwise_add_compiles_without_a_gpu(target, tmp_path) -> None:
 
 
 def test_the_machine_code_is_what_cutile_makes_by_itself(tmp_path, monkeypatch) -> None:
-    """Ours is made from the bytecode that is there, by names of cuTile's own that the pinned one still has."""
+    # This project's is made from the bytecode that is there, by names of cuTile's own that the pinned one still has.
     kernel, taken = load_kernel("elementwise_add", "cutile"), []
     variant = kernel.variants(ADD(1000, 4096), "sm_90a")[0]
     assemble = cutile_build._assemble
     monkeypatch.delenv(store.VARIABLE, raising=False)  # in which an earlier run has left what is made here
-    ways = {"ours": lambda *given: taken.append(assemble(*given)) or taken[-1], "its own": lambda *given: False}
+    ways = {"ours": lambda *values: taken.append(assemble(*values)) or taken[-1], "its own": lambda *values: False}
     for way, make in ways.items():
         (tmp_path / way).mkdir()
         monkeypatch.setattr(cutile_build, "_assemble", make)

@@ -27,7 +27,10 @@ _loaded = {}
 
 
 def load(operator: str, kernel: str, workload):
-    """The default build for a workload and this card; fails, and says how to make it, if it is not there."""
+    """The default build for a workload and this GPU.
+
+    Fails, and says how to make it, if it is not there.
+    """
     import torch
 
     module = load_kernel(operator, kernel)
@@ -54,7 +57,10 @@ def norm_error(result, reference) -> float:
 
 
 def bound(workload, inputs, outputs, kernel: str = "cutile", plan: tuple[str, int, bool] | None = None):
-    """A runner; `plan` is a tiling's name, the KV tiles of an item, and whether whole requests store directly."""
+    """A runner.
+
+    `plan` is a tiling's name, the KV tiles of an item, and whether whole requests store directly.
+    """
     loaded, variant = load("mla_decode", kernel, workload)
     if plan is None:
         return load_kernel("mla_decode", kernel).bind(loaded, workload, inputs, outputs)
@@ -65,7 +71,7 @@ def bound(workload, inputs, outputs, kernel: str = "cutile", plan: tuple[str, in
 
 
 def check(workload, distribution: str, kernel: str = "cutile", plan: tuple[str, int, bool] | None = None) -> None:
-    """Relative error norm at most twice that of PyTorch in the same precision, LSE within LSE_ERROR."""
+    """Check the error against twice PyTorch's, and the LSE against LSE_ERROR."""
     inputs = MLA.make_inputs(workload, 1, "cuda", distribution)
     outputs = MLA.make_outputs(workload, "cuda")
     reference = MLA.reference(inputs, workload)
@@ -121,8 +127,11 @@ def test_heads_that_do_not_fill_the_tile(heads) -> None:
 
 
 def as_in_a_serving_engine(workload, lengths, extra_pages: int = 5):
-    """Inputs of these lengths: past a request's end the cache holds NaN and infinities, or what the dtype has of them,
-    and the page table, wider than needed, entries far out of range."""
+    """Inputs of these lengths.
+
+    Past a request's end the cache holds NaN and infinities, or what the dtype has of them, and the page table, wider
+    than needed, entries far out of range.
+    """
     import torch
 
     inputs = MLA.make_inputs(workload, 1, "cuda")
@@ -203,7 +212,7 @@ def test_elementwise_add(workload) -> None:
 
 @pytest.mark.parametrize(("lengths", "plan"), [([1024], None), ([1024, 5, 100], ("wide", 4, True))])
 def test_a_call_is_launches_on_the_given_stream_and_nothing_else(lengths, plan) -> None:
-    """Captured in a graph, replayed on new inputs: the output follows them, so the graph holds the whole operator."""
+    # Captured in a graph, replayed on new inputs. The output follows them, so the graph holds the whole operator.
     import torch
 
     workload = MLA.Workload(len(lengths), 1024)

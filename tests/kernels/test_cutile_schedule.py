@@ -1,4 +1,6 @@
-"""Kernel `cutile` of mla_decode: how ragged requests are cut into items, and what a binding launches for them.
+"""Kernel `cutile` of mla_decode.
+
+How ragged requests are cut into items, and what a binding launches for them.
 
 The device code is played by PyTorch here, from what its documentation says that it reads and writes.
 """
@@ -56,26 +58,26 @@ def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct, ev
     for item in items_of(schedule):
         assert item.length == lengths[item.request] and item.end - item.begin <= chunk
         ranges[item.request].append((item.begin, item.end))
-    for request, found in ranges.items():
-        edges = [0, *(end for _, end in sorted(found))]
-        assert [begin for begin, _ in sorted(found)] == edges[:-1] and edges[-1] == -(-lengths[request] // 64)
-        lengths_of_pieces = [end - begin for begin, end in sorted(found)]
+    for request, result in ranges.items():
+        edges = [0, *(end for _, end in sorted(result))]
+        assert [begin for begin, _ in sorted(result)] == edges[:-1] and edges[-1] == -(-lengths[request] // 64)
+        lengths_of_splits = [end - begin for begin, end in sorted(result)]
         if even:
-            assert max(lengths_of_pieces) - min(lengths_of_pieces) <= 1
+            assert max(lengths_of_splits) - min(lengths_of_splits) <= 1
         else:
-            assert all(length == chunk for length in lengths_of_pieces[:-1])
-            assert lengths_of_pieces[-1] > 0 or lengths[request] == 0
+            assert all(length == chunk for length in lengths_of_splits[:-1])
+            assert lengths_of_splits[-1] > 0 or lengths[request] == 0
 
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_each_piece_has_a_partial_result_of_its_own_and_is_merged_in_order(lengths, direct) -> None:
     schedule = make_schedule(lengths, 64, 5, direct)
-    pieces = {item.partial: item for item in schedule.pieces}
+    splits = {item.partial: item for item in schedule.pieces}
     merged = [index for merge in schedule.merges for index in range(merge.first, merge.first + merge.pieces)]
-    assert sorted(pieces) == merged == list(range(len(schedule.pieces)))
+    assert sorted(splits) == merged == list(range(len(schedule.pieces)))
     for merge in schedule.merges:
-        items = [pieces[index] for index in range(merge.first, merge.first + merge.pieces)]
+        items = [splits[index] for index in range(merge.first, merge.first + merge.pieces)]
         assert {item.request for item in items} == {merge.request}
         assert [item.begin for item in items] == sorted(item.begin for item in items)
     assert not {item.request for item in schedule.whole} & {merge.request for merge in schedule.merges}
@@ -100,18 +102,18 @@ def test_a_plan_is_judged_by_the_items_that_are_made(chunk, direct, even) -> Non
     assert estimate.items == len(items_of(schedule))
 
 
-# Plans timed on cards: benchmarks/mla_cutile/README.md says how and what the columns are.
+# Plans timed on GPUs: benchmarks/mla_cutile/README.md says how and what the columns are.
 FOLDER = ROOT / "benchmarks" / "mla_cutile"
-TRIED = [json.loads((FOLDER / f"tried_plans_{card}.json").read_text()) for card in ("h100", "h200")]
+TRIED = [json.loads((FOLDER / f"tried_plans_{gpu}.json").read_text()) for gpu in ("h100", "h200")]
 
 
 def tried(row: dict) -> Iterator[tuple[float, float]]:
-    """Estimate and warm time of each plan that was timed as `merging` would now have it run."""
+    """Yield estimate and warm time of each timed plan that `merging` would choose."""
     work = workload_of(row["workload"])
     problem = planning.Problem(mla.request_lengths(work), work.heads * work.query_tokens, 512, 64)
-    for rows, parts, chunk, direct, even, many, beside, warm, _ in row["plans"]:
+    for rows, parts, chunk, direct, even, many, compared, warm, _ in row["plans"]:
         estimate = planning.Estimate(problem, Plan(Tiling(rows, 64, parts), chunk, direct, even), 132)
-        if estimate.merging in (None, planning.Merging(many, beside)):
+        if estimate.merging in (None, planning.Merging(many, compared)):
             yield estimate.us, warm
 
 
@@ -123,25 +125,25 @@ def workload_of(name: str) -> mla.Workload:
     return mla.Workload(sizes[0], sizes[2], query_tokens=sizes[1], **({"heads": heads[0]} if heads else {}), **ragged)
 
 
-@pytest.mark.parametrize("card", TRIED, ids=lambda card: card["device"])
-def test_of_the_plans_that_a_card_timed_the_cheapest_by_estimate_is_near_the_fastest(card) -> None:
+@pytest.mark.parametrize("gpu", TRIED, ids=lambda gpu: gpu["device"])
+def test_of_the_plans_that_a_card_timed_the_cheapest_by_estimate_is_near_the_fastest(gpu) -> None:
     behind = {}
-    for row in card["rows"]:
-        found = list(tried(row))
-        behind[row["workload"]] = min(found)[1] / min(warm for _, warm in found)
+    for row in gpu["rows"]:
+        result = list(tried(row))
+        behind[row["workload"]] = min(result)[1] / min(warm for _, warm in result)
     assert statistics.geometric_mean(behind.values()) < 1.005
     assert max(behind.values()) < 1.05, max(behind, key=behind.get)
 
 
-@pytest.mark.parametrize("card", TRIED, ids=lambda card: card["device"])
-def test_an_estimate_is_near_what_a_card_measured(card) -> None:
-    """Of plans up to a third slower than the fastest; rows of few heads wait for DRAM, of which no price knows."""
+@pytest.mark.parametrize("gpu", TRIED, ids=lambda gpu: gpu["device"])
+def test_an_estimate_is_near_what_a_card_measured(gpu) -> None:
+    # Of plans up to a third slower than the fastest. Rows of few heads wait for DRAM, of which no price knows.
     off = []
-    for row in card["rows"]:
+    for row in gpu["rows"]:
         if "_h" in row["workload"]:
             continue
-        found = list(tried(row))
-        off += [abs(math.log(us / warm)) for us, warm in found if warm < 1.33 * min(warm for _, warm in found)]
+        result = list(tried(row))
+        off += [abs(math.log(us / warm)) for us, warm in result if warm < 1.33 * min(warm for _, warm in result)]
     assert len(off) > 300 and statistics.fmean(off) < 0.06
 
 
@@ -152,7 +154,7 @@ def test_items_of_a_little_more_than_half_the_longest_request_are_thought_of() -
 
 
 def test_the_makespan_of_list_scheduling() -> None:
-    """By hand: 4 and 3 start on two processors, then 2 at time 3, 2 at 4 and 1 at 5."""
+    # By hand. 4 and 3 start on two processors, then 2 at time 3, 2 at 4 and 1 at 5.
     assert makespan([(4.0, 1), (3.0, 1), (2.0, 2), (1.0, 1)], 2) == 6.0
     assert makespan([(2.0, 5)], 2) == 6.0
 
@@ -173,7 +175,7 @@ def test_a_long_request_fills_the_device_and_many_are_not_split() -> None:
 
 
 def test_a_ragged_batch_may_have_pieces_of_one_length_and_the_rest_of_each_request() -> None:
-    """The device is then shared more evenly: what remains of a request fills it where full pieces have ended."""
+    # The device is then shared more evenly. What remains of a request fills it where full pieces have ended.
     lengths = mla.request_lengths(mla.Workload(64, 16_384, lengths="ragged"))
     plan = choose(lengths)
     assert not plan.even
@@ -191,7 +193,7 @@ def test_uniform_requests_are_split_alike() -> None:
 @pytest.mark.parametrize("top", [4096, 8192, 16_384])
 @pytest.mark.parametrize("batch", [24, 48, 133, 256])
 def test_ragged_requests_take_little_more_than_work_shared_evenly(batch, top) -> None:
-    """Within 1.6 times what no schedule can beat, where a split by the longest request takes several times as long."""
+    # Within 1.6 times what no schedule can beat, where a split by the longest request takes several times as long.
     for seed in range(3):
         lengths = log_uniform(batch, top, seed)
         tiles = sum(-(-length // 64) for length in lengths)
@@ -231,8 +233,10 @@ class Played:
 
 
 def play_attention(tiling: Tiling, whole: bool, waits: bool = False):
-    """The kernels of kernel.py that take items: see the comments above them. If it `waits`, its last item is of no
-    request."""
+    """The kernels of kernel.py that take items: see the comments above them.
+
+    If it `waits`, its last item is of no request.
+    """
 
     def play(grid, q, cache, table, items, *rest) -> None:
         results, results_lse, *units, scale_log2, heads, causal_tokens = rest
@@ -270,11 +274,11 @@ def play_combine_scaled(grid, partial, partial_lse, unit, merges, out, lse) -> N
 
 def play_combine(grid, partial, partial_lse, merges, out, lse) -> None:
     assert grid[1] == len(merges) and partial.dtype == torch.float32
-    for request, first, pieces in merges.tolist():
-        found = partial_lse[first : first + pieces] * math.log(2.0)
-        total = torch.logsumexp(found, 0)
-        weights = torch.exp(found - total).nan_to_num(0.0)
-        out[request] = (weights[..., None] * partial[first : first + pieces]).sum(0).to(out.dtype)
+    for request, first, splits in merges.tolist():
+        result = partial_lse[first : first + splits] * math.log(2.0)
+        total = torch.logsumexp(result, 0)
+        weights = torch.exp(result - total).nan_to_num(0.0)
+        out[request] = (weights[..., None] * partial[first : first + splits]).sum(0).to(out.dtype)
         lse[request] = torch.where(total > -math.inf, total, math.inf)
 
 
@@ -337,7 +341,7 @@ def test_what_is_launched_computes_attention_whatever_the_plan(tokens, plan, bui
 
 
 @pytest.mark.parametrize(
-    ("lengths", "plan", "stem", "beside"),
+    ("lengths", "plan", "stem", "compared"),
     [
         (
             (8192,),
@@ -359,7 +363,7 @@ def test_what_is_launched_computes_attention_whatever_the_plan(tokens, plan, bui
     ],
 )
 def test_a_combine_that_would_crowd_few_multiprocessors_comes_after_the_blocks(
-    lengths, plan, stem, beside, build
+    lengths, plan, stem, compared, build
 ) -> None:
     batch = len(lengths)
     workload = mla.Workload(batch, 8192)
@@ -367,7 +371,7 @@ def test_a_combine_that_would_crowd_few_multiprocessors_comes_after_the_blocks(
     inputs = mla.Inputs(q, cache, table.int(), torch.tensor(lengths, dtype=torch.int32), workload.softmax_scale)
     outputs = mla.make_outputs(workload)
     *_, merged = run.bind(build, workload, inputs, outputs, plan).launches
-    assert merged == (cutile.SYMBOLS[stem], beside)
+    assert merged == (cutile.SYMBOLS[stem], compared)
 
 
 def test_lengths_that_the_page_table_has_no_room_for_are_refused(build) -> None:

@@ -1,4 +1,7 @@
-"""The operator `dependent_launch`: what each kernel does before and after it waits for the one before it."""
+"""The operator `dependent_launch`.
+
+What each kernel does before and after it waits for the one before it.
+"""
 
 import re
 
@@ -32,16 +35,16 @@ def test_a_second_kernel_that_does_not_wait_shows(distribution) -> None:
     outputs.y.copy_(outputs.w + inputs.x)
     outputs.w.copy_(inputs.u + inputs.v)
     reference, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
-    found = checker.compare_outputs(outputs, reference, same, OPERATOR.tolerance("fp32"))
-    assert found["w"].passed and not found["y"].passed
+    result = checker.compare_outputs(outputs, reference, same, OPERATOR.tolerance("fp32"))
+    assert result["w"].passed and not result["y"].passed
     outputs.y.copy_(outputs.w + inputs.x)
     assert checker.compare_outputs(outputs, reference, same, OPERATOR.tolerance("fp32"))["y"].passed
 
 
 def test_with_and_without_the_early_launch_are_both_run() -> None:
     for kernel in ("cutlass_pdl", "cutile"):
-        found = load_kernel("dependent_launch", kernel).variants(OPERATOR.Workload(4, 1024), "sm_90a")
-        assert [variant.params["early"] for variant in found] == [True, False]
+        result = load_kernel("dependent_launch", kernel).variants(OPERATOR.Workload(4, 1024), "sm_90a")
+        assert [variant.params["early"] for variant in result] == [True, False]
 
 
 def built(kernel: str, target: str, number: int, **values):
@@ -67,9 +70,9 @@ def test_nvidias_kernels_are_right_on_every_distribution(target, dtype, number) 
             build=str(folder),
             settings={"schedules": ["random", "late"], "seeds": [0], "distributions": list(OPERATOR.DISTRIBUTIONS)},
         )
-        found = simulation.simulate(case)
-        assert found["reason"] is None
-        counted = found["metrics"]["simulated"]
+        result = simulation.simulate(case)
+        assert result["reason"] is None
+        counted = result["metrics"]["simulated"]
         assert len(counted["launches"]) == 2 and not any("fewer" in note for note in counted["notes"])
 
 

@@ -22,8 +22,8 @@ def test_an_error_of_one_in_an_integer_shows() -> None:
     reference, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
 
     def passes(c: torch.Tensor) -> bool:
-        found = checker.compare_outputs(OPERATOR.Outputs(c), reference, same, OPERATOR.tolerance("int32"))
-        return found["c"].passed
+        result = checker.compare_outputs(OPERATOR.Outputs(c), reference, same, OPERATOR.tolerance("int32"))
+        return result["c"].passed
 
     assert passes(inputs.a + inputs.b)
     wrong = inputs.a + inputs.b
@@ -81,9 +81,9 @@ def simulate(kernel: str, target: str, variant_number: int = 0, **values) -> dic
 )
 def test_every_kernel_is_right_in_every_type(kernel, target, dtype) -> None:
     for columns in (1000, 1001):
-        found = simulate(kernel, target, rows=37, columns=columns, dtype=dtype)
-        assert found["reason"] is None
-        assert not any("fewer" in note for note in found["metrics"]["simulated"]["notes"])
+        result = simulate(kernel, target, rows=37, columns=columns, dtype=dtype)
+        assert result["reason"] is None
+        assert not any("fewer" in note for note in result["metrics"]["simulated"]["notes"])
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_static_layouts_are_right_with_and_without_a_ragged_edge(rows) -> None:
 
 @pytest.mark.slow
 def test_what_a_static_layout_and_vectors_save() -> None:
-    """Loads and predicates in the machine code: NVIDIA's copies element by element, ours a vector at a time."""
+    # Loads and predicates in the machine code. NVIDIA's copies element by element, this project's a vector at a time.
     work = OPERATOR.Workload(48, 1024)
 
     def sass(kernel: str, number: int = 0) -> str:

@@ -1,4 +1,7 @@
-"""The operator `fmha`: its inputs, reference and cost, what each kernel takes, NVIDIA's kernels without a card."""
+"""The operator `fmha`.
+
+Its inputs, reference and cost, what each kernel takes, NVIDIA's kernels without a GPU.
+"""
 
 import re
 from pathlib import Path
@@ -24,11 +27,11 @@ PRODUCTS = {"sm_90a": "HGMMA", "sm_100a": "UTCHMMA"}  # instructions of the tens
 def test_the_reference_is_what_pytorch_computes_in_double(distribution, causal) -> None:
     work = OPERATOR.Workload(2, 37, "fp16", heads=6, kv_heads=2, head_dim=32, causal=causal)
     inputs = OPERATOR.make_inputs(work, 3, distribution=distribution)
-    found = OPERATOR.reference(inputs, work).out
+    result = OPERATOR.reference(inputs, work).out
     q, k, v = (x.double().transpose(1, 2) for x in (inputs.q, inputs.k, inputs.v))
     want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), want.transpose(1, 2), rtol=1e-4, atol=1e-5)
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(result.double(), want.transpose(1, 2), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
@@ -64,9 +67,9 @@ def test_ids_say_what_differs_from_the_defaults() -> None:
 
 def test_the_cost_of_a_causal_sequence_counts_visible_pairs() -> None:
     work = OPERATOR.Workload(2, 5, heads=4, kv_heads=2, head_dim=16, causal=True)
-    found = OPERATOR.cost(work)
-    assert found.flops == 4 * 16 * 2 * 4 * sum(range(1, 6))
-    assert (found.bytes_read, found.bytes_written) == (2 * 2 * 5 * 16 * (4 + 2 + 2), 2 * 2 * 5 * 16 * 4)
+    result = OPERATOR.cost(work)
+    assert result.flops == 4 * 16 * 2 * 4 * sum(range(1, 6))
+    assert (result.bytes_read, result.bytes_written) == (2 * 2 * 5 * 16 * (4 + 2 + 2), 2 * 2 * 5 * 16 * 4)
 
 
 @pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
@@ -104,8 +107,8 @@ def test_the_baseline_shares_key_heads_and_its_copy_is_spoiled() -> None:
     ],
 )
 def test_what_each_kernel_takes(kernel, values, reason) -> None:
-    found = load_kernel("fmha", kernel).supports(OPERATOR.Workload(1, 100, **values))
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel("fmha", kernel).supports(OPERATOR.Workload(1, 100, **values))
+    assert (result is None) if reason is None else (reason in result)
 
 
 def test_the_mask_is_compiled_in_as_nvidias_runner_chooses_it() -> None:
@@ -148,11 +151,11 @@ def simulate(kernel: str, distributions: list[str], **values) -> tuple[dict, Pat
     ids=lambda values: OPERATOR.Workload(**values).id,
 )
 def test_nvidias_kernels_are_right_on_every_distribution(kernel, values) -> None:
-    found, _ = simulate(kernel, list(OPERATOR.DISTRIBUTIONS), **values)
-    for check in found["metrics"]["checks"]:
+    result, _ = simulate(kernel, list(OPERATOR.DISTRIBUTIONS), **values)
+    for check in result["metrics"]["checks"]:
         assert all(output["passed"] for output in check["outputs"].values()), check["outputs"]
         assert all(kernel == "cutlass_sm90" and re.search(UNWAITED, x) for x in check["findings"]), check["findings"]
-    counted = found["metrics"]["simulated"]
+    counted = result["metrics"]["simulated"]
     assert counted["launches"][0]["global_read_unique_bytes"] == counted["cost"]["bytes_read"]
     if kernel == "cutlass_sm100":  # Hopper's writes its log-sum-exp too
         assert counted["launches"][0]["global_write_unique_bytes"] == counted["cost"]["bytes_written"]
@@ -160,10 +163,10 @@ def test_nvidias_kernels_are_right_on_every_distribution(kernel, values) -> None
 
 @pytest.mark.slow
 def test_eight_bit_operands_are_right_on_blackwell() -> None:
-    found, folder = simulate(
+    result, folder = simulate(
         "cutlass_sm100", list(OPERATOR.DISTRIBUTIONS), batch=1, length=384, dtype="fp8", heads=1, kv_heads=1
     )
-    for check in found["metrics"][
+    for check in result["metrics"][
         "checks"
     ]:  # the numbers are right; what packs four results reads a register too early
         assert all("unwritten: " in finding for finding in check["findings"])
@@ -186,9 +189,14 @@ def test_the_launch_that_a_runner_reports_is_the_one_that_the_build_makes(kernel
     with cute_load.opened_by(capture):
         runner = module.bind(LoadedBuild(folder), work, inputs, outputs)
     runner(0)
-    (made,), (told,) = runner.enqueue.function.launches, runner.launches
-    assert (made.name, made.grid, made.block, made.cluster) == (told.symbol, told.grid, told.block, told.cluster)
-    assert made.dynamic_shared == told.dynamic_shared_bytes
+    (made,), (reported,) = runner.enqueue.function.launches, runner.launches
+    assert (made.name, made.grid, made.block, made.cluster) == (
+        reported.symbol,
+        reported.grid,
+        reported.block,
+        reported.cluster,
+    )
+    assert made.dynamic_shared == reported.dynamic_shared_bytes
     assert PRODUCTS[target] in (folder / "kernel.sass").read_text()
 
 

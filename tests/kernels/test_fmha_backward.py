@@ -1,4 +1,4 @@
-"""The operator `fmha_backward`: its reference against autograd, what each kernel takes, NVIDIA's without a card."""
+"""The operator `fmha_backward`: its reference against autograd, what each kernel takes, NVIDIA's without a GPU."""
 
 import re
 
@@ -30,8 +30,8 @@ def test_the_reference_is_what_autograd_computes_in_double(distribution, causal)
     out = torch.nn.functional.scaled_dot_product_attention(*heads_first, is_causal=causal, enable_gqa=True)
     inputs.out = out.detach().transpose(1, 2)  # not rounded: the formula then gives the very gradient
     want = torch.autograd.grad(out, leaves, inputs.dout.double().transpose(1, 2))
-    found = OPERATOR.reference(inputs, work)
-    for mine, true in zip((found.dq, found.dk, found.dv), want, strict=True):
+    result = OPERATOR.reference(inputs, work)
+    for mine, true in zip((result.dq, result.dk, result.dv), want, strict=True):
         assert mine.dtype == torch.float32
         torch.testing.assert_close(mine.double(), true, rtol=1e-3, atol=1e-4)
 
@@ -48,7 +48,7 @@ def test_the_yardstick_is_near_the_reference(dtype) -> None:
 
 
 def test_where_a_gradient_is_zero_the_yardstick_is_off_by_what_rounding_usually_comes_to() -> None:
-    """dq of the first token of a causal sequence: P is 1, and dS is the rounding of dP and of the row sum."""
+    # dq of the first token of a causal sequence. P is 1, and dS is the rounding of dP and of the row sum.
     work = OPERATOR.Workload(1, 8, heads=64, kv_heads=64, head_dim=128, causal=True)
     inputs = OPERATOR.make_inputs(work, 0)
     first = OPERATOR.same_precision(inputs, work).dq[0, 0].float().norm(dim=-1) / inputs.k[0, 0].float().norm(dim=-1)
@@ -66,12 +66,12 @@ def test_a_window_hides_what_lies_further_back_and_costs_less(window) -> None:
     out = torch.nn.functional.scaled_dot_product_attention(*heads_first, attn_mask=seen, enable_gqa=True)
     inputs.out = out.detach().transpose(1, 2)
     want = torch.autograd.grad(out, leaves, inputs.dout.double().transpose(1, 2))
-    found, outputs = OPERATOR.reference(inputs, work), OPERATOR.make_outputs(work)
+    result, outputs = OPERATOR.reference(inputs, work), OPERATOR.make_outputs(work)
     runner = load_kernel("fmha_backward", "torch_autograd").bind(None, work, inputs, outputs)
     runner(0)
     runner.finish()
     for name, true in zip(("dq", "dk", "dv"), want, strict=True):
-        torch.testing.assert_close(getattr(found, name).double(), true, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(getattr(result, name).double(), true, rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(getattr(outputs, name).double(), true, rtol=3e-2, atol=3e-2)
     assert OPERATOR.cost(work).flops == 10 * 32 * 2 * int(seen.sum())
     assert "TileGym" in load_kernel("fmha_backward", "tilegym").supports(
@@ -90,11 +90,11 @@ def test_sequences_of_different_lengths_are_attended_to_apart(causal, window) ->
     assert (lengths[0], lengths[2], min(lengths), max(lengths)) == (37, 2, 2, 37) and len(set(lengths)) > 2
     inputs, outputs = OPERATOR.make_inputs(work, 3), OPERATOR.make_outputs(work)
     assert inputs.starts.tolist()[1:] == [sum(lengths[: n + 1]) for n in range(5)]
-    found = OPERATOR.reference(inputs, work)
+    result = OPERATOR.reference(inputs, work)
     runner = load_kernel("fmha_backward", "torch_autograd").bind(None, work, inputs, outputs)
     runner(0)
     runner.finish()
-    torch.testing.assert_close(outputs.dk.double(), found.dk.double(), rtol=3e-2, atol=3e-2)
+    torch.testing.assert_close(outputs.dk.double(), result.dk.double(), rtol=3e-2, atol=3e-2)
     for begin, length in zip(inputs.starts.tolist(), lengths, strict=False):
         tokens = slice(begin, begin + length)
         alone = OPERATOR.Workload(
@@ -105,7 +105,7 @@ def test_sequences_of_different_lengths_are_attended_to_apart(causal, window) ->
         part = OPERATOR.Inputs(**parts, lse=inputs.lse[..., tokens], starts=None, softmax_scale=inputs.softmax_scale)
         want = OPERATOR.reference(part, alone)
         for name in ("dq", "dk", "dv"):
-            torch.testing.assert_close(getattr(found, name)[:, tokens], getattr(want, name))
+            torch.testing.assert_close(getattr(result, name)[:, tokens], getattr(want, name))
     assert OPERATOR.cost(work).bytes_written == sum(lengths) * 2 * 32 * (4 + 2 * 2)
 
 
@@ -117,8 +117,8 @@ def test_a_sequence_that_begins_a_token_late_shows(distribution, monkeypatch) ->
     lengths = OPERATOR.sequence_lengths(work)
     monkeypatch.setattr(OPERATOR, "sequence_lengths", lambda _: (lengths[0], lengths[1] + 1, lengths[2] - 1))
     wrong = OPERATOR.same_precision(inputs, work)
-    found = checker.compare_outputs(wrong, true, same, OPERATOR.tolerance("bf16"))
-    assert not all(output.passed for output in found.values())
+    result = checker.compare_outputs(wrong, true, same, OPERATOR.tolerance("bf16"))
+    assert not all(output.passed for output in result.values())
 
 
 def test_the_cost_is_two_and_a_half_times_the_forward_pass() -> None:
@@ -164,8 +164,8 @@ def test_the_baseline_follows_its_inputs_and_its_copies_are_spoiled() -> None:
     ],
 )
 def test_what_each_kernel_takes(kernel, values, reason) -> None:
-    found = load_kernel("fmha_backward", kernel).supports(OPERATOR.Workload(1, **values))
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel("fmha_backward", kernel).supports(OPERATOR.Workload(1, **values))
+    assert (result is None) if reason is None else (reason in result)
 
 
 @pytest.mark.slow

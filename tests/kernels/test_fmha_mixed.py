@@ -1,4 +1,7 @@
-"""The operators `fmha_mixed_decode` and `fmha_mixed_prefill`: codes, references, kernels of ours in numpy, NVIDIA's."""
+"""The operators `fmha_mixed_decode` and `fmha_mixed_prefill`.
+
+Codes, references, this project's kernels in numpy, and NVIDIA's.
+"""
 
 import math
 import re
@@ -127,12 +130,12 @@ def test_our_prefill_kernel_computes_the_reference_in_numpy(length, causal, dtyp
 
 
 def test_the_costs_count_codes_scales_and_visible_pairs() -> None:
-    found = DECODE.cost(DECODE.Workload(2, 16, "int4", heads=8, kv_heads=2, head_dim=64))
-    assert found.flops == 4 * 2 * 8 * 16 * 64
-    assert found.bytes_read == 2 * 2 * 8 * 64 + 2 * (2 * 2 * 16) * (32 + 2)
-    found = PREFILL.cost(PREFILL.Workload(2, 5, "int8", heads=4, kv_heads=2, head_dim=16, causal=True))
-    assert found.flops == 4 * 16 * 2 * 4 * sum(range(1, 6))
-    assert found.bytes_read == 2 * 2 * 4 * 5 * 16 + 2 * (2 * 2 * 5) * (16 + 2)
+    result = DECODE.cost(DECODE.Workload(2, 16, "int4", heads=8, kv_heads=2, head_dim=64))
+    assert result.flops == 4 * 2 * 8 * 16 * 64
+    assert result.bytes_read == 2 * 2 * 8 * 64 + 2 * (2 * 2 * 16) * (32 + 2)
+    result = PREFILL.cost(PREFILL.Workload(2, 5, "int8", heads=4, kv_heads=2, head_dim=16, causal=True))
+    assert result.flops == 4 * 16 * 2 * 4 * sum(range(1, 6))
+    assert result.bytes_read == 2 * 2 * 4 * 5 * 16 + 2 * (2 * 2 * 5) * (16 + 2)
 
 
 def test_what_is_no_workload_is_said() -> None:
@@ -161,8 +164,8 @@ def test_what_is_no_workload_is_said() -> None:
 )
 def test_what_each_kernel_takes(operator, kernel, values, reason) -> None:
     _, work, _ = made(operator, **values)
-    found = load_kernel(operator, kernel).supports(work)
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel(operator, kernel).supports(work)
+    assert (result is None) if reason is None else (reason in result)
 
 
 @pytest.mark.slow
@@ -189,9 +192,9 @@ def test_nvidias_kernels_are_right_and_only_known_findings_are_made(operator, ke
     checks = simulate(operator, kernel, "sm_100a", variant, {"batch": 1, **values}, ("randn", "scales", "extremes"))
     for check in checks["metrics"]["checks"]:
         assert all(output["passed"] for output in check["outputs"].values()), check["outputs"]
-        assert all(re.search(finding, found) for found in check["findings"]), check["findings"]
-    told, captured = launches(operator, kernel, build(operator, kernel, "sm_100a", variant), work)
-    assert told == captured
+        assert all(re.search(finding, result) for result in check["findings"]), check["findings"]
+    reported, captured = launches(operator, kernel, build(operator, kernel, "sm_100a", variant), work)
+    assert reported == captured
 
 
 @pytest.mark.slow

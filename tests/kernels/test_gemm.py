@@ -1,4 +1,7 @@
-"""The matrix product: its operator, the adapters of NVIDIA's and TileGym's kernels, and what the builds are made of."""
+"""The matrix product.
+
+Its operator, the adapters of NVIDIA's and TileGym's kernels, and what the builds are made of.
+"""
 
 import re
 from pathlib import Path
@@ -24,7 +27,7 @@ ASKS_THE_HARDWARE = "cutlass_persistent_dynamic"  # for its tiles
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"m": 0}, "m is 0; it must be a whole number from 1 up"),
         ({"k": True}, "k is True"),
@@ -34,8 +37,8 @@ ASKS_THE_HARDWARE = "cutlass_persistent_dynamic"  # for its tiles
         ({"dtype": "fp32"}, "dtype is 'fp32'; allowed: bf16, fp16, fp8"),
     ],
 )
-def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_a_workload_that_makes_no_sense_is_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         Workload(**{"m": 8, "n": 8, "k": 8, **values})
 
 
@@ -115,8 +118,8 @@ def test_the_baseline_is_the_product(values) -> None:
     ],
 )
 def test_what_the_kernels_take(kernel, values, reason) -> None:
-    found = load_kernel("gemm", kernel).supports(Workload(**{"m": 32, "n": 32, "k": 32, **values}))
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel("gemm", kernel).supports(Workload(**{"m": 32, "n": 32, "k": 32, **values}))
+    assert (result is None) if reason is None else (reason in result)
 
 
 def test_grids_cover_c_in_whole_clusters() -> None:
@@ -159,7 +162,7 @@ def default():
 
 
 def test_a_configuration_that_tilegym_would_not_try_on_a_target_is_refused() -> None:
-    """Its generators ask torch for the card: they are told of the target's."""
+    """Its generators ask torch for the GPU: they get the target's."""
     cuda = SimpleNamespace(get_device_capability=None, get_device_properties=None)
 
     def configurations(rows: int):
@@ -206,9 +209,9 @@ def test_a_configuration_that_tilegym_does_not_know_is_refused(kernel) -> None:
 def test_it_is_right_in_the_simulator(kernel, target, values) -> None:
     parameters = {"m": 264, "n": 272, "k": 136, "dtype": "bf16", **values}
     variant = load_kernel("gemm", kernel).variants(Workload(**parameters), target)[0]
-    found = simulate("gemm", kernel, target, variant, parameters, ["randn", "cancelling"], ["random", "tma_late"])
-    assert found["status"] == "ok", found["reason"]
-    assert len(found["metrics"]["checks"]) == 2
+    result = simulate("gemm", kernel, target, variant, parameters, ["randn", "cancelling"], ["random", "tma_late"])
+    assert result["status"] == "ok", result["reason"]
+    assert len(result["metrics"]["checks"]) == 2
 
 
 @pytest.mark.slow
@@ -216,12 +219,12 @@ def test_it_is_right_in_the_simulator(kernel, target, values) -> None:
     ("kernel", "target"), [("cutlass_persistent_prefetch", "sm_100a"), (ASKS_THE_HARDWARE, "sm_100a"), CUTE[-1]]
 )
 def test_clusters_that_stay_take_several_tiles(kernel, target) -> None:
-    """Two clusters for eight tiles, or the hardware asked for more: stages and accumulators are used again."""
+    # Two clusters for eight tiles, or the hardware asked for more. Stages and accumulators are used again.
     parameters = {"m": 500, "n": 1000, "k": 200, "dtype": "bf16"}
     variant = load_kernel("gemm", kernel).variants(Workload(**parameters), target)[0]
     few = Variant("two_clusters", {**variant.params, "most_clusters": 2})
-    found = simulate("gemm", kernel, target, few, parameters)
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("gemm", kernel, target, few, parameters)
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
@@ -229,8 +232,8 @@ def test_clusters_that_stay_take_several_tiles(kernel, target) -> None:
 @pytest.mark.parametrize("values", [{}, {"m": 3000, "n": 6000, "batch": 2}], ids=["small", "large"])
 def test_launches_are_those_that_the_build_makes(default, kernel, target, values) -> None:
     workload = Workload(**{"m": 200, "n": 264, "k": 136, **values})
-    told, made = launches("gemm", kernel, default(kernel, target), workload)
-    assert told == made
+    reported, made = launches("gemm", kernel, default(kernel, target), workload)
+    assert reported == made
 
 
 @pytest.mark.slow
@@ -243,12 +246,12 @@ def test_the_answer_of_the_hardware_is_aligned_where_the_example_forgot_it(defau
 
 @pytest.mark.slow
 def test_ptxas_waits_where_cutile_copies_accumulators_of_products_under_way(default) -> None:
-    """So says the machine code of TileGym's persistent GEMM; its check, which runs what PTX says, asks for no wait."""
+    # So says the machine code of TileGym's persistent GEMM. Its check, which runs what PTX says, asks for no wait.
     folder = default("tilegym_persistent", "sm_90a")
-    told = re.findall(r"wgmma\.wait_group\S*\s+(\d)", (folder / "kernel.ptx").read_text())
+    reported = re.findall(r"wgmma\.wait_group\S*\s+(\d)", (folder / "kernel.ptx").read_text())
     made = re.findall(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", (folder / "kernel.sass").read_text())
-    assert (sorted(told), sorted(made)) == (["0", "1"], ["0", "0", "1"])
+    assert (sorted(reported), sorted(made)) == (["0", "1"], ["0", "0", "1"])
     parameters = {"m": 200, "n": 264, "k": 136, "dtype": "bf16"}
     variant = load_kernel("gemm", "tilegym_persistent").variants(Workload(**parameters), "sm_90a")[0]
-    found = simulate("gemm", "tilegym_persistent", "sm_90a", variant, parameters, schedules=("random", "tma_late"))
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("gemm", "tilegym_persistent", "sm_90a", variant, parameters, schedules=("random", "tma_late"))
+    assert result["status"] == "ok", result["reason"]

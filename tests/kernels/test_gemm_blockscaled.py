@@ -1,4 +1,4 @@
-"""The operator `gemm_blockscaled`: formats, scales and reference; NVIDIA's kernels and ours without a card."""
+"""The operator `gemm_blockscaled`: formats, scales and reference; NVIDIA's kernels and this project's without a GPU."""
 
 from types import SimpleNamespace
 
@@ -24,12 +24,12 @@ SPACING = {"mxfp8": 2.0**-4, "mxfp4": 2.0**-2, "nvfp4": 2.0**-2}  # half a step,
 def test_quantized_numbers_are_as_near_as_the_format_allows(dtype) -> None:
     work = OPERATOR.Workload(70, 1, 320, dtype)
     x = torch.randn(70, 320, generator=torch.Generator().manual_seed(1))
-    found = OPERATOR.dequantize(*OPERATOR.quantize(x, dtype), work)
+    result = OPERATOR.dequantize(*OPERATOR.quantize(x, dtype), work)
     largest = x.view(70, -1, OPERATOR.BLOCK[dtype]).abs().amax(-1).repeat_interleave(OPERATOR.BLOCK[dtype], 1)
     # The largest codes are clamped: by up to a quarter for e2m1 (8 to 6), an eighth for e4m3 (512 to 448).
-    assert bool(((found - x).abs() <= largest * 0.26).all())
-    assert float((found - x).norm() / x.norm()) < SPACING[dtype] / 1.5
-    assert torch.equal(found.half().float(), found), "fp16 holds what the formats hold"
+    assert bool(((result - x).abs() <= largest * 0.26).all())
+    assert float((result - x).norm() / x.norm()) < SPACING[dtype] / 1.5
+    assert torch.equal(result.half().float(), result), "fp16 holds what the formats hold"
 
 
 def test_codes_stand_for_what_the_formats_say() -> None:
@@ -81,9 +81,9 @@ def test_what_is_no_workload_is_said() -> None:
 
 
 def test_the_cost_counts_codes_and_scales_once() -> None:
-    found = OPERATOR.cost(OPERATOR.Workload(128, 256, 512, "nvfp4"))
-    assert found.flops == 2 * 128 * 256 * 512
-    assert found.bytes_read == 384 * (512 // 2 + 512 // 16) and found.bytes_written == 2 * 128 * 256
+    result = OPERATOR.cost(OPERATOR.Workload(128, 256, 512, "nvfp4"))
+    assert result.flops == 2 * 128 * 256 * 512
+    assert result.bytes_read == 384 * (512 // 2 + 512 // 16) and result.bytes_written == 2 * 128 * 256
 
 
 @pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
@@ -129,8 +129,8 @@ def test_our_cutile_source_computes_the_product_when_numpy_executes_it(dtype, ti
     ],
 )
 def test_what_each_kernel_takes(kernel, values, reason) -> None:
-    found = load_kernel("gemm_blockscaled", kernel).supports(OPERATOR.Workload(*values))
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel("gemm_blockscaled", kernel).supports(OPERATOR.Workload(*values))
+    assert (result is None) if reason is None else (reason in result)
 
 
 def test_a_persistent_launch_has_no_more_clusters_than_the_card_holds() -> None:
@@ -144,7 +144,7 @@ def test_a_persistent_launch_has_no_more_clusters_than_the_card_holds() -> None:
 
 
 def simulate(kernel: str, distributions: list[str], values: tuple, index: int = 0) -> tuple[dict, str, object]:
-    """The record of a simulated case, the SASS of its build, and the runner's launch as build.json has it."""
+    """Return a simulated case's record, its SASS and the launch in build.json."""
     work = OPERATOR.Workload(*values)
     variant = load_kernel("gemm_blockscaled", kernel).variants(work, "sm_100a")[index]
     folder = build("gemm_blockscaled", kernel, "sm_100a", variant)
@@ -165,8 +165,8 @@ def simulate(kernel: str, distributions: list[str], values: tuple, index: int = 
 @pytest.mark.parametrize("index", [0, 1, 2])
 @pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
 def test_nvidias_persistent_kernel_is_right_in_every_format_and_tiling(dtype, index) -> None:
-    found, sass, _ = simulate("cutlass_persistent", list(OPERATOR.DISTRIBUTIONS), (288, 288, 352, dtype), index)
-    assert found["reason"] is None
+    result, sass, _ = simulate("cutlass_persistent", list(OPERATOR.DISTRIBUTIONS), (288, 288, 352, dtype), index)
+    assert result["reason"] is None
     assert PRODUCTS[dtype] in sass and "STL" not in sass
 
 
@@ -174,8 +174,8 @@ def test_nvidias_persistent_kernel_is_right_in_every_format_and_tiling(dtype, in
 @pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
 @pytest.mark.parametrize("kernel", PERSISTENT[1:])
 def test_its_forms_are_right_in_every_format(kernel, dtype) -> None:
-    found, sass, folder = simulate(kernel, ["scales", "outlier"], (288, 288, 352, dtype))
-    assert found["reason"] is None
+    result, sass, folder = simulate(kernel, ["scales", "outlier"], (288, 288, 352, dtype))
+    assert result["reason"] is None
     assert PRODUCTS[dtype] in sass and "STL" not in sass
     prefetches = "cp.async.bulk.prefetch.tensor" in (folder / "kernel.ptx").read_text()
     assert prefetches == (kernel == "cutlass_persistent_prefetch")
@@ -184,9 +184,9 @@ def test_its_forms_are_right_in_every_format(kernel, dtype) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", TUTORIALS)
 def test_nvidias_tutorials_are_right(kernel) -> None:
-    found, sass, _ = simulate(kernel, list(OPERATOR.DISTRIBUTIONS), (256, 512, 768, "nvfp4"))
-    assert found["reason"] is None
-    counted = found["metrics"]["simulated"]
+    result, sass, _ = simulate(kernel, list(OPERATOR.DISTRIBUTIONS), (256, 512, 768, "nvfp4"))
+    assert result["reason"] is None
+    counted = result["metrics"]["simulated"]
     assert sum(launch["mma_flops"] for launch in counted["launches"]) == counted["cost"]["flops"]
     assert "UTCOMMA" in sass and "STL" not in sass
 
@@ -206,8 +206,8 @@ def test_the_largest_magnitude_is_that_of_the_product() -> None:
     with cute_load.opened_by(capture):
         runner = module.bind(LoadedBuild(folder), work, inputs, outputs)
     runner(0)
-    (made,), (told,) = runner.enqueue.function.launches, runner.launches
-    assert (made.name, made.grid, made.cluster) == (told.symbol, told.grid, told.cluster)
+    (made,), (reported,) = runner.enqueue.function.launches, runner.launches
+    assert (made.name, made.grid, made.cluster) == (reported.symbol, reported.grid, reported.cluster)
     ptxsim.run([made])
     amax = runner.enqueue.arguments[5]
     torch.testing.assert_close(amax.flatten()[0], OPERATOR.reference(inputs, work).c.abs().max(), rtol=1e-5, atol=0)

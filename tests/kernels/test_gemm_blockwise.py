@@ -1,4 +1,7 @@
-"""The blockwise scaled product and its grouped forms: operators, what their kernels take, builds that are right."""
+"""The blockwise scaled product and its grouped forms.
+
+Operators, what their kernels take, builds that are right.
+"""
 
 import re
 import types
@@ -30,12 +33,12 @@ def small(operator: str, **values):
     return problem, problem.Workload(**{**SMALL[operator], **values})
 
 
-def distance(found, true) -> float:
-    return float((found.float() - true.float()).norm() / true.float().norm())
+def distance(result, true) -> float:
+    return float((result.float() - true.float()).norm() / true.float().norm())
 
 
 @pytest.mark.parametrize(
-    ("operator", "values", "words"),
+    ("operator", "values", "message"),
     [
         (BLOCKWISE, {"k": 0}, "k is 0; it must be a whole number"),
         (CONTIGUOUS, {"m": 100}, "m is 100; groups have multiples of 128 rows"),
@@ -44,8 +47,8 @@ def distance(found, true) -> float:
         (MASKED, {"dtype": "fp16"}, "dtype is 'fp16'; allowed: fp8, bf16"),
     ],
 )
-def test_a_workload_that_makes_no_sense_is_refused(operator, values, words) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_a_workload_that_makes_no_sense_is_refused(operator, values, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         small(operator, **values)
 
 
@@ -95,15 +98,15 @@ def test_groups_have_their_own_b_and_one_of_them_has_no_row(operator, dtype) -> 
     for group, rows in enumerate(work.group_rows):
         if operator == CONTIGUOUS:
             codes, scales = inputs.a[begin : begin + rows], inputs.a_scales[:, begin : begin + rows]
-            found, begin = c[begin : begin + rows], begin + rows
+            result, begin = c[begin : begin + rows], begin + rows
             assert rows % 128 == 0 and bool((inputs.group_of_row[begin - rows : begin] == group).all())
             assert inputs.starts[group + 1] == begin
         else:
             codes, scales = inputs.a[group, :rows], inputs.a_scales[group, :, :rows]
-            found = c[group, :rows]
+            result = c[group, :rows]
             assert int(inputs.rows[group]) == rows and bool((c[group, rows:] == 0).all())
         product = load_operator(BLOCKWISE).dequantize_rows(codes, scales) @ weights[group].T
-        torch.testing.assert_close(found, product, rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(result, product, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(("operator", "dtype"), [*((operator, "fp8") for operator in NAMES), (MASKED, "bf16")])
@@ -123,9 +126,9 @@ def test_the_baseline_is_the_operator_with_the_inputs_of_now(operator, dtype) ->
 def test_the_cost_counts_groups_that_have_rows() -> None:
     problem, work = small(MASKED, groups=2, m=128, n=128, k=256)
     assert work.group_rows == (0, 128)
-    found = problem.cost(work)
-    assert (found.flops, found.bytes_written) == (2 * 128 * 128 * 256, 2 * 128 * 128)
-    assert found.bytes_read == 128 * (256 + 4 * 2) + 128 * 256 + 4 * 2
+    result = problem.cost(work)
+    assert (result.flops, result.bytes_written) == (2 * 128 * 128 * 256, 2 * 128 * 128)
+    assert result.bytes_read == 128 * (256 + 4 * 2) + 128 * 256 + 4 * 2
     assert problem.cost(replace(work, dtype="bf16")).bytes_read == 2 * (128 * 256 + 128 * 256)
     problem, work = small(CONTIGUOUS, groups=2, n=128, k=256)
     assert work.group_rows == (0, 256) and problem.cost(work).bytes_read == 256 * (256 + 8) + 128 * 256 + 8
@@ -158,13 +161,13 @@ def test_our_cutile_source_computes_the_used_rows_when_numpy_executes_it(tile) -
     inputs = problem.make_inputs(work, 0, distribution="scales")
     kernel, stand_in = numpy_tile.load(ROOT / "kernels/gemm_grouped_masked/cutile/kernel.py")
     outputs = problem.make_outputs(work)
-    c, given = outputs.c.float().numpy(), arrays(inputs)
-    operands = [given[name] for name in ("a", "b", "a_scales", "b_scales", "rows")]
+    c, values = outputs.c.float().numpy(), arrays(inputs)
+    operands = [values[name] for name in ("a", "b", "a_scales", "b_scales", "rows")]
     grid = (-(-work.m // tile[0]), -(-work.n // tile[1]), work.groups)
     numpy_tile.launch(stand_in, kernel.gemm_grouped_masked, grid, (*operands, c, *tile, 128))
-    found = problem.Outputs(torch.from_numpy(c))
-    problem.clear_unused(inputs, found)
-    torch.testing.assert_close(found.c, problem.reference(inputs, work).c, rtol=1e-5, atol=1e-3)
+    result = problem.Outputs(torch.from_numpy(c))
+    problem.clear_unused(inputs, result)
+    torch.testing.assert_close(result.c, problem.reference(inputs, work).c, rtol=1e-5, atol=1e-3)
 
 
 def first(operator: str, kernel: str, target: str, index: int = 0, **values):
@@ -183,8 +186,8 @@ def first(operator: str, kernel: str, target: str, index: int = 0, **values):
 def test_nvidias_kernels_are_right_in_the_simulator(operator, index) -> None:
     _, variant, folder = first(operator, "cutlass_sm100", "sm_100a", index)
     parameters = {**SMALL[operator], "dtype": "fp8"}
-    found = simulate(operator, "cutlass_sm100", "sm_100a", variant, parameters, ["scales"], ["random", "late"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate(operator, "cutlass_sm100", "sm_100a", variant, parameters, ["scales"], ["random", "late"])
+    assert result["status"] == "ok", result["reason"]
     sass = (folder / "kernel.sass").read_text()
     assert "UTCQMMA" in sass and "UTMALDG" in sass
 
@@ -195,16 +198,16 @@ def test_the_kernels_in_cutile_are_right_in_the_simulator(operator) -> None:
     values = {"k": 384} if operator == BLOCKWISE else {}
     _, variant, _ = first(operator, CUTILE[operator], "sm_100a", **values)
     parameters = {**SMALL[operator], **values, "dtype": "fp8"}
-    found = simulate(operator, CUTILE[operator], "sm_100a", variant, parameters, ["scales"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate(operator, CUTILE[operator], "sm_100a", variant, parameters, ["scales"])
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 1])
 def test_tilegyms_masked_kernel_leaves_unused_rows_alone_in_the_simulator(index) -> None:
     _, variant, folder = first(MASKED, "tilegym", "sm_100a", index, dtype="bf16")
-    found = simulate(MASKED, "tilegym", "sm_100a", variant, {**SMALL[MASKED], "dtype": "bf16"}, ["scales"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate(MASKED, "tilegym", "sm_100a", variant, {**SMALL[MASKED], "dtype": "bf16"}, ["scales"])
+    assert result["status"] == "ok", result["reason"]
     assert "UTCHMMA" in (folder / "kernel.sass").read_text() and "STL" not in (folder / "kernel.sass").read_text()
 
 
@@ -213,8 +216,8 @@ def test_tilegyms_masked_kernel_leaves_unused_rows_alone_in_the_simulator(index)
 def test_launches_are_those_that_the_build_makes(operator) -> None:
     large = {"m": 3072, "n": 4096, "k": 128} | ({"groups": 2} if operator != BLOCKWISE else {})
     _, _, folder = first(operator, "cutlass_sm100", "sm_100a")
-    told, made = launches(operator, "cutlass_sm100", folder, small(operator, **large)[1])
-    assert told == made
+    reported, made = launches(operator, "cutlass_sm100", folder, small(operator, **large)[1])
+    assert reported == made
 
 
 @pytest.mark.slow
@@ -228,12 +231,12 @@ def test_the_first_build_in_cutile_uses_tensor_cores_and_tma_and_spills_nothing(
 
 @pytest.mark.slow
 def test_nvidias_masked_kernel_asks_for_the_rows_of_a_group_that_is_not_there(monkeypatch) -> None:
-    """Its scheduler warp looks up the tile past the last one before it asks whether there is one (line 1021)."""
+    # Its scheduler warp looks up the tile past the last one before it asks whether there is one (line 1021).
     problem, _ = small(MASKED)
     _, variant, _ = first(MASKED, "cutlass_sm100", "sm_100a")
     monkeypatch.setattr(problem, "SPARE", 0)
-    found = simulate(MASKED, "cutlass_sm100", "sm_100a", variant, {**SMALL[MASKED], "dtype": "fp8"})
-    assert "0 bytes past the end of rows" in found["reason"]
+    result = simulate(MASKED, "cutlass_sm100", "sm_100a", variant, {**SMALL[MASKED], "dtype": "fp8"})
+    assert "0 bytes past the end of rows" in result["reason"]
 
 
 @pytest.mark.slow
@@ -251,9 +254,9 @@ def test_tilegyms_ragged_kernels_take_one_scale_for_two_blocks_of_a_tile_of_256_
     modules["cuda.tile.tune"].exhaustive_search = modules["tilegym.ops.cutile.utils"].cached_replace_hints = None
     path = fetched("tilegym") / "tilegym/suites/flashinfer/cutile/gemm/ragged_block_scaled_bmm.py"
     kernel, stand_in = numpy_tile.load(path, modules | tilegym.neighbours())
-    given, largest = arrays(inputs), max(work.group_rows)
-    operands = (given["a"], given["b"], given["a_scales"].T, given["b_scales"], c.view(numpy_tile.Array))
+    values, largest = arrays(inputs), max(work.group_rows)
+    operands = (values["a"], values["b"], values["a_scales"].T, values["b_scales"], c.view(numpy_tile.Array))
     sizes = (work.groups, largest, np.array([largest]), work.n)
-    arguments = (*operands, given["starts"], *sizes, 1, 128, columns, 128, 8)
+    arguments = (*operands, values["starts"], *sizes, 1, 128, columns, 128, 8)
     numpy_tile.launch(stand_in, getattr(kernel, KERNELS[form]), (4,), arguments)
     assert (distance(torch.from_numpy(c), problem.reference(inputs, work).c) < 1e-4) == right

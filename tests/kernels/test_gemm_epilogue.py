@@ -1,4 +1,7 @@
-"""The product with an epilogue: its operator, what its kernels take, and that each is built and right."""
+"""The product with an epilogue.
+
+Its operator, what its kernels take, and that each is built and right.
+"""
 
 import re
 from dataclasses import replace
@@ -14,15 +17,15 @@ OPERATOR = load_operator("gemm_epilogue")
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"k": 0}, "k is 0; it must be a whole number"),
         ({"dtype": "fp8"}, "dtype is 'fp8'; allowed: bf16, fp16"),
         ({"activation": "gelu"}, "activation is 'gelu'; allowed: identity, relu, silu"),
     ],
 )
-def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_a_workload_that_makes_no_sense_is_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         Workload(**{"m": 8, "n": 8, "k": 8, **values})
 
 
@@ -30,8 +33,8 @@ def test_the_reference_is_written_out() -> None:
     workload = Workload(8, 16, 32, "silu")
     inputs = OPERATOR.make_inputs(workload, 0)
     x = 0.5 * float((inputs.a[3].float() * inputs.b[5].float()).sum()) + 2.0 * float(inputs.c[3, 5])
-    found = float(OPERATOR.reference(inputs, workload).d[3, 5])
-    assert found == pytest.approx(x / (1 + 2.718281828459045**-x), rel=1e-4)
+    result = float(OPERATOR.reference(inputs, workload).d[3, 5])
+    assert result == pytest.approx(x / (1 + 2.718281828459045**-x), rel=1e-4)
     assert float(OPERATOR.reference(inputs, replace(workload, activation="relu")).d.min()) == 0
 
 
@@ -66,13 +69,13 @@ def test_rows_must_be_multiples_of_sixteen_bytes(kernel) -> None:
 def test_the_order_of_blocks_in_cutile_meets_every_tile_once(tiles_m, tiles_n) -> None:
     """The arithmetic of kernels/gemm_epilogue/cutile/kernel.py, on whole numbers."""
     group_rows = 8
-    met = set()
+    merged = set()
     for block in range(tiles_m * tiles_n):
         group = block // (group_rows * tiles_n)
         rows = min(tiles_m - group * group_rows, group_rows)
         within = block - group * group_rows * tiles_n
-        met.add((group * group_rows + within % rows, within // rows))
-    assert met == {(m, n) for m in range(tiles_m) for n in range(tiles_n)}
+        merged.add((group * group_rows + within % rows, within // rows))
+    assert merged == {(m, n) for m in range(tiles_m) for n in range(tiles_n)}
 
 
 def first(kernel: str, target: str, **values):
@@ -106,11 +109,11 @@ def test_a_build_uses_tensor_cores_and_tma_and_spills_nothing(kernel, target) ->
 def test_every_activation_is_right_in_the_simulator(kernel, activation) -> None:
     parameters = {"m": 200, "n": 264, "k": 136, "activation": activation, "dtype": "bf16"}
     _, variant, _ = first(kernel, "sm_100a", activation=activation)
-    found = simulate("gemm_epilogue", kernel, "sm_100a", variant, parameters, ["randn"], ["random", "late"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("gemm_epilogue", kernel, "sm_100a", variant, parameters, ["randn"], ["random", "late"])
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 def test_launches_are_those_that_the_build_makes() -> None:
-    told, made = launches("gemm_epilogue", "cutlass", first("cutlass", "sm_100a")[2], Workload(3000, 6000, 64))
-    assert told == made
+    reported, made = launches("gemm_epilogue", "cutlass", first("cutlass", "sm_100a")[2], Workload(3000, 6000, 64))
+    assert reported == made

@@ -1,4 +1,7 @@
-"""The grouped product: its operator, what its kernels take, and that each is built and right."""
+"""The grouped product.
+
+Its operator, what its kernels take, and that each is built and right.
+"""
 
 import re
 
@@ -19,7 +22,7 @@ CUTE = {"bf16": "cutlass_sm100", "fp16": "cutlass_sm100", **dict.fromkeys(SCALED
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"groups": 0}, "groups is 0; it must be a whole number from 1 up"),
         ({"n": 40}, "n is 40; it must be a multiple of 32"),
@@ -27,8 +30,8 @@ CUTE = {"bf16": "cutlass_sm100", "fp16": "cutlass_sm100", **dict.fromkeys(SCALED
         ({"sizes": "odd"}, "sizes is 'odd'; allowed: even, uneven"),
     ],
 )
-def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_a_workload_that_makes_no_sense_is_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         Workload(**{**SMALL, **values})
 
 
@@ -48,9 +51,9 @@ def test_every_group_is_the_product_of_its_own_matrices(dtype, distribution) -> 
     work = Workload(**SMALL, dtype=dtype)
     inputs = OPERATOR.make_inputs(work, 0, distribution=distribution)
     true = OPERATOR.reference(inputs, work)
-    groups, found = OPERATOR.matrices(inputs, work), OPERATOR.results(true, work)
-    assert sum(a.numel() for a, *_ in groups) == inputs.a.numel() and sum(c.numel() for c in found) == true.c.numel()
-    for group, problem, c in zip(groups, work.problems, found, strict=True):
+    groups, result = OPERATOR.matrices(inputs, work), OPERATOR.results(true, work)
+    assert sum(a.numel() for a, *_ in groups) == inputs.a.numel() and sum(c.numel() for c in result) == true.c.numel()
+    for group, problem, c in zip(groups, work.problems, result, strict=True):
         a, b = OPERATOR.operands(group, problem, work)
         row, column = problem.m - 1, problem.n - 1
         assert a.shape == (problem.m, problem.k) and c.shape == (problem.m, problem.n)
@@ -76,9 +79,9 @@ def test_the_baseline_is_the_operator_with_the_inputs_of_now(dtype) -> None:
 
 def test_the_cost_is_the_sum_of_the_groups() -> None:
     work = Workload(**SMALL)
-    found = OPERATOR.cost(work)
-    assert found.flops == sum(2 * p.m * p.n * p.k for p in work.problems)
-    assert found.bytes_read == sum(2 * p.k * (p.m + p.n) for p in work.problems)
+    result = OPERATOR.cost(work)
+    assert result.flops == sum(2 * p.m * p.n * p.k for p in work.problems)
+    assert result.bytes_read == sum(2 * p.k * (p.m + p.n) for p in work.problems)
     scaled = OPERATOR.cost(Workload(1, 128, 128, 64, dtype="nvfp4"))
     assert scaled.bytes_read == 256 * (32 + 4)
 
@@ -118,8 +121,8 @@ def test_our_cutile_source_computes_the_products_when_numpy_executes_it(dtype, m
     per_byte, blocks = 8 // BITS[dtype], 4
     constants = (128, 256, 128 * per_byte, per_byte, BLOCK[dtype], blocks)
     numpy_tile.launch(stand_in, kernel.grouped_products, (blocks,), (*lists, c, *constants))
-    found = torch.cat([torch.from_numpy(x).flatten() for x in c])
-    torch.testing.assert_close(found, OPERATOR.reference(inputs, work).c, rtol=1e-5, atol=1e-2)
+    result = torch.cat([torch.from_numpy(x).flatten() for x in c])
+    torch.testing.assert_close(result, OPERATOR.reference(inputs, work).c, rtol=1e-5, atol=1e-2)
 
 
 def first(kernel: str, target: str, dtype: str, index: int = 0, **values):
@@ -136,8 +139,8 @@ def first(kernel: str, target: str, dtype: str, index: int = 0, **values):
 def test_nvidias_kernels_are_right_in_the_simulator(dtype, index) -> None:
     _, variant, folder = first(CUTE[dtype], "sm_100a", dtype, index)
     parameters = {**SMALL, "dtype": dtype}
-    found = simulate("gemm_grouped", CUTE[dtype], "sm_100a", variant, parameters, ["scales"], ["random", "late"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("gemm_grouped", CUTE[dtype], "sm_100a", variant, parameters, ["scales"], ["random", "late"])
+    assert result["status"] == "ok", result["reason"]
     assert "tensormap.replace" in (folder / "kernel.ptx").read_text()
 
 
@@ -146,24 +149,24 @@ def test_nvidias_kernels_are_right_in_the_simulator(dtype, index) -> None:
 def test_nvidias_kernel_for_hopper_is_right_in_the_simulator(index) -> None:
     _, variant, _ = first("cutlass_sm90", "sm_90a", "bf16", index)
     parameters = {**SMALL, "dtype": "bf16"}
-    found = simulate("gemm_grouped", "cutlass_sm90", "sm_90a", variant, parameters, ["scales"], ["random", "late"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("gemm_grouped", "cutlass_sm90", "sm_90a", variant, parameters, ["scales"], ["random", "late"])
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "dtype"), [("tilegym", "bf16"), ("cutile", "nvfp4")])
 def test_the_kernels_in_cutile_are_right_in_the_simulator(kernel, dtype) -> None:
     _, variant, _ = first(kernel, "sm_100a", dtype)
-    found = simulate("gemm_grouped", kernel, "sm_100a", variant, {**SMALL, "dtype": dtype}, ["scales"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("gemm_grouped", kernel, "sm_100a", variant, {**SMALL, "dtype": dtype}, ["scales"])
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "nvfp4"])
 def test_launches_are_those_that_the_build_makes(dtype) -> None:
     work, _, folder = first(CUTE[dtype], "sm_100a", dtype)
-    told, made = launches("gemm_grouped", CUTE[dtype], folder, work)
-    assert told == made
+    reported, made = launches("gemm_grouped", CUTE[dtype], folder, work)
+    assert reported == made
 
 
 @pytest.mark.slow

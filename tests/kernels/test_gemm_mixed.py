@@ -1,4 +1,7 @@
-"""Products with weights of fewer bits, alone and grouped: operators, what kernels take, builds that are right."""
+"""Products with weights of fewer bits, alone and grouped.
+
+Operators, what kernels take, builds that are right.
+"""
 
 import re
 from dataclasses import replace
@@ -27,12 +30,12 @@ def small(operator: str, **values):
     return problem, problem.Workload(**{**SMALL[operator], **values})
 
 
-def distance(found, true) -> float:
-    return float((found.float() - true.float()).norm() / true.float().norm())
+def distance(result, true) -> float:
+    return float((result.float() - true.float()).norm() / true.float().norm())
 
 
 @pytest.mark.parametrize(
-    ("operator", "values", "words"),
+    ("operator", "values", "message"),
     [
         (SINGLE, {"m": 0}, "m is 0; it must be a whole number"),
         (SINGLE, {"dtype": "int4", "k": 200}, "k is 200; with int4 it must be a multiple of 128"),
@@ -40,8 +43,8 @@ def distance(found, true) -> float:
         (GROUPED, {"dtype": "int2"}, "dtype is 'int2'; allowed: int8, int4, fp8"),
     ],
 )
-def test_a_workload_that_makes_no_sense_is_refused(operator, values, words) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
+def test_a_workload_that_makes_no_sense_is_refused(operator, values, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         small(operator, **values)
 
 
@@ -132,8 +135,8 @@ def test_the_cost_counts_weights_in_their_own_width() -> None:
     ],
 )
 def test_what_each_kernel_takes(operator, kernel, values, reason) -> None:
-    found = load_kernel(operator, kernel).supports(small(operator, **values)[1])
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel(operator, kernel).supports(small(operator, **values)[1])
+    assert (result is None) if reason is None else (reason in result)
 
 
 def sources() -> tuple:
@@ -196,8 +199,8 @@ FP8 = ((SINGLE, "cutlass_sm100"), (SINGLE, "cutlass_operators"), (GROUPED, "cutl
 def test_every_kernel_is_right_in_the_simulator(operator, kernel, dtype, index) -> None:
     _, variant, _ = first(operator, kernel, "sm_100a", dtype, index)
     parameters = {**SMALL[operator], "dtype": dtype}
-    found = simulate(operator, kernel, "sm_100a", variant, parameters, ["scales", "extremes"], ["random", "late"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate(operator, kernel, "sm_100a", variant, parameters, ["scales", "extremes"], ["random", "late"])
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
@@ -206,8 +209,8 @@ def test_every_kernel_is_right_in_the_simulator(operator, kernel, dtype, index) 
 )
 def test_launches_are_those_that_the_build_makes(operator, kernel) -> None:
     work, _, folder = first(operator, kernel, "sm_100a", "int4", m=1024, n=2048)
-    told, made = launches(operator, kernel, folder, work)
-    assert told == made
+    reported, made = launches(operator, kernel, folder, work)
+    assert reported == made
 
 
 @pytest.mark.slow

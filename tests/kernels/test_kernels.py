@@ -1,4 +1,4 @@
-"""Every kernel keeps the contract, and its module loads where there is neither DSL nor torch."""
+"""Every kernel keeps the contract and loads without DSL and torch."""
 
 import dataclasses
 import functools
@@ -32,11 +32,11 @@ def test_every_operator_is_in_the_default_experiment() -> None:
 
 
 def test_of_the_files_of_an_operator_only_the_kernels_own_is_looked_into(monkeypatch) -> None:
-    """Each job does so; parsing all kernels of an operator for each took a tenth of a run that has nothing to do."""
+    # Each job does so. Parsing all kernels of an operator for each took a tenth of a run that has nothing to do.
     looked_into: list[Path] = []
     monkeypatch.setattr(catalog, "_sets_dsl", lambda path: looked_into.append(path) or True)
-    found = catalog.kernel_file("mla_decode", "cute_sm90")
-    assert found == ROOT / "kernels/mla_decode/cute_sm90/__init__.py" and looked_into == [found]
+    result = catalog.kernel_file("mla_decode", "cute_sm90")
+    assert result == ROOT / "kernels/mla_decode/cute_sm90/__init__.py" and looked_into == [result]
     assert catalog.kernel_file("mla_decode", "no_such_kernel") is None
 
 
@@ -80,8 +80,8 @@ def test_a_contract_says_what_it_needs_in_known_words(operator, kernel) -> None:
 def test_variants_have_unique_ids_that_name_folders(operator, kernel) -> None:
     module, problem = load_kernel(operator, kernel), load_operator(operator)
     supported = 0
-    found = {w.id: w for w in (*sweep(operator).workloads(), *sweep(operator).simulated("full"))}
-    for known in found.values():
+    result = {w.id: w for w in (*sweep(operator).workloads(), *sweep(operator).simulated("full"))}
+    for known in result.values():
         for dtype in problem.DTYPES:
             workload = dataclasses.replace(known, dtype=dtype)
             reason = module.supports(workload)

@@ -1,4 +1,7 @@
-"""The operator `mamba2_ssd`: its recurrence against the definition, its chunked form, and NVIDIA's without a card."""
+"""The operator `mamba2_ssd`.
+
+Its recurrence against the definition, its chunked form, and NVIDIA's without a GPU.
+"""
 
 import pytest
 
@@ -21,17 +24,17 @@ def made(distribution: str = "randn", **values):
 def test_the_recurrence_is_the_sum_over_earlier_tokens_that_the_paper_defines(distribution) -> None:
     work, i = made(distribution)
     x, dt, a, b, c, d = (t.double() for t in (i.x, i.dt, i.a, i.b, i.c, i.d))
-    found = OPERATOR.reference(i, work)
+    result = OPERATOR.reference(i, work)
     for head in range(work.heads):
         s = torch.cumsum(dt[..., head] * a[head], -1)
         matrix = torch.exp((s[:, :, None] - s[:, None, :]).tril()).tril() * dt[:, None, :, head]
         group = head // 2
         matrix = matrix * (c[:, :, group] @ b[:, :, group].transpose(1, 2))
         want = matrix @ x[:, :, head] + d[head] * x[:, :, head]
-        torch.testing.assert_close(found.y[:, :, head].double(), want, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(result.y[:, :, head].double(), want, rtol=1e-4, atol=1e-5)
         weights = torch.exp(s[:, -1:] - s) * dt[..., head]
         state = torch.einsum("bt,btp,btn->bpn", weights, x[:, :, head], b[:, :, group])
-        torch.testing.assert_close(found.final_state[:, head].double(), state, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(result.final_state[:, head].double(), state, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", OPERATOR.DTYPES)
@@ -40,9 +43,9 @@ def test_the_chunked_form_is_near_the_recurrence_and_zeros_are_not(distribution,
     work, inputs = made(distribution, dtype=dtype, length=90)
     true, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
     for chunk in (16, 90):
-        for name, found in vars(OPERATOR.chunked(inputs, work, chunk)).items():
+        for name, result in vars(OPERATOR.chunked(inputs, work, chunk)).items():
             want = getattr(true, name)
-            assert float((found.float() - want).norm() / want.norm()) < OPERATOR.tolerance(dtype) < 0.02
+            assert float((result.float() - want).norm() / want.norm()) < OPERATOR.tolerance(dtype) < 0.02
     zeros = OPERATOR.Outputs(torch.zeros_like(same.y), torch.zeros_like(same.final_state))
     assert not any(x.passed for x in checker.compare_outputs(zeros, true, same, OPERATOR.tolerance(dtype)).values())
 
@@ -88,8 +91,8 @@ def test_the_baseline_follows_its_inputs() -> None:
     ],
 )
 def test_what_each_kernel_takes(kernel, values, reason) -> None:
-    found = load_kernel("mamba2_ssd", kernel).supports(OPERATOR.Workload(1, **values))
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel("mamba2_ssd", kernel).supports(OPERATOR.Workload(1, **values))
+    assert (result is None) if reason is None else (reason in result)
 
 
 def test_chunks_of_128_tokens_are_built_only_where_they_fill_the_sequence() -> None:
@@ -104,10 +107,10 @@ def test_nvidias_kernel_is_right_on_every_distribution_and_launched_as_its_runne
     for values in ({"batch": 1, "length": 256, "heads": 4, "groups": 2}, {"batch": 2, "length": 128, "heads": 1}):
         work = OPERATOR.Workload(**values)
         variant = kernel.variants(work, "sm_100a")[0]
-        found = simulate("mamba2_ssd", "cutlass", "sm_100a", variant, values, OPERATOR.DISTRIBUTIONS)
-        assert found["reason"] is None and not any(check["findings"] for check in found["metrics"]["checks"])
-        told, captured = launches("mamba2_ssd", "cutlass", build("mamba2_ssd", "cutlass", "sm_100a", variant), work)
-        assert told == captured
+        result = simulate("mamba2_ssd", "cutlass", "sm_100a", variant, values, OPERATOR.DISTRIBUTIONS)
+        assert result["reason"] is None and not any(check["findings"] for check in result["metrics"]["checks"])
+        reported, captured = launches("mamba2_ssd", "cutlass", build("mamba2_ssd", "cutlass", "sm_100a", variant), work)
+        assert reported == captured
 
 
 @pytest.mark.slow

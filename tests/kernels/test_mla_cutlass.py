@@ -1,4 +1,4 @@
-"""NVIDIA's CUTLASS MLA decode kernels: compiled for SM100, and their launches, without an SM100 card."""
+"""NVIDIA's CUTLASS MLA decode kernels: compiled for SM100, and their launches, without an SM100 GPU."""
 
 import json
 import os
@@ -40,10 +40,10 @@ PROCESSORS = 148  # of a B200
     ],
 )
 def test_what_the_example_computes(values: dict, reason: str | None) -> None:
-    found = load_kernel("mla_decode", "cutlass_fp16").supports(
+    result = load_kernel("mla_decode", "cutlass_fp16").supports(
         Workload(**{"batch": 2, "kv_length": 100, "dtype": "fp16", **values})
     )
-    assert (found is None) if reason is None else (reason in found)
+    assert (result is None) if reason is None else (reason in result)
 
 
 def test_fp8_pages_come_in_pairs() -> None:
@@ -66,7 +66,7 @@ def test_a_full_device_does_without_splits(batch: int, build: str) -> None:
 
 
 def test_the_keys_are_split_for_the_card_at_hand() -> None:
-    """On a simulated card of four multiprocessors a CTA has several tiles, as on a card with many requests."""
+    # On a simulated GPU of four multiprocessors a CTA has several tiles, as on a GPU with many requests.
     seen: list[int] = []
 
     def opened(folder: Path, function: str) -> Callable[..., None]:
@@ -77,7 +77,7 @@ def test_the_keys_are_split_for_the_card_at_hand() -> None:
     for processors in (4, PROCESSORS):
         with cute_load.opened_by(opened, processors):
             params = {"split": True, "persistent": True, "max_active_clusters": 74}
-            made = SimpleNamespace(params=params, symbols=("split", "reduce"), launch=lambda *given: given)
+            made = SimpleNamespace(params=params, symbols=("split", "reduce"), launch=lambda *values: values)
             made.function = lambda: opened(Path(), "")
             cutlass_adapter.bind(made, workload, inputs, outputs)(0)
     assert seen == [2, 3]
@@ -92,7 +92,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def capture(folder: Path, function: str) -> Callable[..., None]:
-    """Opens a build for launch capture: the object's own host code runs, the launches are kept."""
+    """Opens a build for launch capture.
+
+    The object's own host code runs, the launches are kept.
+    """
     import torch
 
     import ptxsim
@@ -134,7 +137,7 @@ def test_build(dtype: str, batch: int, target: str) -> None:
 @pytest.mark.parametrize("batch", [1, 3, 128])
 @pytest.mark.parametrize("dtype", ["fp16", "fp8"])
 def test_launches_are_those_that_the_build_makes(dtype: str, batch: int) -> None:
-    """What a runner reports, and where its TMA descriptors point, against the launches of the object itself."""
+    # What a runner reports, and where its TMA descriptors point, against the launches of the object itself.
     from ptxsim.memory import tensor_map as tensormap
 
     kernel, operator = load_kernel("mla_decode", f"cutlass_{dtype}"), load_operator("mla_decode")

@@ -1,4 +1,7 @@
-"""The operator `mla_decode`: requests of every length, what lies past their ends, and what a ragged batch costs."""
+"""The operator `mla_decode`.
+
+Requests of every length, what lies past their ends, and what a ragged batch costs.
+"""
 
 import dataclasses
 import math
@@ -50,12 +53,12 @@ def test_a_row_that_sees_no_key_has_output_0_and_an_lse_of_plus_infinity():
     lengths = inputs.kv_lengths.tolist()
     assert lengths[0] == lengths[4] == 0 and lengths[1] == lengths[5] == 1
     for compute in (mla.reference, mla.same_precision):
-        found = compute(inputs, work)
+        result = compute(inputs, work)
         for request, length in enumerate(lengths):
             for token in range(3):
                 keyless = length - 2 + token <= 0
-                assert bool((found.lse[request, token] == math.inf).all()) == keyless
-                assert bool((found.out[request, token] == 0).all()) == keyless
+                assert bool((result.lse[request, token] == math.inf).all()) == keyless
+                assert bool((result.out[request, token] == 0).all()) == keyless
 
 
 def test_ragged_lengths_are_log_uniform_and_always_the_same():

@@ -1,8 +1,10 @@
-"""Planted bugs in kernels of ours, and in NVIDIA's rmsnorm: each found on a short workload with the short list's
-schedules, by a message that says what is wrong and names a line near the one that was changed.
+"""Planted bugs in kernels of this project, and in NVIDIA's rmsnorm.
 
-An edit takes instructions by their opcode and, in kernels of ours, by a mark at the end of the source line that they
-come from (`# mutant: name`), so that renaming breaks none.
+Each found on a short workload with the short list's schedules, by a message that says what is wrong and names a line
+near the one that was changed.
+
+An edit takes instructions by their opcode and, in this project's kernels, by a mark at the end of their source line
+(`# mutant: name`), so that renaming breaks none.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ SM90 = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 321,
 SM90_NAN = replace(SM90, distribution="nan_padding")
 SPLIT = {"batch": 1, "kv_length": 700, "heads": 16, "dtype": "bf16"}
 SM90_SPLIT = Place("mla_decode", "cute_sm90", "sm_90a", SPLIT, "bf16_cluster1")
-MET = Variant("bf16_halves_met", {"dtype": "bf16", "cluster": 2, "halves": True, "meets": True})
-SM90_MET = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 1400, "heads": 16}, MET)
+MERGED = Variant("bf16_halves_met", {"dtype": "bf16", "cluster": 2, "halves": True, "meets": True})
+SM90_MERGED = Place("mla_decode", "cute_sm90", "sm_90a", {"batch": 1, "kv_length": 1400, "heads": 16}, MERGED)
 SM100 = Place("mla_decode", "cute_sm100", "sm_100a", {"batch": 2, "kv_length": 193, "dtype": "fp16", "paged": True})
 SM100_ITEMS = replace(SM100, values={**SM100.values, "batch": 5})  # several for a pair
 RMSNORM = Place("rmsnorm", "cutlass_rmsnorm", "sm_100a", {"rows": 2, "columns": 4096})
@@ -56,7 +58,7 @@ MADE = "initialised without fence.mbarrier_init .*initialised at"
 
 @dataclass(frozen=True)
 class Mutant:
-    """An edit, words of a finding, and how many lines it may name another line than the edited one by (None: any)."""
+    """An edit, parts of its finding, and the allowed distance in lines (None: any)."""
 
     kernel: Place
     edit: At
@@ -132,16 +134,16 @@ MUTANTS = {
         SM90_SPLIT, At(BARRIER, code="# mutant: warps of a row"), UNORDERED
     ),
     "MLA on Hopper: what is left for the last is not released": Mutant(
-        SM90_MET, At(r"red\.release", "red.relaxed"), "after another cluster's write"
+        SM90_MERGED, At(r"red\.release", "red.relaxed"), "after another cluster's write"
     ),
     "MLA on Hopper: the last to come does not wait": Mutant(
-        SM90_MET,
+        SM90_MERGED,
         At(r"ld\.acquire\S*\s+(%r\d+),[^;]*;", r"mov.u32 \1, 9;"),
         "after another cluster's write",
         None,
     ),
     "MLA on Hopper: both take themselves for the first": Mutant(
-        SM90_MET, At(r"(atom\.global\.add\.u32[^;]*), 1;", r"\1, 0;"), "after another cluster's write", None
+        SM90_MERGED, At(r"(atom\.global\.add\.u32[^;]*), 1;", r"\1, 0;"), "after another cluster's write", None
     ),
     "MLA on Hopper: mbarriers are not fenced": Mutant(SM90, At(INIT), MADE),
     "MLA on Hopper: a CTA leaves before its peer has arrived": Mutant(
@@ -200,23 +202,23 @@ def test_a_planted_bug_is_found_and_the_line_to_change_is_named(name) -> None:
 
 
 def lane_bounds(text: str) -> dict[int, str]:
-    """PTX line → the comparison there, of those that hold a lane's own place against the end of a row."""
+    """Map PTX lines to comparisons of a lane's position with the end of a row."""
     of_lanes: set[str] = set()
-    found = {}
+    result = {}
     for n, line in enumerate(text.split("\n"), 1):
         target, *sources = re.findall(r"%\w+(?:\.x)?", line) or [""]
         if re.match(r"\s*setp\.ge\.u", line) and sources and sources[0] in of_lanes:
-            found[n] = line
+            result[n] = line
         elif not line.lstrip().startswith(("ld", "@", "st", "setp")) and of_lanes.union(["%tid.x"]).intersection(
             sources
         ):
             of_lanes.add(target)
-    return found
+    return result
 
 
 @pytest.mark.slow
 def test_every_bound_of_a_lane_in_cutiles_sum_is_missed_where_the_matrix_ends_in_its_row_and_half() -> None:
-    """A tile has four rows and two halves; within the matrix such a lane reads the next row, and nobody stores that."""
+    # A tile has four rows and two halves. Within the matrix such a lane reads the next row, and nobody stores that.
     ends = [
         Place("elementwise_add", "cutile", "sm_100a", {"rows": r, "columns": c})
         for c in (1000, 100)

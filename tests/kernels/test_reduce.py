@@ -1,4 +1,7 @@
-"""The operator `reduce`: its inputs and reference, how rows are shared, and NVIDIA's reduction without a card."""
+"""The operator `reduce`.
+
+Its inputs and reference, how rows are shared, and NVIDIA's reduction without a GPU.
+"""
 
 import pytest
 
@@ -19,9 +22,9 @@ TARGETS = ("sm_90a", "sm_100a")
 def check(work, computed, distribution: str, seed: int = 0) -> checker.FieldError:
     """`computed(x)` is [rows, 1]; judged like a kernel's output."""
     inputs = OPERATOR.make_inputs(work, seed, distribution=distribution)
-    found = OPERATOR.Outputs(computed(inputs.x).to(torch_dtype(work.dtype)))
+    result = OPERATOR.Outputs(computed(inputs.x).to(torch_dtype(work.dtype)))
     reference, same = OPERATOR.reference(inputs, work), OPERATOR.same_precision(inputs, work)
-    return checker.compare_outputs(found, reference, same, OPERATOR.tolerance(work.dtype))["y"]
+    return checker.compare_outputs(result, reference, same, OPERATOR.tolerance(work.dtype))["y"]
 
 
 @pytest.mark.parametrize("distribution", OPERATOR.DISTRIBUTIONS)
@@ -75,8 +78,8 @@ def test_the_baseline_writes_what_pytorch_computes(operation) -> None:
     ],
 )
 def test_long_rows_are_shared_by_threads_then_by_ctas(columns, dtype, first) -> None:
-    found = load_kernel("reduce", "cutlass_reduce").variants(OPERATOR.Workload(1, columns, dtype), "sm_90a")
-    assert found[0].id == first and len(found) == 4
+    result = load_kernel("reduce", "cutlass_reduce").variants(OPERATOR.Workload(1, columns, dtype), "sm_90a")
+    assert result[0].id == first and len(result) == 4
 
 
 def test_blocks_that_share_a_row_have_a_tile_each() -> None:
@@ -120,9 +123,9 @@ def simulate(target: str, variant_number: int = 0, **values) -> dict:
     ],
 )
 def test_nvidias_reduction_is_right_on_every_distribution(target, operation, rows, columns, dtype) -> None:
-    found = simulate(target, rows=rows, columns=columns, dtype=dtype, operation=operation)
-    assert found["reason"] is None
-    counted = found["metrics"]["simulated"]
+    result = simulate(target, rows=rows, columns=columns, dtype=dtype, operation=operation)
+    assert result["reason"] is None
+    counted = result["metrics"]["simulated"]
     assert counted["launches"][0]["global_read_unique_bytes"] == counted["cost"]["bytes_read"]
     assert counted["launches"][0]["global_write_unique_bytes"] == counted["cost"]["bytes_written"]
 
@@ -130,7 +133,7 @@ def test_nvidias_reduction_is_right_on_every_distribution(target, operation, row
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", range(1, 4))
 def test_every_way_to_share_a_row_is_right(variant) -> None:
-    """5,000 columns are no multiple of any tile, and fewer tiles than CTAs in a cluster of eight."""
+    # 5,000 columns are no multiple of any tile, and fewer tiles than CTAs in a cluster of eight.
     assert simulate("sm_90a", variant, rows=5, columns=5000, dtype="fp32")["reason"] is None
 
 

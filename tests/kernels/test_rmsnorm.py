@@ -1,4 +1,7 @@
-"""The operator `rmsnorm`: its inputs and reference, what each kernel takes, and NVIDIA's kernel without a card."""
+"""The operator `rmsnorm`.
+
+Its inputs and reference, what each kernel takes, and NVIDIA's kernel without a GPU.
+"""
 
 import sys
 from pathlib import Path
@@ -91,8 +94,8 @@ def test_the_peer_is_called_with_eps_and_its_own_output_is_spoiled(monkeypatch) 
     ],
 )
 def test_which_rows_nvidias_example_takes(columns, dtype, reason) -> None:
-    found = load_kernel("rmsnorm", "cutlass_rmsnorm").supports(OPERATOR.Workload(1, columns, dtype))
-    assert (found is None) if reason is None else (reason in found)
+    result = load_kernel("rmsnorm", "cutlass_rmsnorm").supports(OPERATOR.Workload(1, columns, dtype))
+    assert (result is None) if reason is None else (reason in result)
 
 
 def test_a_supported_row_is_covered_by_its_cluster_to_the_last_column() -> None:
@@ -115,8 +118,8 @@ def test_a_supported_row_is_covered_by_its_cluster_to_the_last_column() -> None:
     ],
 )
 def test_tilegyms_choice_comes_first(rows, columns, target, ids) -> None:
-    found = load_kernel("rmsnorm", "tilegym").variants(OPERATOR.Workload(rows, columns), target)
-    assert [variant.id for variant in found][: len(ids)] == ids
+    result = load_kernel("rmsnorm", "tilegym").variants(OPERATOR.Workload(rows, columns), target)
+    assert [variant.id for variant in result][: len(ids)] == ids
 
 
 def test_another_eps_than_the_one_compiled_in_is_refused() -> None:
@@ -153,17 +156,17 @@ def simulate(target: str, distributions: list[str], **values) -> dict:
     [(8, 1000, "bf16"), (32, 64, "fp16"), (2, 24576, "fp16"), (2, 65536, "fp32"), (1, 131072, "bf16")],
 )
 def test_nvidias_kernel_is_right_on_every_distribution(target, rows, columns, dtype) -> None:
-    found = simulate(target, list(OPERATOR.DISTRIBUTIONS), rows=rows, columns=columns, dtype=dtype)
-    assert found["reason"] is None
-    counted = found["metrics"]["simulated"]
+    result = simulate(target, list(OPERATOR.DISTRIBUTIONS), rows=rows, columns=columns, dtype=dtype)
+    assert result["reason"] is None
+    counted = result["metrics"]["simulated"]
     assert counted["launches"][0]["global_read_unique_bytes"] == counted["cost"]["bytes_read"]
     assert counted["launches"][0]["global_write_unique_bytes"] == counted["cost"]["bytes_written"]
 
 
 @pytest.mark.slow
 def test_rows_that_do_not_fill_the_last_block_are_right_and_the_read_past_them_is_told() -> None:
-    found = simulate("sm_90a", ["randn"], rows=5, columns=1024, dtype="bf16")
-    check = found["metrics"]["checks"][0]
+    result = simulate("sm_90a", ["randn"], rows=5, columns=1024, dtype="bf16")
+    check = result["metrics"]["checks"][0]
     assert check["outputs"]["y"]["passed"] and all("which nobody wrote" in f for f in check["findings"])
 
 

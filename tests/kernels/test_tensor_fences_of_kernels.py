@@ -1,4 +1,4 @@
-"""The check of tcgen05.fence on kernels of ours, which have all fences, and on NVIDIA's, which has none until given."""
+"""The check of tcgen05.fence on this project's kernels and on NVIDIA's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from planted import At, Place, check
 
-OURS = {
+OWN = {
     "tensor products": Place(
         "tensor_products", "cute_pair", "sm_100a", {"m": 256, "n": 256, "k": 512, "dtype": "fp16"}
     ),
@@ -26,7 +26,7 @@ CHECKS = ("tensor-fence",)
 
 
 def fenced(text: str) -> str:
-    """The same PTX with a fence behind every wait and before every arrival, and its loads waited for."""
+    """Return PTX with a fence after each wait and before each arrival."""
     before, after = "tcgen05.fence::before_thread_sync; ", " tcgen05.fence::after_thread_sync;"
     text = re.sub(r"mbarrier\.arrive\.|barrier\.cluster\.arrive|bar\.sync", lambda m: before + m[0], text)
     text = re.sub(r"tcgen05\.ld\.[^;]*;", lambda m: m[0] + " tcgen05.wait::ld.sync.aligned;", text)
@@ -34,17 +34,17 @@ def fenced(text: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", OURS)
+@pytest.mark.parametrize("kernel", OWN)
 def test_kernels_of_ours_have_the_fences_that_ptx_asks_for(kernel) -> None:
-    assert check(OURS[kernel], schedules=["random"], checks=CHECKS).told == []
+    assert check(OWN[kernel], schedules=["random"], checks=CHECKS).told == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "file"), [("tensor products", "kernel.py"), ("MLA decode", "kernel.py")])
 def test_a_fence_removed_from_a_kernel_of_ours_is_found(kernel, file) -> None:
     edit = At(r"tcgen05\.fence::after_thread_sync;", "")
-    found = check(OURS[kernel], edit, ["random"], CHECKS).findings
-    assert any(re.search(rf"but warp \d+ .*no tcgen05.fence::after_thread_sync.*{file}:\d+", text) for text in found)
+    result = check(OWN[kernel], edit, ["random"], CHECKS).findings
+    assert any(re.search(rf"but warp \d+ .*no tcgen05.fence::after_thread_sync.*{file}:\d+", text) for text in result)
 
 
 @pytest.mark.slow
@@ -52,5 +52,5 @@ def test_nvidias_kernel_lacks_them_and_a_fence_removed_from_it_once_it_has_them_
     assert any("tensor fence: " in text for text in check(GEMM, None, ["random"], CHECKS).findings)
     assert check(GEMM, fenced, ["random"], CHECKS).told == []
     waits = r"(mbarrier\.try_wait[^;]*;) tcgen05\.fence::after_thread_sync;"
-    found = check(GEMM, lambda text: re.sub(waits, r"\1", fenced(text)), ["random"], CHECKS).findings
-    assert any("executes no tcgen05.fence::after_thread_sync" in text for text in found)
+    result = check(GEMM, lambda text: re.sub(waits, r"\1", fenced(text)), ["random"], CHECKS).findings
+    assert any("executes no tcgen05.fence::after_thread_sync" in text for text in result)

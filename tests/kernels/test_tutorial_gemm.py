@@ -1,4 +1,7 @@
-"""NVIDIA's tutorial on GEMM: the operator, what its steps take, and that each is built, right and launched as told."""
+"""NVIDIA's tutorial on GEMM.
+
+The operator, what its steps take, and that each is built, right and launched as reported.
+"""
 
 import re
 from dataclasses import replace
@@ -37,11 +40,11 @@ def test_the_reference_is_the_product() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [({"m": 0}, "m is 0; it must be a whole number"), ({"dtype": "bf16"}, "dtype is 'bf16'; allowed: fp16")],
 )
-def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_workload_that_makes_no_sense_is_refused(values, message) -> None:
+    with pytest.raises(ValueError, match=message):
         Workload(**{"m": 256, "n": 256, "k": 128, **values})
 
 
@@ -57,10 +60,10 @@ def test_a_workload_that_makes_no_sense_is_refused(values, words) -> None:
     ],
 )
 def test_what_the_steps_take(step, values, reason) -> None:
-    found = load_kernel("tutorial_gemm", f"cutlass_{step}").supports(
+    result = load_kernel("tutorial_gemm", f"cutlass_{step}").supports(
         Workload(**{"m": 256, "n": 256, "k": 128, **values})
     )
-    assert (found is None) if reason is None else (reason in found)
+    assert (result is None) if reason is None else (reason in result)
 
 
 @pytest.mark.parametrize("kernel", ["torch_matmul", "tilegym"])
@@ -107,15 +110,15 @@ def test_every_step_is_right_in_the_simulator(step) -> None:
     parameters = {"m": 512, "n": 1024, "k": 128, "dtype": "fp16"}
     (variant,) = load_kernel("tutorial_gemm", f"cutlass_{step}").variants(Workload(**parameters), "sm_100a")
     few = replace(variant, id="two_clusters", params={"most_clusters": 2})  # step 3 gives each four tiles
-    found = simulate("tutorial_gemm", f"cutlass_{step}", "sm_100a", few, parameters, schedules=["random", "late"])
-    assert found["status"] == "ok", found["reason"]
+    result = simulate("tutorial_gemm", f"cutlass_{step}", "sm_100a", few, parameters, schedules=["random", "late"])
+    assert result["status"] == "ok", result["reason"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_launches_are_those_that_the_build_makes_on_the_stream_that_is_asked_for(step) -> None:
     folder = built(step)[0]
-    told, made = launches("tutorial_gemm", f"cutlass_{step}", folder, Workload(512, 2304, 256))
-    assert told == made
+    reported, made = launches("tutorial_gemm", f"cutlass_{step}", folder, Workload(512, 2304, 256))
+    assert reported == made
     streams = re.findall(r"cuda\.launch_cfg\.create.*stream = (%\w+)\)", (folder / "kernel.mlir").read_text())
     assert len(streams) == len(made) and all(stream.startswith("%arg") for stream in streams)  # else a constant, 0

@@ -1,4 +1,4 @@
-"""A kernel's module stops, moves and talks for nobody when it is imported, and odd files are no kernels."""
+"""Importing a kernel's module has no side effects, and odd files are no kernels."""
 
 import os
 import signal
@@ -59,8 +59,8 @@ def test_prints_and_a_change_of_folder_stay_in_the_module(folder, capsys) -> Non
     (folder / "talks.py").write_text(f"{RIGHT}import os; os.chdir('/'); print('hello')\n")
     load_kernel("elementwise_add", "talks")
     assert os.getcwd() == before
-    said = capsys.readouterr()
-    assert said.out == "" and said.err == "hello\n"
+    message = capsys.readouterr()
+    assert message.out == "" and message.err == "hello\n"
 
 
 def test_a_folder_or_a_pipe_with_the_name_of_a_module_is_no_kernel(folder) -> None:
@@ -70,7 +70,7 @@ def test_a_folder_or_a_pipe_with_the_name_of_a_module_is_no_kernel(folder) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("a:b", "has a ':' in it"),
         ("a\0b", r"a\\0b: embedded null byte"),
@@ -78,9 +78,9 @@ def test_a_folder_or_a_pipe_with_the_name_of_a_module_is_no_kernel(folder) -> No
         ("loop", "loop: "),
     ],
 )
-def test_a_path_that_cannot_be_a_folder_is_one_short_line(tmp_path, name, words) -> None:
+def test_a_path_that_cannot_be_a_folder_is_one_short_line(tmp_path, name, message) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(ContractError, match=words) as caught:
+    with pytest.raises(ContractError, match=message) as caught:
         catalog.use_paths([f"{tmp_path}/{name}"])
     assert str(caught.value).startswith("kernel_paths: ")
     assert "\n" not in str(caught.value) and "\0" not in str(caught.value) and len(str(caught.value)) < 400

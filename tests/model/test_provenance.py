@@ -1,4 +1,4 @@
-"""Records and pages say what they were made from, and a later change of either shows."""
+"""Records and pages state their sources, and a later change shows."""
 
 import json
 from pathlib import Path

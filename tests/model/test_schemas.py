@@ -1,4 +1,7 @@
-"""The schemas: current, valid, and as strict as the types; errors of the types are one clear line."""
+"""The schemas: current, valid, and as strict as the types.
+
+Errors of the types are one clear line.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from cutesnake.model.paths import SCHEMAS
 
 RECORDS = {
     entry["stage"]: entry
-    for found in (sample.evidence(gpu=True),)
-    for entry in (sample.arch(gpu=True), found.plan, *found.builds.values(), *found.measured.values())
+    for result in (sample.evidence(gpu=True),)
+    for entry in (sample.arch(gpu=True), result.plan, *result.builds.values(), *result.measured.values())
 }
 
 
@@ -63,7 +66,7 @@ def test_a_wrong_type_is_told_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"status": "failed"}, "sample: reason: it is empty; it must be a text where status is failed"),
         ({"metrics": None}, "sample: metrics: it is empty; it must be a mapping of keys to values where status is ok"),
@@ -72,10 +75,10 @@ def test_a_wrong_type_is_told_in_words() -> None:
         ({"seconds": "1"}, "sample: seconds: it is '1'; it must be a finite number or empty"),
     ],
 )
-def test_an_error_names_the_key_its_value_and_the_rule(change, words) -> None:
+def test_an_error_names_the_key_its_value_and_the_rule(change, message) -> None:
     with pytest.raises(record.RecordError) as caught:
         record.check("timing", {**record.plain(RECORDS["timing"]), **change}, "sample")
-    assert str(caught.value).startswith(words) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
 
 
 def test_what_is_read_is_what_was_written(tmp_path) -> None:

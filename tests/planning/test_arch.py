@@ -27,9 +27,9 @@ def test_a_plain_kernel_runs_on_its_own_architecture_only(machine, name) -> None
 @pytest.mark.parametrize("name", RUNS)
 def test_here_is_the_target_of_the_card(machine, name) -> None:
     device = machine(name).device
-    found = resolve_local_target(["sm_90a", "sm_100a", "here"], device and device.compute_capability)
+    result = resolve_local_target(["sm_90a", "sm_100a", "here"], device and device.compute_capability)
     extra = [RUNS[name]] if RUNS[name] not in ("sm_90a", "sm_100a", None) else []
-    assert found == ["sm_90a", "sm_100a", *extra]
+    assert result == ["sm_90a", "sm_100a", *extra]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_here_is_the_target_of_the_card(machine, name) -> None:
     ],
 )
 def test_the_reason_is_one_sentence_a_person_understands(machine, name, kernel, target, sentence) -> None:
-    answer = can_run(machine(name), kernel, target)
-    assert not answer.ok
-    assert answer.reason == sentence
+    reply = can_run(machine(name), kernel, target)
+    assert not reply.ok
+    assert reply.reason == sentence
 
 
 def test_several_gpus_one_is_used(machine) -> None:
@@ -133,7 +133,7 @@ def test_a_cpu_build_of_torch_cannot_run(machine) -> None:
 def test_stages_say_which_tool_they_lack(machine) -> None:
     h200 = machine("h200")
     bare = replace(h200, tools={**h200.tools, "nsys": None})
-    answers = stage_abilities([bare], ["correctness", "timing", "nsys"])
-    assert answers["timing"].ok
-    assert answers["nsys"].reason == "nsys is not installed here (not on the PATH, not in Nsight Compute)"
-    assert answers["ncu"].reason == "ncu is not among the stages of the configuration"
+    replies = stage_abilities([bare], ["correctness", "timing", "nsys"])
+    assert replies["timing"].ok
+    assert replies["nsys"].reason == "nsys is not installed here (not on the PATH, not in Nsight Compute)"
+    assert replies["ncu"].reason == "ncu is not among the stages of the configuration"

@@ -1,4 +1,7 @@
-"""The configuration: what is right passes, what is wrong is named with what would be right."""
+"""The configuration.
+
+What is right passes, what is wrong is named with what would be right.
+"""
 
 import copy
 import dataclasses
@@ -69,7 +72,7 @@ def test_the_default_sweep_is_the_promised_one() -> None:
 
 def test_types_know_every_target() -> None:
     assert set(get_args(inputs.Asked)) == {*TARGETS, LOCAL_TARGET} and set(get_args(inputs.Target)) == set(TARGETS)
-    assert set(check(DEFAULT).sweeps["mla_decode"].dtypes) == set(TARGETS)  # a card of any of them has something to do
+    assert set(check(DEFAULT).sweeps["mla_decode"].dtypes) == set(TARGETS)  # a GPU of any of them has something to do
 
 
 def test_every_key_is_explained() -> None:
@@ -103,7 +106,7 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
 
 @pytest.mark.fault("Configuration", "a value of the wrong type or out of range", "one line")
 @pytest.mark.parametrize(
-    ("path", "value", "words"),
+    ("path", "value", "message"),
     [
         ("targts", ["sm_90a"], ["unknown key 'targts'", "did you mean 'targets'?", "allowed: targets, stages"]),
         ("timing/max_second", 1, ["timing", "unknown key 'max_second'", "did you mean 'max_seconds'?"]),
@@ -153,11 +156,11 @@ def test_every_field_of_a_workload_is_explained_with_its_default(name) -> None:
         ("kernel_paths", ["/no/such/folder"], ["kernel_paths: /no/such/folder is no folder"]),
     ],
 )
-def test_an_error_names_key_value_and_what_is_allowed(path, value, words) -> None:
+def test_an_error_names_key_value_and_what_is_allowed(path, value, message) -> None:
     with pytest.raises(ConfigError) as caught:
         check(changed(path, value))
     assert "\n" not in str(caught.value)
-    for word in words:
+    for word in message:
         assert word in str(caught.value)
 
 
@@ -181,12 +184,12 @@ def test_a_users_folder_of_kernels_has_the_name_of_an_operator(tmp_path, monkeyp
     (tmp_path / "elementwise_ad" / "mine.py").write_text("DSL = 'cutile'\n")
     with pytest.raises(ConfigError) as caught:
         check(changed("kernel_paths", [str(tmp_path)]))
-    said = str(caught.value)
-    assert f"kernel_paths: {tmp_path}/elementwise_ad holds a kernel" in said and "mean 'elementwise_add'?" in said
+    message = str(caught.value)
+    assert f"kernel_paths: {tmp_path}/elementwise_ad holds a kernel" in message and "mean 'elementwise_add'?" in message
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "words"),
+    ("path", "value", "message"),
     [
         ("operators", {"mla_decode": {"kernels": ["cutile"]}}, ["operators: [mla_decode]", "mla_decode/sweep.yaml"]),
         ("profile", {"workloads": []}, ["profile was moved", "sweep.yaml"]),
@@ -194,10 +197,10 @@ def test_a_users_folder_of_kernels_has_the_name_of_an_operator(tmp_path, monkeyp
         ("simulation", {"short": {"workloads": {}}}, ["simulation.short.workloads was moved"]),
     ],
 )
-def test_an_old_configuration_is_told_what_moved_where(path, value, words) -> None:
+def test_an_old_configuration_is_told_what_moved_where(path, value, message) -> None:
     with pytest.raises(ConfigError) as caught:
         check(changed(path, value))
-    assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in words)
+    assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in message)
 
 
 def test_an_override_replaces_single_keys_of_the_sweep() -> None:
@@ -219,7 +222,7 @@ def test_a_workload_is_named_with_or_without_its_dtype() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
+    ("field", "value", "message"),
     [
         ("causal", "false", "causal is 'false'; it must be true or false"),
         ("paged", "yes please", "paged is 'yes please'; it must be true or false"),
@@ -228,17 +231,17 @@ def test_a_workload_is_named_with_or_without_its_dtype() -> None:
         ("lengths", 3, "lengths is 3; it must be a text"),
     ],
 )
-def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, value, words) -> None:
+def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, value, message) -> None:
     entry = {"batch": 1, "kv_length": 1024, field: value}
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match=message):
         check({**DEFAULT, "sweeps": {"mla_decode": {"workloads": [entry], "profile": []}}})
-    with pytest.raises(TypeError, match=words):
+    with pytest.raises(TypeError, match=message):
         make_workload("mla_decode", {**entry, "dtype": "bf16"})
 
 
 @pytest.mark.fault("Configuration", "a duplicate key, tabs, an unknown alias, no YAML", "one line with file and line")
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("targets: [sm_90a]\ntargets: [sm_100a]\n", "mine.yaml:2: the key 'targets' is there twice, first in line 1"),
         (
@@ -253,10 +256,10 @@ def test_fields_of_a_workload_have_their_types_in_a_sweep_and_in_a_case(field, v
         ("a: 1:30\n", "mine.yaml:1: 1:30 is 90 in YAML, to the base of 60; write 90, or '1:30' in quotes$"),
     ],
 )
-def test_a_configuration_file_is_read_strictly(tmp_path, text, words) -> None:
+def test_a_configuration_file_is_read_strictly(tmp_path, text, message) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=words) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         read_again({}, [path], [])
     assert "\n" not in str(caught.value)
 

@@ -42,24 +42,24 @@ def named(devices, name):
         ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000"),
         ("NVIDIA GB10", "GB10"),
         ("NVIDIA Thor", "Thor"),
-        ("NVIDIA H200 NVL", None),  # slower: must not pass for the SXM card
+        ("NVIDIA H200 NVL", None),  # slower: must not pass for the SXM GPU
         ("NVIDIA H800 PCIe", None),
         ("NVIDIA H20-3e", None),
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", None),
-        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),  # a slice: not the whole card's figures
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),  # a slice: not the whole GPU's figures
         ("NVIDIA GeForce RTX 5090 Laptop GPU", None),
         ("NVIDIA R200", None),
     ],
 )
 def test_a_card_is_known_by_the_drivers_name(devices, nvml_name, name) -> None:
-    found = devices.find(nvml_name)
-    assert (found and found.name) == name
+    result = devices.find(nvml_name)
+    assert (result and result.name) == name
 
 
 def test_ridges_of_mla_decode(devices) -> None:
-    """The two that decide what bounds MLA decode (242 FLOP/B): 206 on an H200, 281 on a B200."""
-    found = (named(devices, name) for name in ("H200", "B200"))
-    assert [round(1e3 * d.peak_tflops["bf16"] / d.memory_gb_per_s) for d in found] == [206, 281]
+    # The two that decide what bounds MLA decode (242 FLOP/B). 206 on an H200, 281 on a B200.
+    result = (named(devices, name) for name in ("H200", "B200"))
+    assert [round(1e3 * d.peak_tflops["bf16"] / d.memory_gb_per_s) for d in result] == [206, 281]
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_every_target_has_limits_and_a_device(devices) -> None:
     ],
 )
 def test_a_pretended_card_is_found_with_its_own_figures(devices, machine, name, device, capability, memory) -> None:
-    card = machine(name).device
-    found = devices.at_hand(card)
-    assert (found.name, found.compute_capability, found.memory_gb_per_s) == (device, capability, memory)
-    assert "{}.{}".format(*card.compute_capability) == capability
-    assert found.sms in (None, card.multiprocessors)
+    gpu = machine(name).device
+    result = devices.at_hand(gpu)
+    assert (result.name, result.compute_capability, result.memory_gb_per_s) == (device, capability, memory)
+    assert "{}.{}".format(*gpu.compute_capability) == capability
+    assert result.sms in (None, gpu.multiprocessors)
 
 
 def test_a_mig_slice_has_its_share_and_not_the_cards_peaks(devices, machine) -> None:
@@ -117,8 +117,8 @@ def test_a_mig_slice_has_its_share_and_not_the_cards_peaks(devices, machine) -> 
 
 
 def test_a_slice_of_unknown_sms_has_no_peaks(devices, machine) -> None:
-    card = dataclasses.replace(machine("h100_mig").device, multiprocessor_share=None)
-    assert set(devices.at_hand(card).peak_tflops.values()) == {None}
+    gpu = dataclasses.replace(machine("h100_mig").device, multiprocessor_share=None)
+    assert set(devices.at_hand(gpu).peak_tflops.values()) == {None}
 
 
 def test_no_card_and_an_unlisted_one_have_no_figures(devices, machine) -> None:
@@ -162,7 +162,7 @@ def test_a_missing_figure_is_named(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("devices: {H200: [", "devices.yaml:1: expected the node content"),
         ("devices: {H200: {}, H200: {}}", "devices.yaml:1: the key 'H200' is there twice"),
@@ -170,10 +170,10 @@ def test_a_missing_figure_is_named(tmp_path) -> None:
         (None, "devices.yaml: No such file"),
     ],
 )
-def test_a_table_that_cannot_be_read_is_one_line(tmp_path, text, words) -> None:
+def test_a_table_that_cannot_be_read_is_one_line(tmp_path, text, message) -> None:
     path = tmp_path / "devices.yaml"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(DeviceError, match=words) as error:
+    with pytest.raises(DeviceError, match=message) as error:
         read_devices(path)
     assert "\n" not in str(error.value)

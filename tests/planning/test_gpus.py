@@ -1,4 +1,7 @@
-"""Several cards of one machine: a job to a card, never two, and what is timed is not disturbed by builds."""
+"""Several GPUs of one machine.
+
+A job to a GPU, never two, and what is timed is not disturbed by builds.
+"""
 
 import json
 import os
@@ -35,20 +38,20 @@ def start(code: str, cwd: Path | None = None, **environment: str) -> subprocess.
 
 
 def test_cards_are_alike_by_name_memory_and_driver_and_must_be_visible(four, monkeypatch) -> None:
-    assert [card.index for card in four().candidate_devices()] == [0, 1, 2, 3]
+    assert [gpu.index for gpu in four().candidate_devices()] == [0, 1, 2, 3]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "h20000000002,1,4")
-    found = four()
-    assert found.device.index == 2 and [card.index for card in found.candidate_devices()] == [1, 2]
+    result = four()
+    assert result.device.index == 2 and [gpu.index for gpu in result.candidate_devices()] == [1, 2]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4")
-    assert [card.name for card in four().candidate_devices()] == ["NVIDIA A100-SXM4-80GB"]
+    assert [gpu.name for gpu in four().candidate_devices()] == ["NVIDIA A100-SXM4-80GB"]
 
 
 def test_results_of_cards_alike_are_of_one_kind_and_those_of_others_are_not(four, machine) -> None:
     all_four = four()
     assert all_four.fingerprint == replace(all_four, selected=3).fingerprint
     one = replace(all_four, candidates=(1,), selected=1)
-    machine_check.check_gpu(all_four.fingerprint, one)  # what a job sees that has taken the second card
-    stranger = replace(one, devices=tuple(replace(card, uuid_hash="another") for card in one.devices))
+    machine_check.check_gpu(all_four.fingerprint, one)  # what a job sees that has taken the second GPU
+    stranger = replace(one, devices=tuple(replace(gpu, uuid_hash="another") for gpu in one.devices))
     with pytest.raises(machine_check.OtherMachineError, match="its number is another here"):
         machine_check.check_gpu(all_four.fingerprint, stranger)
     with pytest.raises(machine_check.OtherMachineError, match="the card is NVIDIA B200"):
@@ -86,10 +89,10 @@ def test_every_job_has_a_card_of_its_own_and_a_killed_one_gives_it_back(four, mo
 def test_a_job_started_ahead_waits_and_who_has_a_card_does_not_wait_again(tmp_path) -> None:
     code = TAKE.replace('os.environ["CUDA_VISIBLE_DEVICES"]', 'os.environ.get("CUTESNAKE_CARDS")')
     nested = code.replace("    print", "    with one_gpu(probe()): print")
-    lone = {machines.MOCK_FILE: str(FOUR.with_name("h200.json")), gpu_slots.AT_ONCE: "2"}
-    two = [start(nested, tmp_path, **lone) for _ in range(2)]
+    single = {machines.MOCK_FILE: str(FOUR.with_name("h200.json")), gpu_slots.AT_ONCE: "2"}
+    two = [start(nested, tmp_path, **single) for _ in range(2)]
     assert [job.stdout.readline() for job in two] == [b"None\n"] * 2, "what they start would wait for their own turn"
-    ahead = start(code, tmp_path, **lone)
+    ahead = start(code, tmp_path, **single)
     os.set_blocking(ahead.stdout.fileno(), False)
     time.sleep(1.0)
     assert not ahead.stdout.readline(), "three measure where two may"
@@ -109,11 +112,11 @@ def test_jobs_are_started_ahead_where_a_processor_is_left_for_others() -> None:
 def test_a_card_that_was_changed_is_no_longer_taken(four, monkeypatch) -> None:
     import test_machine
 
-    card = four().devices[0]
+    gpu = four().devices[0]
     monkeypatch.delenv(machines.MOCK_FILE)
     monkeypatch.setitem(sys.modules, "pynvml", test_machine.fake_nvml())
     with pytest.raises(gpus.GpuError, match="GPU 0 differs from before"):
-        machines.uuid_of(card)
+        machines.uuid_of(gpu)
 
 
 WAIT = """

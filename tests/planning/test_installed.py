@@ -1,4 +1,7 @@
-"""Kernels that a Python package of the machine brings along: how they are found, planned, called and shown."""
+"""Kernels that a Python package of the machine brings along.
+
+How they are found, planned, called and shown.
+"""
 
 import copy
 import dataclasses
@@ -103,12 +106,12 @@ def test_an_importable_package_turns_its_cases_into_jobs(machine, tmp_path) -> N
 
 
 def test_what_the_packages_cannot_compute_is_one_sentence() -> None:
-    for name, words in {"flash_mla": "pages of 64", "flashinfer": "fa3"}.items():
+    for name, message in {"flash_mla": "pages of 64", "flashinfer": "fa3"}.items():
         kernel = load_kernel("mla_decode", name)
         assert kernel.SOURCE == INSTALLED and set(kernel.TARGETS) == {"sm_90a"}
         assert kernel.supports(Workload(1, 65, "fp16", heads=16)) is None
         for wrong in (Workload(1, 65, "fp8"), Workload(1, 65, latent=256)):
-            assert words in kernel.supports(wrong)
+            assert message in kernel.supports(wrong)
 
 
 # Called: stand-ins with the packages' own signatures, which compute with PyTorch on the CPU
@@ -138,7 +141,10 @@ def flash_mla() -> ModuleType:
 
 
 class Wrapper:
-    """The wrapper's CUDA-graph mode: what it was given at the start is what it reads later."""
+    """The wrapper's CUDA-graph mode.
+
+    What it was given at the start is what it reads later.
+    """
 
     def __init__(self, workspace, *, backend, use_cuda_graph, qo_indptr, kv_indptr, kv_indices, kv_len_arr):
         assert (backend, use_cuda_graph) == ("fa3", True)
@@ -171,7 +177,7 @@ def flashinfer() -> ModuleType:
     package = ModuleType("flashinfer")
     package.mla = ModuleType("flashinfer.mla")
     package.mla.BatchMLAPagedAttentionWrapper = Wrapper
-    package.mla.MLAPlanMetadata = SimpleNamespace(csr=lambda **given: SimpleNamespace(**given))
+    package.mla.MLAPlanMetadata = SimpleNamespace(csr=lambda **values: SimpleNamespace(**values))
     return package
 
 
@@ -198,14 +204,14 @@ class Adapter(CpuBackend):
 @pytest.mark.parametrize("changes", [{}, {"query_tokens": 3, "paged": True}, {"dtype": "fp16", "paged": True}])
 @pytest.mark.parametrize("kernel", PEERS)
 def test_the_adapters_pass_every_check(stand_ins, kernel, changes) -> None:
-    """Ragged lengths, shuffled pages and tables that change in place reach the package as it wants them."""
+    # Ragged lengths, shuffled pages and tables that change in place reach the package as it wants them.
     case = dataclasses.replace(small_case(**changes), kernel=kernel)
     metrics, reason = check_case(case, Adapter(None))
     assert reason is None and metrics["passed"] >= 12
 
 
 def test_outputs_of_a_call_that_was_not_made_are_spoilt(stand_ins) -> None:
-    """FlashMLA's package allocates its outputs: copying the last ones again must not look like a result."""
+    # FlashMLA's package allocates its outputs. Copying the last ones again must not look like a result.
     case = small_case()
     from kernels.mla_decode.operator import make_inputs, make_outputs
 
@@ -239,19 +245,19 @@ def test_a_record_says_which_version_was_measured() -> None:
 @pytest.fixture
 def shown():
     """A laptop with a recorded set that has FlashMLA, whose package is not here."""
-    found = sample.evidence(recorded=True)
-    plan = copy.deepcopy(found.plan)
+    result = sample.evidence(recorded=True)
+    plan = copy.deepcopy(result.plan)
     no = {"ok": False, "reason": "flash_mla is not importable here: its kernel is timed elsewhere"}
     who = {"operator": "blend", "kernel": "flash_mla", "dsl": "cuda", "source": INSTALLED, "target": "sm_90a"}
     plan["decisions"].append({**who, "build": no, "run": no, "simulate": no})
-    kept = dict(found.recorded)
-    for path, entry in found.recorded.items():
+    kept = dict(result.recorded)
+    for path, entry in result.recorded.items():
         if "/cute_sm90/" in path:
             case = {**entry["case"], "kernel": "flash_mla", "dsl": "cuda", "variant": {"id": "package", "params": {}}}
             kept[path.replace("cute_sm90", "flash_mla")] = {**entry, "case": case}
             if entry["stage"] == "timing":
                 plan["cases"].append({"build": "blend/flash_mla/sm_90a/package", "workload": case["workload"]})
-    return sample.replace(found, plan=plan, recorded=kept)
+    return sample.replace(result, plan=plan, recorded=kept)
 
 
 def test_recorded_times_stand_as_a_baseline_and_never_as_a_side(shown) -> None:
@@ -268,13 +274,13 @@ def test_a_missing_package_is_one_row_with_one_reason(shown) -> None:
     compared, notes = compare(shown), Notes()
     (row,) = [row for row in matrix_of(compared, notes, "")["rows"] if row["kernel"] == "flash_mla"]
     assert row["dsl"] == "CUDA C++"
-    ((words, note),) = [(why["text"], why["note"]) for why in row["why"]]
-    assert words == "not run"
+    ((message, note),) = [(why["text"], why["note"]) for why in row["why"]]
+    assert message == "not run"
     assert notes.texts[note - 1] == "flash_mla is not importable here: its kernel is timed elsewhere"
     built = next(tile for tile in totals([compared]) if tile["text"] == "builds compiled")
     assert built["expected"] == len([b for b in shown.builds.values()])
-    (card,) = [card for card in panels(shown, {}, "results", notes) if card["kernel"] == "flash_mla"]
-    assert card["source"]["text"] == "an installed Python package"
+    (gpu,) = [gpu for gpu in panels(shown, {}, "results", notes) if gpu["kernel"] == "flash_mla"]
+    assert gpu["source"]["text"] == "an installed Python package"
 
 
 def test_pictures_and_times_name_it_as_cuda(shown) -> None:

@@ -15,11 +15,11 @@ from project import ROOT
 def states(tmp_path, monkeypatch) -> list[str | None]:
     """The state of the code, which a test may change."""
     monkeypatch.chdir(tmp_path)
-    found: list[str | None] = ["before"]
-    monkeypatch.setattr(staleness, "_state", lambda folders: found[0])
+    result: list[str | None] = ["before"]
+    monkeypatch.setattr(staleness, "_state", lambda folders: result[0])
     monkeypatch.setattr(kernel_queries, "recall", True)
     looked_at.memory.cache_clear()
-    yield found
+    yield result
     looked_at.memory.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""What was found out about a file holds until the file changes, whatever its date says."""
+"""What is known about a file holds until its content changes."""
 
 import os
 import time

@@ -18,7 +18,7 @@ class NVMLError_LibraryNotFound(NVMLError):  # pynvml's own name
 
 
 def fake_nvml(**overrides):
-    answers = {
+    replies = {
         "NVMLError": NVMLError,
         "NVMLError_LibraryNotFound": NVMLError_LibraryNotFound,
         "nvmlInit": lambda: None,
@@ -34,7 +34,7 @@ def fake_nvml(**overrides):
         "nvmlDeviceGetMigMode": raising(NVMLError("not supported")),
         "NVML_DEVICE_MIG_ENABLE": 1,
     }
-    return SimpleNamespace(**{**answers, **overrides})
+    return SimpleNamespace(**{**replies, **overrides})
 
 
 def raising(error):
@@ -47,10 +47,10 @@ def raising(error):
 def test_gpus_are_read_and_serial_numbers_are_not_kept(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = machine.probe()
-    assert [d.multiprocessors for d in found.devices] == [108, 132]
-    assert found.device.name == "NVIDIA A100" and found.problem is None
-    assert "GPU-0" not in json.dumps(found.as_dict())
+    result = machine.probe()
+    assert [d.multiprocessors for d in result.devices] == [108, 132]
+    assert result.device.name == "NVIDIA A100" and result.problem is None
+    assert "GPU-0" not in json.dumps(result.as_dict())
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_gpus_are_read_and_serial_numbers_are_not_kept(monkeypatch) -> None:
 )
 def test_no_gpu_and_a_broken_driver_are_ordinary_answers(monkeypatch, nvml, problem) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    found = machine.probe()
-    assert found.device is None and found.fingerprint == "none"
-    assert problem in found.problem
+    result = machine.probe()
+    assert result.device is None and result.fingerprint == "none"
+    assert problem in result.problem
 
 
 def test_cuda_visible_devices_chooses(monkeypatch) -> None:
@@ -80,7 +80,10 @@ def test_cuda_visible_devices_chooses(monkeypatch) -> None:
 
 
 def mig_nvml(slices):
-    """NVML of one H100 with MIG switched on; `slices` are (number, name, SMs, bytes), handles their UUIDs."""
+    """NVML of one H100 with MIG switched on.
+
+    `slices` are (number, name, SMs, bytes), handles their UUIDs.
+    """
     made = {f"MIG-{number}": (name, sms, size) for number, name, sms, size in slices}
 
     def handle(card, number):
@@ -88,7 +91,7 @@ def mig_nvml(slices):
             raise NVMLError("not found")
         return f"MIG-{number}"
 
-    card = "NVIDIA H100 80GB HBM3"
+    gpu = "NVIDIA H100 80GB HBM3"
     return fake_nvml(
         nvmlDeviceGetCount=lambda: 1,
         nvmlDeviceGetCudaComputeCapability=lambda handle: (9, 0),
@@ -96,7 +99,7 @@ def mig_nvml(slices):
         nvmlDeviceGetMigMode=lambda handle: [1, 1],
         nvmlDeviceGetMaxMigDeviceCount=lambda handle: 7,
         nvmlDeviceGetMigDeviceHandleByIndex=handle,
-        nvmlDeviceGetName=lambda handle: f"{card} {made[handle][0]}" if handle in made else card,
+        nvmlDeviceGetName=lambda handle: f"{gpu} {made[handle][0]}" if handle in made else gpu,
         nvmlDeviceGetMemoryInfo=lambda handle: SimpleNamespace(total=made[handle][2] if handle in made else 80 << 30),
         nvmlDeviceGetAttributes=lambda handle: SimpleNamespace(multiprocessorCount=made[handle][1]),
         nvmlDeviceGetUUID=lambda handle: handle if handle in made else "GPU-0",
@@ -114,16 +117,16 @@ def test_a_mig_slice_is_the_device_with_its_share(monkeypatch, visible, name, sm
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    found = machine.probe().device
-    assert found.name == f"NVIDIA H100 80GB HBM3 MIG {name}" and found.slice_of == "NVIDIA H100 80GB HBM3"
-    assert found.multiprocessors == sms and found.multiprocessor_share == pytest.approx(sms / 132)
-    assert found.memory_share == memory_share
+    result = machine.probe().device
+    assert result.name == f"NVIDIA H100 80GB HBM3 MIG {name}" and result.slice_of == "NVIDIA H100 80GB HBM3"
+    assert result.multiprocessors == sms and result.multiprocessor_share == pytest.approx(sms / 132)
+    assert result.memory_share == memory_share
 
 
 def test_mig_without_a_slice_is_a_reason(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", mig_nvml([]))
-    found = machine.probe()
-    assert found.device is None and "MIG is switched on but no GPU has a MIG device" in found.problem
+    result = machine.probe()
+    assert result.device is None and "MIG is switched on but no GPU has a MIG device" in result.problem
 
 
 def test_a_pretended_machine_says_so(monkeypatch, tmp_path) -> None:

@@ -68,18 +68,18 @@ def builds(plan, kernel):
 
 
 def test_one_build_serves_all_sizes_of_a_dynamic_kernel(plan) -> None:
-    found = plan("none")
-    assert builds(found, "dynamic") == [f"{t}/{d}_t64" for t in ("sm_100a", "sm_90a") for d in ("bf16", "fp32")]
-    assert builds(found, "baked") == [f"sm_90a/{d}_m{m}" for d in ("bf16", "fp32") for m in (1, 2)]
+    result = plan("none")
+    assert builds(result, "dynamic") == [f"{t}/{d}_t64" for t in ("sm_100a", "sm_90a") for d in ("bf16", "fp32")]
+    assert builds(result, "baked") == [f"sm_90a/{d}_m{m}" for d in ("bf16", "fp32") for m in (1, 2)]
 
 
 def test_where_no_card_is_one_build_stands_for_those_that_differ_in_baked_sizes_only(plan, monkeypatch) -> None:
     monkeypatch.setattr(KERNELS["baked"], "group_key", lambda variant: variant.id.partition("_")[0])
-    found = plan("none")
-    assert builds(found, "baked") == ["sm_90a/bf16_m1", "sm_90a/fp32_m1"]  # m1 is profiled
+    result = plan("none")
+    assert builds(result, "baked") == ["sm_90a/bf16_m1", "sm_90a/fp32_m1"]  # m1 is profiled
     key = "elementwise_add/baked/sm_90a/{}"
-    assert found.stand_ins == {key.format(f"{d}_m2"): key.format(f"{d}_m1") for d in ("bf16", "fp32")}
-    assert len(found.cases) == 4 * 2 + 4 + 2  # recorded sets may have measured them
+    assert result.stand_ins == {key.format(f"{d}_m2"): key.format(f"{d}_m1") for d in ("bf16", "fp32")}
+    assert len(result.cases) == 4 * 2 + 4 + 2  # recorded sets may have measured them
     assert not plan("h200").stand_ins and len(builds(plan("h200"), "baked")) == 4
 
 
@@ -92,30 +92,30 @@ def test_every_baked_size_is_built_on_request(monkeypatch, machine, tmp_path) ->
 
 def test_what_is_alike_must_be_a_text(plan, monkeypatch) -> None:
     monkeypatch.setattr(KERNELS["baked"], "group_key", lambda variant: 1)
-    found = plan("none")
-    assert "group_key() gives 1 for" in found.broken["elementwise_add", "baked"]
-    assert not builds(found, "baked")
+    result = plan("none")
+    assert "group_key() gives 1 for" in result.broken["elementwise_add", "baked"]
+    assert not builds(result, "baked")
 
 
 def test_all_variants_on_request(plan) -> None:
-    found = plan("none", variants="all")
-    assert "sm_90a/bf16_t128" in builds(found, "dynamic")
+    result = plan("none", variants="all")
+    assert "sm_90a/bf16_t128" in builds(result, "dynamic")
 
 
 def test_without_a_gpu_no_job_and_every_case_has_its_reason(plan) -> None:
-    found = plan("none")
-    assert not any(list(found.cases_to_run(stage)) for stage in GPU_STAGES)
-    assert len(found.cases) == 4 * 2 + 4 + 2
-    assert all(not d.run.ok and d.run.reason for d in found.decisions)
+    result = plan("none")
+    assert not any(list(result.cases_to_run(stage)) for stage in GPU_STAGES)
+    assert len(result.cases) == 4 * 2 + 4 + 2
+    assert all(not d.run.ok and d.run.reason for d in result.decisions)
 
 
 def test_a_gpu_turns_its_own_cases_into_jobs(plan) -> None:
-    found = plan("h200")
-    timed = list(found.cases_to_run("timing"))
+    result = plan("h200")
+    timed = list(result.cases_to_run("timing"))
     assert {case.build.target for case in timed} == {"sm_90a"}
     assert len(timed) == 4 + 4
-    assert {case.workload.id for case in found.cases_to_run("ncu")} == {"m1_n8_fp32", "m1_n8_bf16"}
-    assert not list(found.cases_to_run("nsys"))  # not among the stages
+    assert {case.workload.id for case in result.cases_to_run("ncu")} == {"m1_n8_fp32", "m1_n8_bf16"}
+    assert not list(result.cases_to_run("nsys"))  # not among the stages
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_by_default_a_card_runs_what_is_written_for_it(machine, tmp_path, name, 
 def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
     default = check(yaml.safe_load((ROOT / "config" / "config.yaml").read_text()))
     for name in ("none", "a100"):
-        found = matrix.make_plan(default, machine(name))
-        assert {d.target for d in found.decisions} == {"sm_90a", "sm_100a"}
+        result = matrix.make_plan(default, machine(name))
+        assert {d.target for d in result.decisions} == {"sm_90a", "sm_100a"}
 
 
 @pytest.mark.parametrize(("name", "words"), [("none", "without a GPU"), ("a100", "on a GPU of compute capability 8.0")])
@@ -152,16 +152,16 @@ def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, words) -> 
 
 
 def test_what_a_kernel_cannot_compute_is_listed(plan) -> None:
-    found = plan("b200").of("elementwise_add")
-    assert {entry["workload"] for entry in found["unsupported"]} == {"m1_n8_fp32", "m2_n8_fp32"}
-    assert {entry["reason"] for entry in found["unsupported"]} == {"takes bf16 only"}
-    assert {"operator", "kernel", "workload", "reason"} == set(found["unsupported"][0])
+    result = plan("b200").of("elementwise_add")
+    assert {entry["workload"] for entry in result["unsupported"]} == {"m1_n8_fp32", "m2_n8_fp32"}
+    assert {entry["reason"] for entry in result["unsupported"]} == {"takes bf16 only"}
+    assert {"operator", "kernel", "workload", "reason"} == set(result["unsupported"][0])
 
 
 def test_dtypes_per_target(plan) -> None:
-    found = plan("none", dtypes={"sm_90a": ["bf16"], "sm_100a": ["fp32"]})
-    assert builds(found, "dynamic") == ["sm_100a/fp32_t64", "sm_90a/bf16_t64"]
-    assert builds(found, "narrow") == []
+    result = plan("none", dtypes={"sm_90a": ["bf16"], "sm_100a": ["fp32"]})
+    assert builds(result, "dynamic") == ["sm_100a/fp32_t64", "sm_90a/bf16_t64"]
+    assert builds(result, "narrow") == []
 
 
 def test_a_changed_sweep_changes_no_build_of_a_dynamic_kernel(plan) -> None:
@@ -183,26 +183,26 @@ def test_a_broken_kernel_is_a_row_and_the_others_go_on(plan, monkeypatch, fault,
     whole = plan("h200")
     broken = SimpleNamespace(**{**vars(KERNELS["dynamic"]), **fault})
     monkeypatch.setitem(KERNELS, "dynamic", broken)
-    found = plan("h200")
-    rows = [d for d in found.decisions if d.kernel == "dynamic"]
+    result = plan("h200")
+    rows = [d for d in result.decisions if d.kernel == "dynamic"]
     assert [row.target for row in rows] == ["sm_90a", "sm_100a"]
     assert all(words in row.build.reason and not row.run.ok for row in rows)
-    assert builds(found, "dynamic") == [] and builds(found, "baked") == builds(whole, "baked")
+    assert builds(result, "dynamic") == [] and builds(result, "baked") == builds(whole, "baked")
 
 
 def test_one_id_must_not_stand_for_two_builds(plan, monkeypatch) -> None:
     careless = kernel({"sm_90a": ()}, lambda w: None, lambda w, target: (Variant("same", {"rows": w.rows}),))
     monkeypatch.setitem(KERNELS, "baked", careless)
-    found = plan("none", dtypes=["fp32"])
-    reason = found.broken["elementwise_add", "baked"]
+    result = plan("none", dtypes=["fp32"])
+    reason = result.broken["elementwise_add", "baked"]
     assert "the id 'same' to {'rows': 1}, and for m2_n8_fp32 to {'rows': 2}: an id must stand for one build" in reason
-    assert not any("/baked/" in key for key in found.builds) and any("/dynamic/" in key for key in found.builds)
+    assert not any("/baked/" in key for key in result.builds) and any("/dynamic/" in key for key in result.builds)
 
 
 @pytest.mark.fault("Configuration", "a target without dtypes", "a row that says so")
 def test_a_target_without_a_dtype_of_its_own_says_so(plan) -> None:
-    found = plan("none", dtypes={"sm_90a": ["fp32"]})
-    (decision,) = (d for d in found.decisions if (d.kernel, d.target) == ("dynamic", "sm_100a"))
+    result = plan("none", dtypes={"sm_90a": ["fp32"]})
+    (decision,) = (d for d in result.decisions if (d.kernel, d.target) == ("dynamic", "sm_100a"))
     assert not decision.build.ok and decision.build == decision.run
     assert decision.build.reason.startswith(
         "no dtype is asked for on sm_100a: `dtypes` of the sweep of elementwise_add"

@@ -192,29 +192,29 @@ def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) 
     command = [sys.executable, "-m", "snakemake", "-n", "--cores", "1", "--workflow-profile", profile]
     together = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 60}
     done = subprocess.run([*command, "--configfile", str(path)], cwd=ROOT, check=False, **together)
-    said = done.stdout.strip().splitlines()
+    message = done.stdout.strip().splitlines()
     assert done.returncode != 0
     if profile == "none":
-        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in said[-1]
+        assert "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position" in message[-1]
     else:
-        assert said[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
-        assert len(said) == 2, "and the profile that is used"
+        assert message[-1] == f"--configfile {path}:2: this is not UTF-8; save the file with that encoding"
+        assert len(message) == 2, "and the profile that is used"
 
 
 @pytest.mark.parametrize(("content", "words"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
 def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
     make(fresh / "config/config.yaml", content)
     done = snakemake(fresh, "--dry-run")
-    said = done.stdout + done.stderr
-    assert done.returncode != 0 and "Traceback" not in said
-    assert words.replace("run.yaml", "config/config.yaml") in said
+    message = done.stdout + done.stderr
+    assert done.returncode != 0 and "Traceback" not in message
+    assert words.replace("run.yaml", "config/config.yaml") in message
 
 
 @pytest.mark.fault("Machine", "a folder without write access", "one line that names `--directory`")
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["--dry-run", "--summary", "--lint"])
 def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path, action) -> None:
-    """A read-only mount of the project, in a name space of its own, which needs root."""
+    # A read-only mount of the project, in a name space of its own, which needs root.
     mount = f"mount --bind {ROOT} {ROOT} && mount -o remount,ro,bind {ROOT}"
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
         pytest.skip("mounting needs root, and a system that lets it")
@@ -229,9 +229,11 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
         )
 
     first = run("")
-    said = first.stdout + first.stderr
-    assert "Traceback" not in said
+    message = first.stdout + first.stderr
+    assert "Traceback" not in message
     refused = f"{ROOT} cannot be written, and Snakemake keeps notes there even for a dry run: name another folder"
-    assert (first.returncode == 0, refused in said) == ((False, True) if action != "--lint" else (True, False)), said
+    assert (first.returncode == 0, refused in message) == ((False, True) if action != "--lint" else (True, False)), (
+        message
+    )
     elsewhere = run(f"--directory {tmp_path}")
     assert elsewhere.returncode == 0 and "cannot be written" not in elsewhere.stdout + elsewhere.stderr

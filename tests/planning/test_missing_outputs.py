@@ -1,4 +1,4 @@
-"""Results that are missing or damaged are found at the next run and made again, in one line, with what follows."""
+"""The next run finds missing and damaged results and remakes them."""
 
 import errno
 import fcntl
@@ -33,12 +33,12 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 def state(project: Path) -> dict[str, str]:
     """Results by name, with digests of those that hold no time."""
-    found = {}
+    result = {}
     for path in sorted((project / "results").rglob("*")):
         if path.is_file() and not {"log", "store"} & set(path.relative_to(project).parts):
             timeless = path.suffix in (".sass", ".svg", ".csv")
-            found[str(path.relative_to(project))] = hashlib.sha256(path.read_bytes()).hexdigest() if timeless else ""
-    return found
+            result[str(path.relative_to(project))] = hashlib.sha256(path.read_bytes()).hexdigest() if timeless else ""
+    return result
 
 
 def damaged(path: Path) -> None:
@@ -101,7 +101,7 @@ def test_everything_lost_at_once_is_told_in_one_line_and_comes_back(project) -> 
 
 @pytest.mark.slow
 def test_a_damaged_record_that_a_run_stumbled_over_can_be_deleted(project) -> None:
-    """As the message of older versions said: delete it and run again."""
+    """As the message of older versions says: delete it and run again."""
     for name in ("mla_report.html", "compare/elementwise_add.json", "plot/elementwise_add"):
         gone(project / "results" / name)
     gone(project / CORRECT)
@@ -148,7 +148,7 @@ def test_a_dry_run_writes_no_results(fresh) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
-    """Jobs under Slurm read the workflow again on their node, while the run that sent them has the lock."""
+    # Jobs under Slurm read the workflow again on their node, while the run that sent them has the lock.
     plan = busy / "results/plan/elementwise_add.json"
     gone(plan)
     (handed_on,) = (busy / serialized_plan.FOLDER).glob("plan-*.json")
@@ -170,7 +170,7 @@ def test_a_job_that_an_executor_starts_does_not_take_the_folder(busy) -> None:
 @pytest.mark.fault("Machine", "the clock was set back", "files of the future get today's date, in one line")
 @pytest.mark.slow
 def test_a_clock_that_was_set_back_stops_no_run(project) -> None:
-    """Snakemake would refuse what is older than what it is made from, and so every run until that day has come."""
+    # Snakemake would refuse what is older than what it is made from, and so every run until that day has come.
     day = time.time() + 86_400
     for path in (*(project / "results").rglob("*"), *(project / "recorded").rglob("*")):
         os.utime(path, (day, day))

@@ -1,4 +1,7 @@
-"""Classes of nodes: plans are made from what jobs found there, and one run holds several kinds of cards."""
+"""Classes of nodes.
+
+Plans are made from what jobs found there, and one run holds several kinds of GPUs.
+"""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,8 +27,8 @@ def cluster(tmp_path, monkeypatch, machine):
     """The classes, all looked at but b200."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "machines.yaml").write_text(CLASSES)
-    for name, pretended in (("cpu", "none"), ("h100", "h100_pcie"), ("h200", "h200")):
-        nodes.write_probe(name, machine(pretended), f"results/machine/{name}.json")
+    for name, mocked in (("cpu", "none"), ("h100", "h100_pcie"), ("h200", "h200")):
+        nodes.write_probe(name, machine(mocked), f"results/machine/{name}.json")
     return nodes.read_classes("machines.yaml")
 
 
@@ -40,19 +43,19 @@ def plan(cluster, machine):
 
 
 def test_each_kind_of_card_has_its_own_cases_and_fingerprint(plan) -> None:
-    found = plan()
-    timed = [case.id for case in found.cases_to_run("timing")]
+    result = plan()
+    timed = [case.id for case in result.cases_to_run("timing")]
     assert {case.node_class for case in timed} == {"h100", "h200"}
     assert len(timed) == len(set(timed)) == 2 * sum(case.node_class == "h100" for case in timed)
-    prints = {name: nodes.of_a_kind(place) for name, place in found.places.items()}
+    prints = {name: nodes.of_a_kind(place) for name, place in result.places.items()}
     assert len({prints["h100"], prints["h200"]}) == 2
-    case = found.planned_case(timed[-1])
+    case = result.planned_case(timed[-1])
     assert case is not None and case.id == timed[-1] and case.place in ("h100", "h200")
-    assert found.planned_case(replace(timed[-1], node_class="h300")) is None
+    assert result.planned_case(replace(timed[-1], node_class="h300")) is None
 
 
 def test_the_machine_that_plans_does_not_count(plan) -> None:
-    """A head node with a card plans what one without plans: its own card measures nothing."""
+    # A head node with a GPU plans what one without plans. Its own GPU measures nothing.
     one, other = plan("none"), plan("b200")
     assert asdict(one) == asdict(other)
 
@@ -65,8 +68,8 @@ def test_any_card_of_a_class_is_as_good_as_another_and_another_driver_is_not(mac
 
 
 def test_a_class_that_no_job_has_looked_at_runs_nothing_and_says_so(plan, cluster, machine) -> None:
-    found = plan()
-    (b200,) = [entry for entry in found.as_dict()["classes"] if entry["name"] == "b200"]
+    result = plan()
+    (b200,) = [entry for entry in result.as_dict()["classes"] if entry["name"] == "b200"]
     assert b200["device"] is None and "no job has looked at a node of class b200 yet: snakemake" in b200["reason"]
     nodes.write_probe("b200", machine("h200"), "results/machine/b200.json")
     (b200,) = [entry for entry in plan().as_dict()["classes"] if entry["name"] == "b200"]
@@ -76,8 +79,8 @@ def test_a_class_that_no_job_has_looked_at_runs_nothing_and_says_so(plan, cluste
 
 
 def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
-    found = plan()
-    assert {case.build.target for case in found.simulated.values()} <= {"sm_100a"}
+    result = plan()
+    assert {case.build.target for case in result.simulated.values()} <= {"sm_100a"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What a kernel's `compile` reads without importing it is found: data files, and modules whose names are computed."""
+"""What a kernel's `compile` reads without importing it is found.
+
+Data files, and modules whose names are computed.
+"""
 
 import json
 import subprocess
@@ -19,7 +22,10 @@ print(json.dumps(opened.files()))
 
 
 def opened(folder: Path, code: str) -> set[str]:
-    """Files that code opens, in a process of its own: an audit hook cannot be taken away."""
+    """Files that code opens, in a process of its own.
+
+    An audit hook cannot be taken away.
+    """
     from cutesnake.model.paths import SCRIPTS
 
     (folder / "before.py").write_text("")

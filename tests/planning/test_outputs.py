@@ -1,4 +1,7 @@
-"""What is missing, damaged or stale is found by content, with its reason; dates, copies and links decide nothing."""
+"""What is missing, damaged or stale is found by content, with its reason.
+
+Dates, copies and links decide nothing.
+"""
 
 import json
 import os
@@ -19,7 +22,7 @@ VERSIONS = {"nvidia-cutlass-dsl": "4.8.1", "numpy": "2.4.6"}
 
 
 class Chain:
-    """Pictures of an operator, and a page that is made from them and from a file of the project."""
+    """Plots of an operator, and a page made from them and a project file."""
 
     def __init__(self) -> None:
         self.recipe: dict[str, Any] = json.loads(json.dumps({**SETTINGS, "versions": VERSIONS}))
@@ -93,9 +96,9 @@ def test_what_was_never_made_is_not_missing(chain) -> None:
 def test_what_was_made_from_something_else_is_stale_with_what_follows(chain, change, why) -> None:
     assert chain.look().why == {}
     change(chain.recipe)
-    found = chain.look()
-    assert found.why == {PLOT: why, PAGE: AFTER} and found.unexplained == []
-    assert found.staleness() == f"1 stale, made again with what follows: {why}" and found.damage() is None
+    result = chain.look()
+    assert result.why == {PLOT: why, PAGE: AFTER} and result.unexplained == []
+    assert result.staleness() == f"1 stale, made again with what follows: {why}" and result.damage() is None
 
 
 def test_a_distribution_that_is_not_installed_here_is_not_compared(chain) -> None:
@@ -137,7 +140,7 @@ def edited(path: str, old: str, new: str) -> None:
 
 @pytest.mark.fault("Results", "a record, plot, table, page, cubin or PTX cut short, emptied or deleted", "remade")
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (lambda: edited(f"{PLOT}/pictures.json", '"add"', '"sub"'), "pictures.json: it is not what was written"),
         (lambda: edited(f"{PLOT}/a.svg", "<svg>", "<svg >"), "a.svg is not the file that was made"),
@@ -146,11 +149,11 @@ def edited(path: str, old: str, new: str) -> None:
         (lambda: Path(PLOT, "pictures.json").write_text("{"), "not a whole JSON file"),
     ],
 )
-def test_what_is_damaged_is_told_and_made_again_with_what_follows(chain, damage, said) -> None:
+def test_what_is_damaged_is_told_and_made_again_with_what_follows(chain, damage, message) -> None:
     assert chain.look().why == {}
     damage()
-    found = chain.look()
-    assert said in found.why[PLOT] and found.why[PAGE] == AFTER and found.unexplained == [PLOT]
+    result = chain.look()
+    assert message in result.why[PLOT] and result.why[PAGE] == AFTER and result.unexplained == [PLOT]
 
 
 @pytest.mark.parametrize("content", ["", "<html>", "<html></html"])
@@ -166,8 +169,8 @@ def test_an_edited_page_is_damaged(chain) -> None:
 
 def test_what_is_missing_under_what_follows_is_told_if_it_was_seen(chain) -> None:
     shutil.rmtree(PLOT)
-    found = chain.look()
-    assert found.why == {PLOT: "missing", PAGE: f"made from {PLOT}, which is missing"} and found.unexplained == []
+    result = chain.look()
+    assert result.why == {PLOT: "missing", PAGE: f"made from {PLOT}, which is missing"} and result.unexplained == []
     chain.make()
     assert chain.look().why == {}
     shutil.rmtree(PLOT)
@@ -176,8 +179,8 @@ def test_what_is_missing_under_what_follows_is_told_if_it_was_seen(chain) -> Non
 
 def test_what_only_what_is_missing_needs_is_no_loss(chain) -> None:
     shutil.rmtree(PLOT)
-    found = outputs.look([*chain.products(spare=True)])
-    assert found.why == {}
+    result = outputs.look([*chain.products(spare=True)])
+    assert result.why == {}
 
 
 def test_a_folder_that_was_copied_or_lost_its_notes_is_current(chain, tmp_path, monkeypatch) -> None:
@@ -240,5 +243,5 @@ def test_a_result_that_reads_for_ever_is_damaged_and_not_read(tmp_path, monkeypa
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
     product = Product(str(path), "correctness", lambda: {**SETTINGS, "versions": VERSIONS})
     monkeypatch.setattr(outputs, "_problem", lambda product: pytest.fail("it was read"))
-    found = outputs.look([product])
-    assert found.why == {str(path): "add.json is no regular file"} and found.unexplained == [str(path)]
+    result = outputs.look([product])
+    assert result.why == {str(path): "add.json is no regular file"} and result.unexplained == [str(path)]

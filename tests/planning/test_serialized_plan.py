@@ -1,4 +1,7 @@
-"""The plan is made once: jobs on other nodes read it, and end with one line where it or their machine is another."""
+"""The plan is made once.
+
+Jobs on other nodes read it, and end with one line where it or their machine is another.
+"""
 
 import json
 import os
@@ -127,9 +130,9 @@ def test_a_job_on_another_machine_does_what_was_planned(project) -> None:
     done = job(project, plan.stem, "h200")
     assert done.returncode == 0, done.stdout + done.stderr
     assert record.read_text() == before and "sm_90" in before
-    for name, words in ((None, "started without a plan"), ("plan-0123456789abcdef", "is gone: another run began")):
+    for name, message in ((None, "started without a plan"), ("plan-0123456789abcdef", "is gone: another run began")):
         done = job(project, name, "h200")
-        assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
     replace_text(project / "kernels/elementwise_add/sweep.yaml", "rows: [1000, 4096]", "rows: [1001, 4096]")
     done = job(project, plan.stem, "h200")
     assert done.returncode != 0 and "was changed since this run was planned" in done.stderr

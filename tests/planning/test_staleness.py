@@ -54,17 +54,17 @@ def forget() -> None:
         getattr(staleness, name).cache_clear()
 
 
-def found(tree: Path, *modules: str, **options) -> set[str]:
+def outcome(tree: Path, *modules: str, **options) -> set[str]:
     return {path.name for path in staleness.closure(*modules, **options)}
 
 
 def test_imports_are_followed_at_any_depth(tree) -> None:
     everything = {"contract.py", "device.py", "shapes.py", "running.py", "__init__.py", "inner.py"}
-    assert found(tree, "kernels.add.contract") == everything
+    assert outcome(tree, "kernels.add.contract") == everything
 
 
 def test_a_build_does_not_depend_on_the_running_side(tree) -> None:
-    assert found(tree, "kernels.add.contract", for_builds=True) == {"contract.py", "device.py", "shapes.py"}
+    assert outcome(tree, "kernels.add.contract", for_builds=True) == {"contract.py", "device.py", "shapes.py"}
 
 
 def test_what_is_marked_does_not_count_in_a_builds_digest_and_the_rest_does(tree) -> None:
@@ -115,7 +115,7 @@ def test_comments_docstrings_and_layout_do_not_count_and_all_else_does(tree, cha
 
 
 def test_every_part_of_a_module_counts(tree) -> None:
-    """Taking any name or constant of a long module away changes its digest: nothing of the tree is passed over."""
+    # Taking any name or constant of a long module away changes its digest. No part of the tree is passed over.
     source = Path(staleness.__file__).read_text()
     path, body = tree / "kernels/add/device.py", ast.parse(source).body
     path.write_text(source)
@@ -149,11 +149,11 @@ def test_data_digests_ignore_key_order() -> None:
 
 
 def test_what_files_import_is_remembered_by_their_content(tree, monkeypatch) -> None:
-    everything = found(tree, "kernels.add.contract")
+    everything = outcome(tree, "kernels.add.contract")
     looked_at.memory().save()
     forget()
     monkeypatch.setattr(staleness, "_read", lambda *_: pytest.fail("parsed again"))
-    assert found(tree, "kernels.add.contract") == everything
+    assert outcome(tree, "kernels.add.contract") == everything
 
 
 @pytest.mark.parametrize("content", ["@not_baked\ndef (", "@not_baked\nx = 1 # \udce9"])

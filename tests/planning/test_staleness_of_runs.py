@@ -1,4 +1,7 @@
-"""What reruns after a change, and what does not: by content, with or without Snakemake's own notes."""
+"""What reruns after a change, and what does not.
+
+By content, with or without Snakemake's own notes.
+"""
 
 import json
 import os
@@ -96,7 +99,7 @@ def test_results_that_were_moved_and_linked_back_are_current_and_stay_so(project
 
 @pytest.mark.fault("Results", "a file that `compile` reads, edited", "builds remade")
 def test_a_file_that_a_build_reads_counts(project) -> None:
-    """As a JSON with sizes of tiles, whose name no import has, and a module whose name is computed."""
+    # As a JSON with sizes of tiles, whose name no import has, and a module whose name is computed.
     replace(
         project / CONTRACT,
         "    def program()",

@@ -1,4 +1,7 @@
-"""Generated PTX of memory: loads and stores of every width and space, atomics. Same form as programs.py."""
+"""Generated PTX of memory: loads and stores of every width and space, atomics.
+
+Same form as programs.py.
+"""
 
 from __future__ import annotations
 
@@ -181,7 +184,10 @@ def _stores() -> list[Program]:
 
 
 def _atomics() -> list[Program]:
-    """A cell per thread, so that what is returned does not hang on the order; `red` on 16 cells, integers only."""
+    """A cell per thread, so that what is returned does not hang on the order.
+
+    `red` on 16 cells, integers only.
+    """
     out = []
     ops = {
         "b32": (

@@ -27,7 +27,7 @@ class Card:
             raise RuntimeError(f"{name}: {text.value.decode() if text.value else code}")
 
     def describe(self) -> str:
-        """Name of the card and the driver's version."""
+        """Name of the GPU and the driver's version."""
         name, version = ctypes.create_string_buffer(100), ctypes.c_int()
         self("cuDeviceGetName", name, 100, self.device)
         self("cuDriverGetVersion", ctypes.byref(version))
@@ -100,7 +100,10 @@ _NAN["f64"] = (np.uint64, 0x7FF0_0000_0000_0000)
 
 
 def same_nan(words: np.ndarray, kind: str) -> np.ndarray:
-    """The bits of values of a float kind with every NaN made the same one; other kinds' bits as they are."""
+    """The bits of values of a float kind with every NaN made the same one.
+
+    Other kinds' bits as they are.
+    """
     kind = kind.removesuffix("x2")
     if kind not in _NAN:
         return words
@@ -119,13 +122,13 @@ def floats(bits: np.ndarray, kind: str) -> np.ndarray:
     return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[kind]).astype(float)
 
 
-def distance(card: np.ndarray, ours: np.ndarray, kind: str, absolute: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """(places that differ in any bit but a NaN's payload, units in the last place of the card's result between them).
+def distance(card: np.ndarray, own: np.ndarray, kind: str, absolute: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return the count of differing places and the distance in units of the last place.
 
     A difference up to `absolute` counts as none; one between a number and a NaN or infinity, or between the two zeros,
     is infinite.
     """
-    a, b = same_nan(card, kind), same_nan(ours, kind)
+    a, b = same_nan(card, kind), same_nan(own, kind)
     where = np.flatnonzero(a != b)
     if kind.removesuffix("x2") not in _NAN or not len(where):
         return where, np.full(len(where), np.inf)

@@ -62,12 +62,12 @@ def build(examples: Path, name: str, part: str = "") -> Path:
 @pytest.fixture(scope="session")
 def examples() -> Path:
     """NVIDIA's CuTe DSL examples; the test is skipped where they were not fetched."""
-    found = find_examples()
-    if found is None:
+    result = find_examples()
+    if result is None:
         pytest.skip(
             "NVIDIA's examples are not here: set CUTESNAKE_UPSTREAM or run the fetch rule for flashinfer-python"
         )
-    return found
+    return result
 
 
 @pytest.fixture(scope="session")

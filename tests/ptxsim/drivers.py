@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 def load(examples: Path, relative: str) -> ModuleType:
-    """The example module at `relative` below `examples`, imported from its path (the DSL reads its source)."""
+    """Import the example at `relative` from its path, since the DSL reads its source."""
     path = examples / relative
     for folder in (path.parent, path.parent.parent, examples):
         sys.path.insert(0, str(folder))

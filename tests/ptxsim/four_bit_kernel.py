@@ -1,4 +1,6 @@
-"""A kernel of one warp with a four-bit tensor for an argument: it copies 32 of the tensor's bytes.
+"""A kernel of one warp with a four-bit tensor for an argument.
+
+It copies 32 of the tensor's bytes.
 
 `python four_bit_kernel.py FOLDER` compiles it for sm_100a.
 """

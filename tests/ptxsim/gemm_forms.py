@@ -1,4 +1,7 @@
-"""Forms of NVIDIA's GEMM examples that exercise the simulator: builds of the catalogue with parameters of their own."""
+"""Forms of NVIDIA's GEMM examples that exercise the simulator.
+
+Builds of the catalogue with parameters of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ def _params(
     tma_store: bool = True,
     cluster: tuple[int, int] = (1, 1),
 ) -> dict[str, Any]:
-    """Parameters of a variant of `gemm`; `mn` for operands whose M and N are contiguous. Four clusters at most, so that
-    the persistent kernels give each several tiles at small sizes."""
+    """Parameters of a variant of `gemm`; `mn` for operands whose M and N are contiguous.
+
+    Four clusters at most, so that the persistent kernels give each several tiles at small sizes.
+    """
     majors = {"a_major": "m" if mn else "k", "b_major": "n" if mn else "k"}
     along_m, along_n = (2, 1) if pair else cluster
     clusters = {"cluster_m": along_m, "cluster_n": along_n, "most_clusters": 4}
@@ -56,7 +61,10 @@ FORMS: dict[str, tuple[str, str, str, dict[str, dict[str, Any]]]] = {
 
 
 def built(name: str, part: str) -> Path:
-    """Folder of the build of a form; the test is skipped where the catalogue is not."""
+    """Folder of the build of a form.
+
+    The test is skipped where the catalogue is not.
+    """
     needed = "these kernels are built by the stages of cutesnake, whose catalogue is not here"
     build = pytest.importorskip("builds", reason=needed).build
     variant = pytest.importorskip("cutesnake.model.contract", reason=needed).Variant

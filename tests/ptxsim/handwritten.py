@@ -1,4 +1,7 @@
-"""Kernels in PTX written for the differential against a GPU: each gives the launches and buffers of a small problem."""
+"""Kernels in PTX written for the differential against a GPU.
+
+Each gives the launches and buffers of a small problem.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ HEAD = ".version 8.4\n.target sm_90a\n.address_size 64\n.extern .shared .align 1
 
 @dataclass
 class Kernel:
-    """PTX of a kernel `k`; arguments are arrays, whole numbers or descriptors (bytes), `kinds` the arrays' types."""
+    """PTX of a kernel `k`.
+
+    Arguments are arrays, whole numbers or descriptors (bytes), `kinds` the arrays' types.
+    """
 
     name: str
     body: str
@@ -51,7 +57,10 @@ WAIT = "bar.sync 0; L: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 
 
 
 def transpose() -> Kernel:
-    """64 by 64 tiles of f16 through shared memory: TMA load and store, swizzled by 128 bytes, past the edges too."""
+    """64 by 64 tiles of f16 through shared memory.
+
+    TMA load and store, swizzled by 128 bytes, past the edges too.
+    """
     x = _rng(1).standard_normal((200, 136)).astype(np.float16)
     y = np.full((136, 200), -7, np.float16)
     body = (
@@ -175,7 +184,10 @@ cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E:"""
 
 
 def multicast() -> Kernel:
-    """Four CTAs of a cluster load a quarter each and send it to all; each writes all it has and its rank."""
+    """Four CTAs of a cluster load a quarter each and send it to all.
+
+    Each writes all it has and its rank.
+    """
     x, out = _rng(3).integers(0, 2**32, (4, 128), dtype=np.uint32), np.zeros((8, 512), np.uint32)
     body = (
         START.replace("BARRIER", "2048")
@@ -237,7 +249,10 @@ setp.ne.u32 %p3, %r7, 0; @%p3 bra E; {wait} mov.f32 %f2, 0f00000000; mad.lo.u32 
 
 
 def histogram() -> Kernel:
-    """Counts by atomics in shared, then in global memory; the last CTA, told by a counter, sums them."""
+    """Counts by atomics in shared, then in global memory.
+
+    The last CTA, known by a counter, sums them.
+    """
     x, bins, extra = _rng(5).integers(0, 64, 4096, dtype=np.uint32), np.zeros(64, np.uint32), np.zeros(2, np.uint32)
     body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; ld.param.u64 %d1, [p0];
 ld.param.u64 %d2, [p1];
@@ -272,7 +287,10 @@ mad.wide.u32 %d4, %r2, 4, %d2; st.global.u32 [%d4], %r9;"""
 
 
 def warp_gemm(element: str) -> Kernel:
-    """C = A B by mma.sync: 64 by 64 tiles, cp.async in two stages of 32 columns, ldmatrix, B transposed by it."""
+    """C = A B by mma.sync.
+
+    64 by 64 tiles, cp.async in two stages of 32 columns, ldmatrix, B transposed by it.
+    """
     m, n, k = 128, 128, 128
     a, b, c = _some(element, (m, k), 7), _some(element, (k, n), 8), np.full((m, n), np.nan, np.float32)
     body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y;
@@ -280,24 +298,24 @@ ld.param.u64 %d1, [p0];
 ld.param.u64 %d2, [p1]; ld.param.u64 %d3, [p2];
 """
     # A: rows of 80 bytes (40 halves); B: rows of 144 bytes; a stage takes 5120 + 4608 bytes
-    for piece in range(2):
-        body += f"""add.u32 %r5, %r2, {128 * piece}; shr.u32 %r6, %r5, 2; and.b32 %r7, %r5, 3;
+    for split in range(2):
+        body += f"""add.u32 %r5, %r2, {128 * split}; shr.u32 %r6, %r5, 2; and.b32 %r7, %r5, 3;
 mad.lo.u32 %r8, %r4, 64, %r6;
-mul.lo.u32 %r8, %r8, {2 * k}; mad.lo.u32 %r8, %r7, 16, %r8; cvt.u64.u32 %d1{piece}, %r8;
-add.u64 %d1{piece}, %d1{piece}, %d1;
-mad.lo.u32 %r1{piece}, %r6, 80, %r1; mad.lo.u32 %r1{piece}, %r7, 16, %r1{piece};
+mul.lo.u32 %r8, %r8, {2 * k}; mad.lo.u32 %r8, %r7, 16, %r8; cvt.u64.u32 %d1{split}, %r8;
+add.u64 %d1{split}, %d1{split}, %d1;
+mad.lo.u32 %r1{split}, %r6, 80, %r1; mad.lo.u32 %r1{split}, %r7, 16, %r1{split};
 shr.u32 %r6, %r5, 3; and.b32 %r7, %r5, 7; mul.lo.u32 %r8, %r6, {2 * n}; mad.lo.u32 %r8, %r3, 128, %r8;
 mad.lo.u32 %r8, %r7, 16, %r8;
-cvt.u64.u32 %d2{piece}, %r8; add.u64 %d2{piece}, %d2{piece}, %d2; mad.lo.u32 %r2{piece}, %r6, 144, %r1;
-mad.lo.u32 %r2{piece}, %r7, 16, %r2{piece}; add.u32 %r2{piece}, %r2{piece}, 5120;
+cvt.u64.u32 %d2{split}, %r8; add.u64 %d2{split}, %d2{split}, %d2; mad.lo.u32 %r2{split}, %r6, 144, %r1;
+mad.lo.u32 %r2{split}, %r7, 16, %r2{split}; add.u32 %r2{split}, %r2{split}, 5120;
 """
 
     def stage(step: int) -> str:
         out = ""
-        for piece in range(2):
+        for split in range(2):
             at = 9728 * (step % 2)
-            out += f"cp.async.cg.shared.global [%r1{piece}+{at}], [%d1{piece}+{64 * step}], 16;\n"
-            out += f"cp.async.cg.shared.global [%r2{piece}+{at}], [%d2{piece}+{64 * n * step}], 16;\n"
+            out += f"cp.async.cg.shared.global [%r1{split}+{at}], [%d1{split}+{64 * step}], 16;\n"
+            out += f"cp.async.cg.shared.global [%r2{split}+{at}], [%d2{split}+{64 * n * step}], 16;\n"
         return out + "cp.async.commit_group;\n"
 
     body += """shr.u32 %r30, %r2, 5; and.b32 %r31, %r2, 31; and.b32 %r32, %r31, 15; shr.u32 %r33, %r31, 4;
@@ -363,7 +381,7 @@ tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.a
 
 
 def changed_descriptor(space: str) -> Kernel:
-    """Each of eight CTAs changes a descriptor of its own to another array, of 3 rows, and loads 4 rows through it.
+    """Let eight CTAs each edit a descriptor and load 4 rows through it.
 
     What it used is cleared at the end, since it holds an address.
     """
@@ -397,7 +415,7 @@ st.global.b64 [%d13], %d14; E:"""
 
 
 def dropped_arrivals() -> Kernel:
-    """Of 32 threads one drops out of an mbarrier in each phase, the others wait for it: the phases that each has seen.
+    """Drop one of 32 threads per mbarrier phase and record the phases seen.
 
     An arrival that is still expected would let all give up after many polls.
     """
@@ -413,7 +431,10 @@ S: mad.wide.u32 %d3, %r2, 4, %d1; st.global.u32 [%d3], %r4;"""
 
 
 def arrivals_that_complete_nothing() -> Kernel:
-    """Arrivals of several at once, without and with the phase's end: whether it has ended after each."""
+    """Arrivals of several at once, without and with the phase's end.
+
+    Whether it has ended after each.
+    """
     out = np.zeros(4, np.uint32)
     body = """mov.u32 %r1, dyn; ld.param.u64 %d1, [p0]; mbarrier.init.shared.b64 [%r1], 7;
 mbarrier.arrive.noComplete.shared.b64 %d2, [%r1], 2; mbarrier.test_wait.shared.b64 %p1, [%r1], %d2;

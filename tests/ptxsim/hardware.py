@@ -1,4 +1,6 @@
-"""Differential against a GPU: the same sm_90a PTX and inputs on the card and in ptxsim.
+"""Differential against a GPU.
+
+The same sm_90a PTX and inputs on the GPU and in ptxsim.
 
 On the GPU machine (needs numpy, ptxsim and the driver's libcuda; the driver compiles the PTX, or a cubin is carried):
 `hardware.py ops` runs a generated program per ordinary opcode and compares every bit of every buffer, or units in the
@@ -42,8 +44,8 @@ def simulate(program: programs.Program) -> tuple[list[np.ndarray], list]:
     return buffers, ptxsim.run(launch).findings
 
 
-def on_card(card: Card, program: programs.Program) -> list[np.ndarray]:
-    """The same buffers after a run on the card."""
+def on_gpu(card: Card, program: programs.Program) -> list[np.ndarray]:
+    """The same buffers after a run on the GPU."""
     buffers = [*program.sources(), program.poison()]
     addresses = [card.upload(x) for x in buffers]
     params = b"".join(a.to_bytes(8, "little") for a in addresses)
@@ -57,40 +59,43 @@ def on_card(card: Card, program: programs.Program) -> list[np.ndarray]:
     return buffers
 
 
-def compare(program: programs.Program, theirs: list[np.ndarray], ours: list[np.ndarray]) -> tuple[str, bool]:
-    """(what is to be said, whether it is within the program's tolerance)."""
-    kinds, said, good = [*program.kinds, program.out], [], True
-    for n, (a, b) in enumerate(zip(theirs, ours, strict=True)):
+def compare(program: programs.Program, theirs: list[np.ndarray], own: list[np.ndarray]) -> tuple[str, bool]:
+    """(what is to be reported, whether it is within the program's tolerance)."""
+    kinds, message, good = [*program.kinds, program.out], [], True
+    for n, (a, b) in enumerate(zip(theirs, own, strict=True)):
         last = n == len(kinds) - 1
         where, ulps = distance(a, b, kinds[n], program.absolute if last else 0.0)
-        beyond = where[ulps > (program.ulps if last else 0)]
+        past = where[ulps > (program.ulps if last else 0)]
         if len(where):
             worst = float(ulps.max())
-            said.append(f"{len(where)} of {a.size} differ, at most {worst:.3g} ulp")
-        if len(beyond):
-            good, at = False, int(beyond[0])
+            message.append(f"{len(where)} of {a.size} differ, at most {worst:.3g} ulp")
+        if len(past):
+            good, at = False, int(past[0])
             at //= 2 if kinds[n].endswith("x2") else 1
             inputs = [hex(int(x.view(f"u{x.itemsize}")[at])) for x in program.sources()]
-            said.append(
-                f"{len(beyond)} beyond {program.ulps:g} ulp, first at {at} of {'the result' if last else n}: "
+            message.append(
+                f"{len(past)} beyond {program.ulps:g} ulp, first at {at} of {'the result' if last else n}: "
                 f"card {a[at]!r}, here {b[at]!r}, inputs {', '.join(inputs)}"
             )
-    return "; ".join(said), good
+    return "; ".join(message), good
 
 
 def ops() -> int:
-    """Run every program on the card and here; returns how many differ beyond what is allowed."""
-    card, bad = Card(), 0
+    """Run every program on the GPU and here.
+
+    Returns how many differ beyond what is allowed.
+    """
+    gpu, bad = Card(), 0
     for program in PROGRAMS:
         try:
-            ours, findings = simulate(program)
-            text, good = compare(program, on_card(card, program), ours)
+            own, findings = simulate(program)
+            text, good = compare(program, on_gpu(gpu, program), own)
             good, text = good and not findings, text + "".join(str(f) for f in findings[:1])
         except (RuntimeError, ptxsim.PtxError) as error:
             text, good = f"ERROR {error}", False
         bad += not good
         print(f"{'equal  ' if good and not text else 'within ' if good else 'DIFFERS'} {program.name} {text}".rstrip())
-    print(f"{len(PROGRAMS) - bad} of {len(PROGRAMS)} programs agree on {card.describe()}")
+    print(f"{len(PROGRAMS) - bad} of {len(PROGRAMS)} programs agree on {gpu.describe()}")
     return bad
 
 
@@ -102,88 +107,94 @@ def simulated_product(product: Product, spread: int | str, seed: int) -> np.ndar
 
 
 def products() -> int:
-    """Run every single matrix product of products.py on the card and here, with several spreads of exponents."""
-    card, bad = Card(), 0
+    """Run each product of products.py on GPU and simulator with several exponent spreads."""
+    gpu, bad = Card(), 0
     for product in PRODUCTS:
-        function, wrong, count = card.kernel(product.ptx().encode(), "k"), 0, 0
+        function, wrong, count = gpu.kernel(product.ptx().encode(), "k"), 0, 0
         digest = hashlib.sha256()
         for spread, seed in itertools.product(SPREADS, range(3)):
             theirs = [*product.matrices(spread, seed), np.zeros((128, 8), np.uint32)]
-            addresses = [card.upload(x) for x in theirs]
+            addresses = [gpu.upload(x) for x in theirs]
             params = b"".join(x.to_bytes(8, "little") for x in addresses)
-            card.launch(function, (1, 1, 1), (128, 1, 1), 0, params, [(8 * k, 8) for k in range(4)])
-            card.download(addresses[3], theirs[3])
-            card.free()
-            ours = simulated_product(product, spread, seed)
-            where, _ = distance(theirs[3].reshape(-1), ours.reshape(-1), product.accumulator)
+            gpu.launch(function, (1, 1, 1), (128, 1, 1), 0, params, [(8 * k, 8) for k in range(4)])
+            gpu.download(addresses[3], theirs[3])
+            gpu.free()
+            own = simulated_product(product, spread, seed)
+            where, _ = distance(theirs[3].reshape(-1), own.reshape(-1), product.accumulator)
             wrong, count = wrong + len(where), count + 1024
             digest.update(same_nan(theirs[3].reshape(-1), product.accumulator).tobytes())
         bad += bool(wrong)
         words = f"{wrong} of {count} elements, digest {digest.hexdigest()[:16]}"
         print(f"{'DIFFERS' if wrong else 'equal  '} {product.name}: {words}")
-    print(f"{len(PRODUCTS) - bad} of {len(PRODUCTS)} products agree on {card.describe()}")
+    print(f"{len(PRODUCTS) - bad} of {len(PRODUCTS)} products agree on {gpu.describe()}")
     return bad
 
 
 def kernels(path: Path, first: int = 0) -> int:
-    """Repeat recorded kernels on the card; pointers in parameters and descriptors are moved to the card's buffers."""
-    card, bad = Card(), 0
+    """Repeat recorded kernels on the GPU.
+
+    Pointers in parameters and descriptors are moved to the GPU's buffers.
+    """
+    gpu, bad = Card(), 0
     for number, case in enumerate(pickle.loads(gzip.decompress(path.read_bytes()))[first:], first):
-        moved = [(address, data.nbytes, card.upload(data)) for _, address, data, _ in case["before"]]
+        moved = [(address, data.nbytes, gpu.upload(data)) for _, address, data, _ in case["before"]]
         try:
             for name, grid, block, cluster, shared, params, sizes in case["launches"]:
                 words = np.frombuffer(params.ljust(-(-len(params) // 8) * 8, b"\0"), np.uint64).copy()
                 for host, size, device in moved:
                     inside = (words >= np.uint64(host)) & (words < np.uint64(host + size))
                     words[inside] += np.uint64((device - host) % (1 << 64))
-                card.launch(card.kernel(case["image"], name), grid, block, shared, words.tobytes(), sizes, cluster)
+                gpu.launch(gpu.kernel(case["image"], name), grid, block, shared, words.tobytes(), sizes, cluster)
         except RuntimeError as error:
             print(f"ERROR   {case['name']}: {error}", flush=True)  # the context is lost: go on in another process
             rest = [sys.executable, __file__, "kernels", str(path), str(number + 1)]
             return bad + 1 + subprocess.run(rest).returncode
-        for (label, _, data, kind), ours, (_, _, device) in zip(case["before"], case["after"], moved, strict=True):
+        for (label, _, data, kind), own, (_, _, device) in zip(case["before"], case["after"], moved, strict=True):
             theirs = np.zeros_like(data)
-            card.download(device, theirs)
-            text, good = verdict(theirs, ours, kind, case["tolerance"])
-            changed = not np.array_equal(data, ours) or not np.array_equal(data, theirs)
+            gpu.download(device, theirs)
+            text, good = verdict(theirs, own, kind, case["tolerance"])
+            changed = not np.array_equal(data, own) or not np.array_equal(data, theirs)
             bad += not good
             if changed or not good:
                 print(
                     f"{'equal  ' if good and not text else 'within ' if good else 'DIFFERS'} {case['name']} {label}:"
                     f" {text}"
                 )
-        card.free()
-    print(f"{bad} buffers differ on {card.describe()}")
+        gpu.free()
+    print(f"{bad} buffers differ on {gpu.describe()}")
     return bad
 
 
-def verdict(theirs: np.ndarray, ours: np.ndarray, kind: str, tolerance: float) -> tuple[str, bool]:
-    """(difference in words, whether it is allowed); `tolerance` is of the largest magnitude in the buffer."""
+def verdict(theirs: np.ndarray, own: np.ndarray, kind: str, tolerance: float) -> tuple[str, bool]:
+    """(difference in words, whether it is allowed).
+
+    `tolerance` is of the largest magnitude in the buffer.
+    """
     if kind not in ("f16", "bf16", "f32"):
-        n = int(np.count_nonzero(theirs != ours))
+        n = int(np.count_nonzero(theirs != own))
         return (f"{n} of {theirs.size} bytes differ" if n else ""), not n
-    where, _ = distance(theirs, ours, kind)
+    where, _ = distance(theirs, own, kind)
     if not len(where):
         return "", True
-    a, b = floats(same_nan(theirs, kind), kind), floats(same_nan(ours, kind), kind)
+    a, b = floats(same_nan(theirs, kind), kind), floats(same_nan(own, kind), kind)
     finite = np.isfinite(a) & np.isfinite(b)
     scale = float(np.abs(a[finite]).max())
     with np.errstate(invalid="ignore"):
         worst = float(np.abs(a - b)[finite].max()) / scale
-    good = worst <= tolerance and bool((finite | (same_nan(theirs, kind) == same_nan(ours, kind))).all())
+    good = worst <= tolerance and bool((finite | (same_nan(theirs, kind) == same_nan(own, kind))).all())
     return f"{len(where)} of {a.size} differ, by {worst:.2e} of the largest at most", good
 
 
 def summary(logs: Path, recordings: list[Path], target: Path) -> int:
-    """Write what ops.txt, products.txt and kernels.txt in `logs` say, and the opcodes of recordings, as JSON.
+    """Write the contents of the logs and the recordings' opcodes as JSON.
 
-    What no log says stays as it is there, with its date.
+    What no log says stays as it exists, with its date.
     """
     data = json.loads(target.read_text()) if target.exists() else {"dates": {}, "kernels": {}, "opcodes": []}
     for part in ("ops", "products", "kernels"):
         log = logs / f"{part}.txt"
         if log.exists():
-            SAID[part](data, log.read_text().splitlines())
+            MESSAGE[part](data, log.read_text().splitlines())
             data["dates"][part] = datetime.date.today().isoformat()
     for path in recordings:
         for case in pickle.loads(gzip.decompress(path.read_bytes())):
@@ -204,18 +215,18 @@ def said_of_products(data: dict, lines: list[str]) -> None:
     data["products"] = {x[8:].split(": ")[0]: x.split(": ")[1] for x in lines[:-1]}
 
 
-def said_of_kernels(data: dict, lines: list[str]) -> None:
+def message_of_kernels(data: dict, lines: list[str]) -> None:
     buffers: dict[str, dict[str, str]] = {}
     for line in lines:
         verdict, rest = line[:7].strip(), line[8:]
         if verdict in ("equal", "within", "DIFFERS", "ERROR"):
-            name, said = rest.rsplit(": ", 1) if ": " in rest else (rest.rstrip(": "), "")
+            name, message = rest.rsplit(": ", 1) if ": " in rest else (rest.rstrip(": "), "")
             kernel, buffer = re.fullmatch(r"(.*?) (argument \d+|\w+)", name).groups()
-            buffers.setdefault(kernel, {})[buffer] = said or verdict
+            buffers.setdefault(kernel, {})[buffer] = message or verdict
     data["kernels"] |= buffers
 
 
-SAID = {"ops": said_of_programs, "products": said_of_products, "kernels": said_of_kernels}
+MESSAGE = {"ops": said_of_programs, "products": said_of_products, "kernels": message_of_kernels}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Single matrix products, wgmma and mma.sync, for every element type: PTX, inputs of chosen spreads, and results."""
+"""Single matrix products, wgmma and mma.sync, for every element type.
+
+PTX, inputs of chosen spreads, and results.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Product:
-    """D = A B^T + C, 64 by 16: a wgmma, or eight mma.sync of 16 by 8; rows of A and B take 32 bytes."""
+    """D = A B^T + C, 64 by 16.
+
+    A wgmma, or eight mma.sync of 16 by 8; rows of A and B take 32 bytes.
+    """
 
     op: str  # "wgmma", "wgmma RS", "mma"
     element: str
@@ -43,7 +49,7 @@ class Product:
         load = "mad.wide.u32 %d6, %r2, 32, %d3; mad.wide.u32 %d7, %r2, 32, %d4;\n" + "".join(
             f"ld.global.b32 %r{20 + n}, [%d6+{4 * n}];\n" for n in range(count)
         )
-        # fragments of A and B by PTX's pictures: row t/4 (+8), 4 bytes at 4*(t%4) (+16)
+        # fragments of A and B by PTX's plots: row t/4 (+8), 4 bytes at 4*(t%4) (+16)
         fragment = """shr.u32 %r5, %r2, 5; and.b32 %r6, %r2, 31; shr.u32 %r7, %r6, 2; and.b32 %r8, %r6, 3;
 mad.lo.u32 %r9, %r5, 16, %r7; mul.lo.u32 %r9, %r9, 32; mad.lo.u32 %r9, %r8, 4, %r9; cvt.u64.u32 %d8, %r9;
 add.u64 %d8, %d8, %d1;
@@ -99,7 +105,10 @@ wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
         )
 
     def matrices(self, spread: int | str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bytes of A (64, 32) and B (16, 32), words of C (128, 8); exponents `spread` apart, or any bits ("odd")."""
+        """Bytes of A (64, 32) and B (16, 32), words of C (128, 8).
+
+        Exponents `spread` apart, or any bits ("odd").
+        """
         if spread == "odd":
             rng = np.random.default_rng(seed)
             a, b = (odd(rng, (r, self.depth), self.element) for r in (64, 16))

@@ -1,4 +1,6 @@
-"""Generated PTX: a program per ordinary opcode, its inputs, and how far the card's result may be from ptxsim's.
+"""Generated PTX.
+
+A program per ordinary opcode, its inputs, and how far the GPU's result may be from ptxsim's.
 
 Each program applies its text to element t of every input in thread t of one CTA and stores `{d}`. Inputs begin with
 every pair of the type's awkward values (NaN, infinities, subnormals, both zeros, the ends of the integer ranges).
@@ -85,7 +87,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Program:
-    """`text` with {d}, sources {0}, {1}, ... and the addresses {p0}, {p1}, ... of the sources' elements.
+    """Fill `text` with {d}, sources {0}, {1}, … and the addresses {p0}, {p1}, ….
 
     `out` and `kinds` name types of KINDS. Floats may differ by `ulps` units in the last place, or by `absolute`.
     """
@@ -137,7 +139,10 @@ BLOCK = bytes(range(7, 39))  # the kernel's last parameter
 
 
 def inputs(kind: str, position: int) -> np.ndarray:
-    """N values of a kind for an operand: the awkward ones, all pairs of the first two operands, then random ones."""
+    """N values of a kind for an operand.
+
+    The awkward ones, all pairs of the first two operands, then random ones.
+    """
     _, dtype, odd = KINDS[kind]
     rng = np.random.default_rng(position + 1)
     if kind == "small":
@@ -352,7 +357,10 @@ def _conversions() -> list[Program]:
 
 
 def _approximations() -> list[Program]:
-    """Bounds in units in the last place of the card's result, or absolute: PTX ISA 9.7.3, «maximum error»."""
+    """Bounds in units in the last place of the GPU's result, or absolute.
+
+    PTX ISA 9.7.3, «maximum error».
+    """
     out = []
     for z in ("", ".ftz"):
         for op, ulps in (("ex2.approx", 2), ("rcp.approx", 1), ("rsqrt.approx", 3), ("sqrt.approx", 2)):

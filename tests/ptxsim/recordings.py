@@ -1,4 +1,6 @@
-"""Whole sm_90a kernels run in ptxsim, kept for a GPU to repeat: `recordings.py FILE [written] [nvidia] [ours]`.
+"""Whole sm_90a kernels run in ptxsim, kept for a GPU to repeat.
+
+`recordings.py FILE [written] [nvidia] [this project's]`.
 
 NVIDIA's examples as the catalogue builds them, our cute_sm90 MLA decode with its combine kernel, and the PTX of
 handwritten.py. `hardware.py kernels FILE` is the other half.
@@ -43,8 +45,8 @@ def case(
                 memory.add(x.name, x.address, x.size, x.keep)
     before = [(x.name, x.address, x.bytes.copy(), kinds.get(x.address, "u8")) for x in memory.allocations]
     result = ptxsim.run(launches, schedule=schedule, checks=("uninitialised", "race"))
-    found = sorted({f"{f.kind}: {f.message[:90]}" for f in result.findings})
-    print(f"recorded {name}: {result.seconds:.1f} s{''.join(f'; {f}' for f in found[:2])}", flush=True)
+    outcome = sorted({f"{f.kind}: {f.message[:90]}" for f in result.findings})
+    print(f"recorded {name}: {result.seconds:.1f} s{''.join(f'; {f}' for f in outcome[:2])}", flush=True)
     return {
         "name": name,
         "image": text.encode(),
@@ -114,7 +116,10 @@ def nvidia() -> Iterator[dict]:
 
 
 def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> Callable[..., None]:
-    """What stands for the loaded function: it leaves the captured launches and the arguments in `held`."""
+    """What stands for the loaded function.
+
+    It leaves the captured launches and the arguments in `held`.
+    """
 
     def launch(*arguments) -> None:
         args = (*arguments[:-1], ptxsim.Pointer(torch.zeros(1), "stream"))
@@ -124,7 +129,10 @@ def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> C
 
 
 def ours() -> Iterator[dict]:
-    """cute_sm90: both dtypes, single CTAs and clusters of two; the long request is split, so that it is combined."""
+    """cute_sm90: both dtypes, single CTAs and clusters of two.
+
+    The long request is split, so that it is combined.
+    """
     from cutesnake.stages.compile.compile import compile_build
     from cutesnake.stages.load import cute as cute_load
     from cutesnake.stages.load.build import LoadedBuild
@@ -138,13 +146,13 @@ def ours() -> Iterator[dict]:
             if not (folder / "build.json").exists():
                 compile_build("mla_decode", "cute_sm90", "sm_90a", variant, folder)
             module = ptxsim.Module.from_file(folder / "kernel.ptx")
-            held: list = []
+            kept: list = []
 
             inputs = operator.make_inputs(workload, 0, "cpu", "ragged")
             outputs = operator.make_outputs(workload)
-            with cute_load.opened_by(partial(_opener, module, held), 132):
+            with cute_load.opened_by(partial(_opener, module, kept), 132):
                 cute_sm90.bind(LoadedBuild(folder), workload, inputs, outputs)(0)
-            launches, arguments = held
+            launches, arguments = kept
             kinds = {x.data_ptr(): KINDS.get(x.dtype, "u8") for x in arguments if isinstance(x, torch.Tensor)}
             name = f"cute_sm90 {variant.id}, {len(launches)} kernels"
             yield case(

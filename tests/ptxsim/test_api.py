@@ -1,4 +1,7 @@
-"""The public names that a program uses: launches from files, run, explore, findings as an error."""
+"""The public names that a program uses.
+
+Launches from files, run, explore, findings as an error.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from snippets import kernel_text
 import ptxsim
 from ptxsim.host.linking import compiler
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 # Thread 0 stores; a thread of another warp reads it after the barrier, or without one.
 SHARED = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO;
 mov.u32 %r3, 7; st.shared.b32 [%r2], %r3; GO: {barrier} setp.ne.u32 %p2, %r1, 32; @%p2 bra END;
@@ -42,12 +45,12 @@ def test_launches_from_an_object_and_the_ptx_beside_it(tmp_path) -> None:
     except ptxsim.CaptureError as error:
         pytest.skip(str(error))
     obj = tmp_path / "scale.o"
-    subprocess.run([*words, "-c", "-fPIC", "-o", obj, HERE / "handmade.c"], check=True)
+    subprocess.run([*words, "-c", "-fPIC", "-o", obj, FOLDER / "handmade.c"], check=True)
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
     with pytest.raises(FileNotFoundError, match=r"scale\.ptx"):
         ptxsim.Launch.from_object(obj, "scale", (x, y, 64))
-    for ptx in (HERE / "handmade.ptx", None):
-        (tmp_path / "scale.ptx").write_text((HERE / "handmade.ptx").read_text())
+    for ptx in (FOLDER / "handmade.ptx", None):
+        (tmp_path / "scale.ptx").write_text((FOLDER / "handmade.ptx").read_text())
         y[:] = 0
         launches = ptxsim.Launch.from_object(obj, "scale", (x, y, 64, None), ptx)
         ptxsim.run(launches).raise_for_findings()

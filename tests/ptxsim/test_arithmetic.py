@@ -248,7 +248,7 @@ def test_fma_rounds_once() -> None:
     rng = np.random.default_rng(5)
     a, b = floats(1), floats(2)
     c = floats(3)
-    # midpoint cases: the product plus c lies at, or just beside, half a unit in the last place of a float32
+    # midpoint cases: the product plus c lies at, or just next to, half a unit in the last place of a float32
     a[10:40] = rng.integers(1 << 23, 1 << 24, 30).astype(np.float32)
     b[10:40] = np.float32(1 + 2.0**-23)
     c[10:40] = rng.choice([2.0**-30, -(2.0**-30), 0.5, -0.5, 2.0**-60], 30).astype(np.float32)
@@ -412,7 +412,7 @@ def test_setp_combines_and_complements() -> None:
 
 
 def test_products_are_summed_roughly_only_where_that_was_asked_for() -> None:
-    """And then they are near: what looks at who does what, and not at numbers, needs no more."""
+    # And then they are near. What looks at who does what, and not at numbers, needs no more.
     numbers = np.random.default_rng(1)
     a, b = (numbers.standard_normal((rows, 16)).astype(np.float32) for rows in (16, 24))
     c = numbers.standard_normal((16, 24)).astype(np.float32)

@@ -42,8 +42,8 @@ def test_dp4a_and_dp2a_are_sums_of_products_that_wrap(a_type, b_type, rng) -> No
         (halves * bytes_of_b[:, :2]).sum(1),
         (halves * bytes_of_b[:, 2:]).sum(1),
     ]
-    for found, total in zip(got, sums, strict=True):
-        np.testing.assert_array_equal(found, (total + c.astype(np.int64)).astype(np.uint32))
+    for result, total in zip(got, sums, strict=True):
+        np.testing.assert_array_equal(result, (total + c.astype(np.int64)).astype(np.uint32))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -70,7 +70,7 @@ PACKED = {"b6x16_p32": 6, "b4x16_p64": 4}
 
 
 def _packed_rows(elements: np.ndarray, bits: int) -> np.ndarray:
-    """Rows of 16 elements from the lowest bit on, and padding of ones up to 16 bytes."""
+    """Pack rows of 16 elements from the lowest bit, padded with ones to 16 bytes."""
     rows = np.full((len(elements), 16), 0xFF, np.uint8)
     for row, values in zip(rows, elements, strict=True):
         number = sum(int(value) << bits * n for n, value in enumerate(values))
@@ -81,7 +81,7 @@ def _packed_rows(elements: np.ndarray, bits: int) -> np.ndarray:
 @pytest.mark.parametrize("source", PACKED)
 @pytest.mark.parametrize(("shape", "count"), [("m8n16", 1), ("m8n16", 2), ("m8n16", 4), ("m16n16", 1), ("m16n16", 2)])
 def test_ldmatrix_unpacks_rows_of_fewer_bits_into_bytes(shape, count, source, rng) -> None:
-    """Rows lie 16 bytes apart, in an order that lanes do not share; two warps load from places of their own."""
+    # Rows lie 16 bytes apart, in an order that lanes do not share. Two warps load from places of their own.
     elements = rng.integers(0, 1 << PACKED[source], (64, 16), dtype=np.uint8)
     rows, words = _packed_rows(elements, PACKED[source]), count * (2 if shape == "m16n16" else 1)
     got = np.zeros((64, words), np.uint32)
@@ -113,7 +113,7 @@ def test_ldmatrix_in_a_form_that_ptx_does_not_have_is_refused(form) -> None:
 
 
 def test_dropped_arrivals_are_not_expected_again() -> None:
-    """Two threads make the first phase, one of which drops out; the other makes the second alone."""
+    # Two threads make the first phase, one of which drops out. The other makes the second alone.
     done = np.zeros(1, np.uint32)
     body = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; ld.param.u64 %d1, [p0]; setp.eq.u32 %p1, %r1, 0;
     @%p1 mbarrier.init.shared.b64 [%r2], 2; bar.sync 0; @%p1 bra STAYS;
@@ -164,7 +164,7 @@ IN_GLOBAL = f"@!%p1 bra DONE; {REPLACES.replace('SPACE', 'global').replace('ADDR
 
 
 def _load_through_a_changed_map(change: str, fences: str):
-    """A box of 4 by 32 halves of y, through a descriptor that was made for x: what arrived, and the findings.
+    """Load a 4x32 box of y through x's descriptor; return data and findings.
 
     p0 is the output, p1 the descriptor that is used, p2 the one that was made, p3 y; rows of y are 128 bytes apart.
     """

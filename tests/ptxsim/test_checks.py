@@ -1,4 +1,4 @@
-"""What the race check takes for one access and what for two, and registers that are touched before their wait."""
+"""What the race check counts as one access, and registers used before their wait."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ def test_a_register_used_before_its_tensor_memory_load_is_waited_for(wait, asked
     ("value", "schedule", "races"), [("7", "random", 0), ("%r2", "random", 1), ("%r2", "warps", 1)]
 )
 def test_warps_that_write_the_same_value_by_one_instruction_do_not_race(value, schedule, races) -> None:
-    """Compilers let several warps do the same work; only another value makes it a race. %r2 is the warp's number."""
+    # Compilers let several warps do the same work. Only another value makes it a race. %r2 is the warp's number.
     body = f"""mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; mov.u32 %r4, dyn;
     mad.lo.u32 %r5, %r3, 4, %r4; mov.u32 %r6, {value}; st.shared.b32 [%r5], %r6; bar.sync 0;
     ld.shared.b32 %r7, [%r5];"""
-    found = run_kernel(body, threads=96, shared=128, schedule=schedule, checks=("race",)).findings
-    assert [finding.kind for finding in found] == ["race"] * races
+    result = run_kernel(body, threads=96, shared=128, schedule=schedule, checks=("race",)).findings
+    assert [finding.kind for finding in result] == ["race"] * races
 
 
 def test_a_value_written_by_two_instructions_is_a_race_whatever_it_is() -> None:
     body = """mov.u32 %r1, %tid.x; mov.u32 %r4, dyn; mov.u32 %r6, 7; setp.lt.u32 %p1, %r1, 32;
     @%p1 st.shared.b32 [%r4], %r6; @!%p1 st.shared.b32 [%r4], %r6;"""
-    found = run_kernel(body, threads=64, shared=128, checks=("race",)).findings
-    assert [finding.kind for finding in found] == ["race"]
+    result = run_kernel(body, threads=64, shared=128, checks=("race",)).findings
+    assert [finding.kind for finding in result] == ["race"]
 
 
 PHASES = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
@@ -75,11 +75,11 @@ mbarrier.arrive.shared.b64 _, [%r1]; B: bar.sync 0; mbarrier.arrive.shared.b64 %
 mad.wide.u32 %d2, %r2, 8, %d2; st.global.u64 [%d2], %d1; bar.sync 0;"""
 
 
-@pytest.mark.parametrize(("count", "found"), [(128, 0), (32, 1)])
-def test_warps_that_arrive_by_one_instruction_may_end_one_phase_and_begin_the_next(count, found) -> None:
+@pytest.mark.parametrize(("count", "outcome"), [(128, 0), (32, 1)])
+def test_warps_that_arrive_by_one_instruction_may_end_one_phase_and_begin_the_next(count, outcome) -> None:
     """PTX ISA 9.7.13.15.13, mbarrier.arrive: each thread's arrival counts by itself."""
     out = np.zeros(128, np.uint64)
     result = run_kernel(PHASES.replace("COUNT", str(count)), out, threads=128, shared=64, checks=())
-    assert [f.kind for f in result.findings] == ["barrier"] * found
-    if not found:  # warp 0 arrived early, so warps 0 to 2 complete phase 0
+    assert [f.kind for f in result.findings] == ["barrier"] * outcome
+    if not outcome:  # warp 0 arrived early, so warps 0 to 2 complete phase 0
         assert [len(set(x.tolist())) for x in out.reshape(4, 32)] == [1] * 4 and (out[96:] > out[0]).all()

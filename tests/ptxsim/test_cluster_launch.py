@@ -1,4 +1,7 @@
-"""Cluster launch control: clusters that take the work of others, on kernels written here (PTX ISA 9.7.13.18)."""
+"""Cluster launch control.
+
+Clusters that take the work of others, on kernels written here (PTX ISA 9.7.13.18).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def test_every_index_is_worked_on_once_by_as_few_clusters_as_may_share_them(grid
 
 @pytest.mark.parametrize("schedule", ["eager", "late", "random"])
 def test_all_ctas_of_a_cluster_get_the_answer_by_multicast(schedule) -> None:
-    """The first CTA of a pair asks; both get the index of the first CTA of the pair that they stand in for."""
+    # The first CTA of a pair asks. Both get the index of the first CTA of the pair that they stand in for.
     arrived = "barrier.cluster.arrive; barrier.cluster.wait;"
     ask = f"mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p5, %r7, 0; {arrived} @%p5 {ALL}"
     marks, who, findings = run(20, schedule, cluster=2, START=arrived, ASK=ask, REST="add.u32 %r4, %r4, %r7;")

@@ -1,4 +1,7 @@
-"""The command `ptxsim`, on an object and PTX written by hand (handmade.c, handmade.ptx): it needs no CuTe DSL."""
+"""The command `ptxsim`, on an object and PTX written by hand (handmade.c, handmade.ptx).
+
+It needs no CuTe DSL.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from ptxsim.commandline.specs import parse
 from ptxsim.commandline.tensors import HostTensor, make
 from ptxsim.host.linking import compiler
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 X, Y, N = "--arg=f32[64]=arange", "--arg=f32[64]=nan", "--arg=int:64"
 
 
@@ -28,8 +31,8 @@ def compiled(tmp_path_factory) -> Path:
         words = compiler()
     except CaptureError as error:
         pytest.skip(str(error))
-    subprocess.run([*words, "-c", "-fPIC", "-o", folder / "kernel.o", HERE / "handmade.c"], check=True)
-    shutil.copy(HERE / "handmade.ptx", folder / "kernel.ptx")
+    subprocess.run([*words, "-c", "-fPIC", "-o", folder / "kernel.o", FOLDER / "handmade.c"], check=True)
+    shutil.copy(FOLDER / "handmade.ptx", folder / "kernel.ptx")
     (folder / "build.json").write_text(json.dumps({"function": "scale"}))
     return folder
 
@@ -41,7 +44,7 @@ def folder(compiled, tmp_path, monkeypatch) -> Path:
     return Path(shutil.copytree(compiled, tmp_path / "kernel")).relative_to(tmp_path)
 
 
-def said(capsys, *line: object) -> tuple[int, str, str]:
+def message(capsys, *line: object) -> tuple[int, str, str]:
     """(exit status, stdout, stderr) of the command."""
     capsys.readouterr()
     status = main([str(x) for x in line])
@@ -50,7 +53,7 @@ def said(capsys, *line: object) -> tuple[int, str, str]:
 
 
 def test_an_object_tells_its_signature(folder, capsys) -> None:
-    status, out, _ = said(capsys, folder, "--signature")
+    status, out, _ = message(capsys, folder, "--signature")
     assert status == 0
     assert out == "scale(x: Tensor([n0], float32), y: Tensor([n0], float32), n: int32, stream: Stream)\n"
     assert [p.name for p in signature(folder / "kernel.o", "gather")] == ["table", "y", "n", "stream"]
@@ -59,7 +62,7 @@ def test_an_object_tells_its_signature(folder, capsys) -> None:
 def test_a_right_run_is_compared_saved_and_recorded(folder, capsys) -> None:
     np.save("want.npy", 2 * np.arange(64, dtype=np.float32))
     line = [folder, X, Y, N, "--schedule=all", "--expect=want.npy", "--tolerance=0", "--save=y=y.npy", "--json=r.json"]
-    status, out, err = said(capsys, *line)
+    status, out, err = message(capsys, *line)
     assert status == 0 and not err
     assert "y against want.npy, tolerance 0: all 64 elements agree" in out
     np.testing.assert_array_equal(np.load("y.npy"), np.load("want.npy"))
@@ -72,30 +75,30 @@ def test_wrong_numbers_give_status_1_and_the_worst_element(folder, capsys) -> No
     want = 2 * np.arange(64, dtype=np.float32)
     want[7] += 3
     np.savez("want.npz", a=want, b=want)
-    status, out, _ = said(capsys, folder, X, Y, N, "--expect=y=want.npz:a")
+    status, out, _ = message(capsys, folder, X, Y, N, "--expect=y=want.npz:a")
     assert status == 1 and "1 of 64 elements are wrong, the worst at [7]: 14, expected 17" in out
 
 
 def test_a_finding_gives_status_1_and_names_tensor_and_source_once(folder, capsys) -> None:
-    status, out, _ = said(capsys, folder, "--arg=f32[60]", Y, N)
+    status, out, _ = message(capsys, folder, "--arg=f32[60]", Y, N)
     assert status == 1
     assert "out-of-bounds: 4-byte load at 0x" in out and "0 bytes past the end of x (240 bytes)" in out
     assert out.count("kernels/scale.py:12") == 1 and "warp 0" in out and "1 finding" in out
-    assert said(capsys, folder, "--arg=a=f32[60]", Y, N)[1].count("past the end of a (") == 1
+    assert message(capsys, folder, "--arg=a=f32[60]", Y, N)[1].count("past the end of a (") == 1
 
 
 def test_an_address_before_a_tensor_is_said_to_be_before_it(folder, capsys) -> None:
     text = (folder / "kernel.ptx").read_text()
     (folder / "kernel.ptx").write_text(text.replace("ld.global.b32 %r5, [%d1]", "ld.global.b32 %r5, [%d1+-8]"))
-    status, out, _ = said(capsys, folder, X, Y, N)
+    status, out, _ = message(capsys, folder, X, Y, N)
     assert status == 1 and "8 bytes before x (256 bytes)" in out and "past" not in out
 
 
 def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
     line = [folder, "--function=gather", "--arg=i64[2]=&p,&q", Y, "--arg=int:2", "--save=y=y.npy"]
-    assert said(capsys, *line, "--also=p=f32[4]=3", "--also=q=f32[4]=5")[0] == 0
+    assert message(capsys, *line, "--also=p=f32[4]=3", "--also=q=f32[4]=5")[0] == 0
     np.testing.assert_array_equal(np.load("y.npy")[:2], [3, 5])
-    status, _, err = said(capsys, *line, "--also=p=f32[4]=3")
+    status, _, err = message(capsys, *line, "--also=p=f32[4]=3")
     assert status == 2 and "table: no tensor q" in err
 
 
@@ -145,7 +148,7 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
 def test_misuse_is_one_line_that_says_what_would_be_right(folder, capsys, line, telling) -> None:
     Path("bad.npy").write_bytes(b"nothing of the kind")
     np.save("small.npy", np.zeros(3))
-    status, _, err = said(capsys, folder, *line, "--json=r.json")
+    status, _, err = message(capsys, folder, *line, "--json=r.json")
     assert status == 2 and err.startswith("ptxsim: ") and err.count("\n") == 1, err
     assert telling in err
     assert json.loads(Path("r.json").read_text()) == {"status": 2, "error": err.strip().removeprefix("ptxsim: ")}
@@ -153,7 +156,7 @@ def test_misuse_is_one_line_that_says_what_would_be_right(folder, capsys, line, 
 
 def test_a_file_that_cannot_be_written_is_named_before_anything_runs(folder, capsys) -> None:
     for words in (["--json=none/r.json"], ["--json=kernel"], ["--save=y=none/y.npy"]):
-        status, out, err = said(capsys, folder, X, Y, N, *words)
+        status, out, err = message(capsys, folder, X, Y, N, *words)
         assert (status, out) == (2, "") and err.count("\n") == 1
         assert "no such folder: none" in err or "kernel is a folder; expected a file" in err
 
@@ -161,14 +164,14 @@ def test_a_file_that_cannot_be_written_is_named_before_anything_runs(folder, cap
 def test_an_option_that_is_not_understood_is_told_of_in_one_line(folder, capsys) -> None:
     for words, telling in ((["--tolerance=x"], "--tolerance: invalid float value: 'x'"), (["--sede=1"], "--sede=1")):
         with pytest.raises(SystemExit) as ended:
-            said(capsys, folder, X, Y, N, *words)
+            message(capsys, folder, X, Y, N, *words)
         err = capsys.readouterr().err
         assert ended.value.code == 2 and err.count("\n") == 1 and telling in err
 
 
 def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
     def refused(*line: object) -> str:
-        status, _, err = said(capsys, *line)
+        status, _, err = message(capsys, *line)
         assert status == 2 and err.count("\n") == 1
         return err
 
@@ -199,34 +202,34 @@ def test_folders_that_cannot_be_used_say_why(folder, capsys, tmp_path) -> None:
 def test_an_unusable_compiler_is_named(folder, capsys, monkeypatch, cc, telling) -> None:
     monkeypatch.setenv("CC", cc)
     monkeypatch.setenv("PTXSIM_CACHE", "cache")
-    status, _, err = said(capsys, folder, X, Y, N)
+    status, _, err = message(capsys, folder, X, Y, N)
     assert status == 2 and telling in err and err.count("\n") == 1
 
 
 def test_a_card_s_time_is_predicted_and_called_so(folder, capsys) -> None:
     pytest.importorskip("yaml", reason="device files are YAML")
     line = [folder, X, Y, N, "--predict=h200", "--clock-mhz=1500", "--json=r.json"]
-    status, out, _ = said(capsys, *line)
+    status, out, _ = message(capsys, *line)
     assert status == 0 and "predicted, not measured: " in out and "on NVIDIA H200 at 1500 MHz" in out
     assert json.loads(Path("r.json").read_text())["predicted"]["microseconds"] > 0
-    status, out, err = said(capsys, folder, X, Y, N, "--predict=h2000")
+    status, out, err = message(capsys, folder, X, Y, N, "--predict=h2000")
     assert status == 2 and not out and "no device 'h2000': one of b200" in err
 
 
 def test_without_yaml_a_prediction_is_refused_in_one_line(folder, capsys, monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    status, out, err = said(capsys, folder, X, Y, N, "--predict=h200")
+    status, out, err = message(capsys, folder, X, Y, N, "--predict=h200")
     assert status == 2 and not out and err.endswith("not installed: pip install PyYAML\n") and err.count("\n") == 1
 
 
 def test_progress_is_told_where_it_is_wanted(folder, capsys, monkeypatch) -> None:
     monkeypatch.setattr("ptxsim.commandline.output.time.monotonic", iter(range(0, 1000, 10)).__next__)
-    status, _, err = said(capsys, folder, X, Y, N, "--progress")
+    status, _, err = message(capsys, folder, X, Y, N, "--progress")
     assert status == 0 and "schedule random, seed 0, launch 1 of 1: cluster 2 of 2" in err
 
 
 def test_a_raw_pointer_and_a_stream_may_be_given(folder, capsys) -> None:
-    assert said(capsys, folder, "--arg=*f32[64]=2", Y, N, "--arg=stream", "--save=y=y.npy")[0] == 0
+    assert message(capsys, folder, "--arg=*f32[64]=2", Y, N, "--arg=stream", "--save=y=y.npy")[0] == 0
     np.testing.assert_array_equal(np.load("y.npy"), np.full(64, 4))
 
 
@@ -276,21 +279,21 @@ def test_random_contents_follow_the_seed_and_torch_files_are_read(tmp_path) -> N
 
 
 def test_a_search_runs_to_its_budget_and_a_budget_without_a_search_is_misuse(folder, capsys) -> None:
-    status, out, _ = said(capsys, folder, X, Y, N, "--schedule", "search", "--runs", "3")
+    status, out, _ = message(capsys, folder, X, Y, N, "--schedule", "search", "--runs", "3")
     assert status == 0 and out.count("schedule ") == 3
-    status, _, err = said(capsys, folder, X, Y, N, "--runs", "3")
+    status, _, err = message(capsys, folder, X, Y, N, "--runs", "3")
     assert status == 2 and "budget of --schedule search" in err
-    status, _, err = said(capsys, folder, X, Y, N, "--schedule", "lazy")
+    status, _, err = message(capsys, folder, X, Y, N, "--schedule", "lazy")
     assert status == 2 and "unknown schedule lazy" in err and "search" in err
 
 
 def test_what_all_runs_exercised_is_told_and_recorded(folder, capsys) -> None:
-    status, out, _ = said(capsys, folder, X, Y, N, "--json=r.json")
+    status, out, _ = message(capsys, folder, X, Y, N, "--json=r.json")
     (coverage,) = json.loads(Path("r.json").read_text())["coverage"]
     blocks = coverage["blocks"]
     assert status == 0 and 0 < blocks["run"] <= blocks["all"] and coverage["kernel"]
     assert f"launch 0: {blocks['run']} of {blocks['all']} basic blocks" in out
-    _, all_schedules, _ = said(capsys, folder, X, Y, N, "--schedule=all")
+    _, all_schedules, _ = message(capsys, folder, X, Y, N, "--schedule=all")
     assert all_schedules.count(" basic blocks") == 1
 
 
@@ -300,7 +303,7 @@ def test_a_block_that_did_not_run_is_told_of_with_its_source_line(folder, capsys
     never += ".loc 1 78 0\nNEVER: nop;\n.loc 1 79 0\nEND: ret;\n}"
     head, _, tail = ptx.read_text().partition("ret;\n}")
     ptx.write_text(f"{head}{never}{tail}")
-    _, out, _ = said(capsys, folder, X, Y, N, "--json=r.json")
+    _, out, _ = message(capsys, folder, X, Y, N, "--json=r.json")
     (coverage,) = json.loads(Path("r.json").read_text())["coverage"]
     assert [x.rpartition(":")[2] for x in coverage["lines"]["missed"]] == ["78"]
     assert "not run: " in out and ":78" in out
@@ -310,14 +313,14 @@ def test_a_block_that_did_not_run_is_told_of_with_its_source_line(folder, capsys
 def test_nan_that_is_written_over_nan_is_told_of(folder, capsys, nan: str) -> None:
     ptx = folder / "kernel.ptx"
     ptx.write_text(ptx.read_text().replace("mul.f32 %r5, %r5, 0f40000000;", f"mov.b32 %r5, {nan};"))
-    status, out, _ = said(capsys, folder, X, Y, "--arg=int:60", "--json=r.json")
+    status, out, _ = message(capsys, folder, X, Y, "--arg=int:60", "--json=r.json")
     assert status == 0 and "y: NaN was written to 60 of 64 elements, the first at [0]\n" in out
     assert "no tensor was changed" not in out
     assert json.loads(Path("r.json").read_text())["runs"][0]["changed"] == ["y"]
 
 
 def test_nan_that_nobody_wrote_is_not_told_of(folder, capsys) -> None:
-    _, out, _ = said(capsys, folder, X, Y, "--arg=int:60", "--save=y=y.npy")
+    _, out, _ = message(capsys, folder, X, Y, "--arg=int:60", "--save=y=y.npy")
     assert "NaN was written" not in out and np.isnan(np.load("y.npy")[60:]).all()
 
 
@@ -331,12 +334,12 @@ def test_ptx_that_was_cut_or_is_for_other_targets_is_told_of_in_one_line(folder,
     ptx = folder / "kernel.ptx"
     text = ptx.read_text()
     ptx.write_text(text[: text.rindex("}")])
-    status, _, err = said(capsys, folder, X, Y, N)
+    status, _, err = message(capsys, folder, X, Y, N)
     assert status == 2 and err.count("\n") == 1 and "the text ends before the kernel's last brace" in err
     target = next(line for line in text.splitlines() if line.startswith(".target"))
     ptx.write_text(text.replace(target, ".target sm_130a"))
-    status, _, err = said(capsys, folder, X, Y, N)
+    status, _, err = message(capsys, folder, X, Y, N)
     assert status == 2 and err.count("\n") == 1 and "the target sm_130a is not simulated" in err
     ptx.write_text(text.replace(target, ".target sm_80"))
-    status, _, err = said(capsys, folder, X, Y, N)
+    status, _, err = message(capsys, folder, X, Y, N)
     assert status == 0 and err.startswith("ptxsim: note: ") and err.count("\n") == 1 and "sm_80" in err

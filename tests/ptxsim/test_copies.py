@@ -1,4 +1,4 @@
-"""TMA and the other asynchronous copies against brute force, with descriptors packed here field by field."""
+"""TMA and other asynchronous copies against brute force, with hand-packed descriptors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ def box_of(x: np.ndarray, box: tuple[int, ...], at: tuple[int, ...]) -> np.ndarr
 
 
 def swizzled(linear: np.ndarray, bits: int) -> np.ndarray:
-    """Bytes as they lie in shared memory from a 1024-byte boundary: address bits 4.. exclusive-or bits 7.., byte
-    by byte."""
+    """Bytes as they lie in shared memory from a 1024-byte boundary.
+
+    Address bits 4.. exclusive-or bits 7.., byte by byte.
+    """
     out = np.zeros(-(-linear.size // 1024) * 1024, np.uint8)
     for address, byte in enumerate(linear):
         out[address ^ ((address >> 7 & ((1 << bits) - 1)) << 4)] = byte
@@ -70,7 +72,7 @@ def test_tma_load(dtype, shape, box, at, swizzle, schedule, rng) -> None:
 
 @pytest.mark.parametrize(("code", "bits"), [(12, 4), (13, 6)])
 def test_padding_of_elements_takes_shared_memory_but_counts_as_no_transaction(code, bits, rng) -> None:
-    """16 elements in the first 8 or 12 of 16 bytes; the mbarrier that NVIDIA's kernels wait at expects those alone."""
+    # 16 elements in the first 8 or 12 of 16 bytes. The mbarrier that NVIDIA's kernels wait at expects those alone.
     x, row = rng.integers(0, 256, (16, 128), dtype=np.uint8), 16 * bits
     descriptor = tensor_map(x, (128, 8), 3, code=code)  # the first 128 elements, 64 or 96 bytes, of each row
     out = np.full(1024, 255, np.uint8)
@@ -86,10 +88,8 @@ def test_padding_of_elements_takes_shared_memory_but_counts_as_no_transaction(co
 
 @pytest.mark.parametrize("missing", [0, 3, 7, 8, 100])
 def test_a_map_that_counts_addresses_round_the_end_bounds_rows_anywhere(missing, rng) -> None:
-    """Of a box of 8 rows that are to end before row 41, the last `missing` are out of bounds.
-
-    `row` and `last` have one stride; the fourth coordinate takes back the 2^30 rows by which a box's end is bounded.
-    """
+    # Of a box of 8 rows that are to end before row 41, the last `missing` are out of bounds.
+    # `row` and `last` have one stride; the fourth coordinate takes back the 2^30 rows by which a box's end is bounded.
     x, around = rng.integers(1, 200, (100, 64)).astype(np.float16), 1 << 30
     descriptor = tensor_map(np.lib.stride_tricks.as_strided(x, (2, 100, 2, 64), (0, 128, 128, 2)), (64, 8, 1, 1))
     words = descriptor.view(np.uint64)
@@ -248,7 +248,7 @@ def test_multicast_reaches_every_cta_and_its_barrier() -> None:
 
 
 def test_a_multicast_load_by_a_map_that_begins_where_no_memory_is() -> None:
-    """A finding, though the box itself lies in memory: an H200 ends such a kernel, and takes the map otherwise."""
+    # A finding, though the box itself lies in memory. An H200 ends such a kernel, and takes the map otherwise.
     x, out = np.arange(128, dtype=np.uint32), np.zeros((2, 32), np.uint32)
     descriptor = tensor_map(x, (32,), before=1 << 20)
     at = (1 << 20) // 4
@@ -303,14 +303,14 @@ mad.lo.u32 %r3, %r4, 16, %r2; mad.wide.u32 %d3, %r1, 16, %d1;
 cp.async.cg.shared.global [%r3], [%d3], 16; cp.async.commit_group; cp.async.wait_group 0;"""
 
 
-@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
-def test_two_warps_may_copy_the_same_values_to_the_same_words_and_no_others(schedule, alike, rng) -> None:
+def test_two_warps_may_copy_the_same_values_to_the_same_words_and_no_others(schedule, same, rng) -> None:
     x = rng.integers(1, 255, (64, 16)).astype(np.uint8)
-    if alike:
+    if same:
         x[32:] = x[:32]
-    found = run_kernel(TWICE, x, shared=1024, threads=64, schedule=schedule, checks=("race",)).findings
-    assert bool(found) is not alike and all(f.kind == "race" for f in found)
+    result = run_kernel(TWICE, x, shared=1024, threads=64, schedule=schedule, checks=("race",)).findings
+    assert bool(result) is not same and all(f.kind == "race" for f in result)
 
 
 def test_cp_async_without_a_wait_is_noticed(rng) -> None:
@@ -325,9 +325,9 @@ def test_cp_async_without_a_wait_is_noticed(rng) -> None:
             checks=("race", "uninitialised"),
         )
         assert {f.kind for f in result.findings} & {"race", "uninitialised"}, schedule
-        told = [f.message for f in result.findings if f.kind == "uninitialised"]
-        assert not told or ("the copy at PTX line" in told[0] and "has not been waited for" in told[0])
-    assert told  # under «late»
+        reported = [f.message for f in result.findings if f.kind == "uninitialised"]
+        assert not reported or ("the copy at PTX line" in reported[0] and "has not been waited for" in reported[0])
+    assert reported  # under «late»
 
 
 PHASES = """mov.u32 %r1, %tid.x; mov.u32 %r2, dyn; setp.ne.u32 %p1, %r1, 0; @%p1 bra GO;

@@ -9,7 +9,7 @@ from test_deadlock import PIPELINE, RELEASE
 
 
 def covered(tiles: int):
-    """The coverage of the producer and consumer of test_deadlock.py, over so many tiles of a one-stage ring."""
+    """Return the coverage of test_deadlock.py's pipeline over so many tiles."""
     body = PIPELINE.replace("FIRST", "1").replace("BYTES", "128").replace("RELEASE", RELEASE)
     body = body.replace("TURNS", str(tiles)).replace("%r9, 3;", f"%r9, {tiles};")
     result = run_kernel(body, np.zeros(64, np.uint32), threads=64, shared=512, schedule="late")
@@ -19,11 +19,11 @@ def covered(tiles: int):
 
 @pytest.mark.parametrize("tiles", [1, 3])
 def test_phases_of_a_ring_are_counted_and_one_that_never_flipped_is_named(tiles) -> None:
-    found = covered(tiles).as_dict()
-    assert [ring["turns"] for ring in found["rings"]] == [tiles, tiles]
-    assert [ring["room"] for ring in found["rings"]] == [False, True]
-    assert any("parity never flipped" in note for note in found["notes"]) == (tiles == 1)
-    assert found["items"] == tiles
+    result = covered(tiles).as_dict()
+    assert [ring["turns"] for ring in result["rings"]] == [tiles, tiles]
+    assert [ring["room"] for ring in result["rings"]] == [False, True]
+    assert any("parity never flipped" in note for note in result["notes"]) == (tiles == 1)
+    assert result["items"] == tiles
 
 
 def test_blocks_that_did_not_run_are_not_counted_and_runs_add_up() -> None:

@@ -1,4 +1,4 @@
-"""A deadlock's message begins with the likely culprit, and says who should have come and what keeps them."""
+"""A deadlock's message names the likely culprit, the missing arrivals and their obstacle."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ RELEASE = "mbarrier.arrive.shared.b64 _, [%r1+8];"
 def deadlock(
     first: int = 1, size: int = 128, release: str = RELEASE, turns: int = 3, announce: str = ANNOUNCE, count: int = 32
 ) -> tuple[str, str]:
-    """The first clause of the finding, and the instruction it stands at; empty without a finding."""
+    """The first clause of the finding, and the instruction it stands at.
+
+    Empty without a finding.
+    """
     body = PIPELINE.replace(ANNOUNCE, announce).replace("[%r1+8], 32;", f"[%r1+8], {count};")
     body = body.replace("FIRST", str(first)).replace("BYTES", str(size)).replace("RELEASE", release)
     body = body.replace("TURNS", str(turns))
     result = run_kernel(body, np.zeros(64, np.uint32), threads=64, shared=512, schedule="eager")
-    found = [f for f in result.findings if f.kind == "deadlock"]
-    return (found[0].message.split("; waiting: ")[0], found[0].instruction) if found else ("", "")
+    outcome = [f for f in result.findings if f.kind == "deadlock"]
+    return (outcome[0].message.split("; waiting: ")[0], outcome[0].instruction) if outcome else ("", "")
 
 
 def test_the_pipeline_as_it_should_be_does_not_deadlock() -> None:
@@ -74,8 +77,8 @@ def test_a_consumer_that_never_releases_is_named_with_where_it_has_gone() -> Non
 
 def test_a_named_barrier_that_too_few_threads_are_left_for_says_so() -> None:
     body = "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 32; @%p1 bra E; bar.sync 1, 64; E:"
-    (found,) = run_kernel(body, threads=64).findings
-    assert "too few threads are left to come" in found.message
+    (result,) = run_kernel(body, threads=64).findings
+    assert "too few threads are left to come" in result.message
 
 
 # A warp that waits for a flag in memory: {how it reads it into %r1}, until it is not 0.
@@ -123,7 +126,7 @@ def test_ctas_that_wait_for_more_than_can_be_resident_are_a_deadlock() -> None:
 @pytest.mark.parametrize("schedule", ["eager", "warps", "timed"])
 @pytest.mark.parametrize("read", READS)
 def test_a_flag_that_another_cta_sets_late_is_no_deadlock(read, schedule) -> None:
-    """CTA 1 of the cluster counts in a register first, for longer than it is waited before rounds are looked for."""
+    # CTA 1 of the cluster counts in a register first, for longer than it is waited before rounds are looked for.
     body = "mov.u32 %r2, %cluster_ctarank; setp.ne.u32 %p2, %r2, 0; @%p2 bra S; " + SPIN + " bra E; "
     body += "S: mov.u32 %r3, 0; A: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 30000; @%p3 bra A; "
     body += "ld.param.u64 %d1, [p0]; mov.u32 %r4, 1; st.release.gpu.global.u32 [%d1+8], %r4; E:"
@@ -133,7 +136,7 @@ def test_a_flag_that_another_cta_sets_late_is_no_deadlock(read, schedule) -> Non
 
 
 def test_a_lock_that_warps_hand_on_is_no_deadlock() -> None:
-    """Each warp takes the lock by compare and swap, counts under it, and gives it back; most tries change nothing."""
+    # Each warp takes the lock by compare and swap, counts under it, and gives it back; most tries change nothing.
     body = """mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; setp.ne.u32 %p1, %r3, 0; @%p1 bra E; ld.param.u64 %d1, [p0];
     L: atom.acquire.gpu.global.cas.b32 %r4, [%d1], 0, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra L;
     mov.u32 %r5, 0; A: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3000; @%p3 bra A;

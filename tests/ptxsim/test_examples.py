@@ -1,4 +1,7 @@
-"""NVIDIA's own kernels, unmodified, against float32 references: right on real cards, so a difference is our fault."""
+"""NVIDIA's own kernels, unmodified, against float32 references.
+
+Right on real GPUs, so a difference is our fault.
+"""
 
 from __future__ import annotations
 
@@ -261,7 +264,7 @@ def test_mla_decode_fp8(built, kv, split) -> None:
 
 @pytest.mark.slow
 def test_the_race_in_mla_decode_is_real(built) -> None:
-    """Among schedules that stall single warps, one turns the race the checks report into wrong numbers."""
+    # Among schedules that stall single warps, one turns the race the checks report into wrong numbers.
     worst = 0.0
     for seed in (8, *range(24)):  # the first is known to do it; the others are there should the draw change
         x = mla_inputs(1, 512, 1)

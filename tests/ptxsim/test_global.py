@@ -1,4 +1,7 @@
-"""Global memory: clusters, launches and indices that have nothing to do with each other, or should not."""
+"""Global memory.
+
+Clusters, launches and indices that have nothing to do with each other, or should not.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,8 @@ def test_what_a_cta_writes_after_it_has_told_of_itself_needs_to_be_told_of_again
     st.global.u32 [%d2+24], %r1; atom.global.acq_rel.gpu.add.u32 %r3, [%d1], 1; setp.ne.u32 %p2, %r3, 1; @%p2 bra F;
     ld.global.acquire.gpu.u32 %r4, [%d1+8]; ld.global.u32 %r5, [%d1+16]; bra.uni E;
     F: st.global.u32 [%d2+16], %r1; {second} E:"""
-    found = run_kernel(body, np.zeros(16, np.uint32), grid=(2,), checks=("global",)).findings
-    assert [f.kind for f in found] == ([] if again else ["race"])
+    result = run_kernel(body, np.zeros(16, np.uint32), grid=(2,), checks=("global",)).findings
+    assert [f.kind for f in result] == ([] if again else ["race"])
 
 
 # Warp 0 and warp 1 of a CTA store at words that `stride` keeps apart, or to one word.
@@ -97,9 +100,9 @@ def test_two_warps_that_use_the_same_bytes_unordered_are_a_race(stride, before, 
     body = WARPS.replace("STRIDE", str(stride)).replace("FIRST", first).replace("BEFORE", before)
     body = body.replace("SECOND", second)
     for schedule in ("eager",) if "ld" in second else ("eager", "warps"):  # a read that comes first is not remembered
-        found = run_kernel(body, np.zeros(1024, np.uint32), threads=64, schedule=schedule, checks=("global",)).findings
-        assert [f.kind for f in found] == (["race"] if races else [])
-        assert not races or "and nothing orders that after the write by warp" in found[0].message
+        result = run_kernel(body, np.zeros(1024, np.uint32), threads=64, schedule=schedule, checks=("global",)).findings
+        assert [f.kind for f in result] == (["race"] if races else [])
+        assert not races or "and nothing orders that after the write by warp" in result[0].message
 
 
 FLAG = f"""{OWN} setp.ge.u32 %p1, %r2, 32; @%p1 bra B; st.global.u32 [%d1+16], 5; bar.warp.sync -1;
@@ -117,7 +120,7 @@ def test_a_flag_in_global_memory_orders_warps_where_it_is_released_and_acquired(
 
 
 def test_what_a_cluster_has_written_is_forgotten_for_the_next_one() -> None:
-    """The second CTA of two stores with its other warp to words that the first had filled, after an atomic."""
+    # The second CTA of two stores with its other warp to words that the first had filled, after an atomic.
     body = f"""{OWN} atom.global.acq_rel.gpu.add.u32 %r3, [%d1], 1; bar.sync 0; shr.u32 %r3, %r2, 5;
     setp.ne.u32 %p1, %r3, %r1; @%p1 bra E; st.global.u32 [%d1+16], %r1; E:"""
     assert run_kernel(body, np.zeros(8, np.uint32), grid=(2,), threads=64, checks=("global",)).ok
@@ -154,31 +157,31 @@ W: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0; @!%p2 bra W; E:"""
 
 
 @pytest.mark.parametrize(
-    "corner,check,found",
+    "corner,check,outcome",
     [((0, 0, 1), "outside", 0), ((0, 0, 2), "outside", 1), ((0, 8, 0), "outside", 0), ((0, 8, 0), "outside-any", 1)],
 )
-def test_a_box_outside_its_tensor_is_found_where_it_is_an_index_that_is_wrong(corner, check, found) -> None:
+def test_a_box_outside_its_tensor_is_found_where_it_is_an_index_that_is_wrong(corner, check, outcome) -> None:
     source = np.zeros((2, 8, 16), np.uint32)
     body = BOX
     for letter, value in zip("XYZ", corner, strict=True):
         body = body.replace(f" {letter};", f" {value};")
     result = run_kernel(body, tensor_map(source, (16, 4, 1)), source, shared=1024, checks=(check,))
-    assert [f.kind for f in result.findings] == ["outside"] * found
+    assert [f.kind for f in result.findings] == ["outside"] * outcome
 
 
 def test_a_register_that_nothing_wrote_is_found_where_it_is_read() -> None:
     body = "mov.u32 %r1, %tid.x; add.u32 %r2, %r1, %r3; ld.param.u64 %d1, [p0]; st.global.u32 [%d1], %r2;"
-    (found,) = run_kernel(body, np.zeros(8, np.uint32), checks=("unwritten",)).findings
-    assert found.kind == "unwritten" and "%r3" in found.message and "add.u32" in found.instruction
+    (result,) = run_kernel(body, np.zeros(8, np.uint32), checks=("unwritten",)).findings
+    assert result.kind == "unwritten" and "%r3" in result.message and "add.u32" in result.instruction
 
 
 SOME = """mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8; @%p1 bra A; mov.u32 %r2, 5; A: add.u32 %r3, %r2, 1;"""
 
 
-@pytest.mark.parametrize("check,found", [("unwritten", 0), ("unwritten-lanes", 1)])
-def test_a_register_that_some_lanes_have_not_written_is_found_on_request(check, found) -> None:
+@pytest.mark.parametrize("check,outcome", [("unwritten", 0), ("unwritten-lanes", 1)])
+def test_a_register_that_some_lanes_have_not_written_is_found_on_request(check, outcome) -> None:
     result = run_kernel(SOME, checks=(check,))
-    assert [f.lanes for f in result.findings] == [tuple(range(8))] * found
+    assert [f.lanes for f in result.findings] == [tuple(range(8))] * outcome
 
 
 FIRST_WRITES = "ld.param.u64 %d1, [p0]; mov.u32 %r2, %tid.x; mad.wide.u32 %d2, %r2, 4, %d1; st.global.u32 [%d2], %r2;"

@@ -1,4 +1,4 @@
-"""No run writes a byte beside a buffer of the caller, wherever the buffer begins and ends."""
+"""No run writes outside a caller's buffer, whatever its alignment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOM = 128  # guard bytes on either side, at the least
 
 
 def guarded(begin: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Memory around a buffer that begins `begin` bytes past a multiple of 64, the buffer, and where guards are."""
+    """Return memory with guards around a buffer at `begin` bytes past 64."""
     memory = np.zeros(size + 3 * ROOM, np.uint8)
     first = ROOM - memory.ctypes.data % 64 + begin
     guard = np.ones(len(memory), bool)
@@ -34,7 +34,7 @@ def counting(buffer: np.ndarray) -> ptxsim.Launch:
 @pytest.mark.parametrize("begin", range(0, 17))
 @pytest.mark.parametrize("size", [1, 7, 8, 15, 16, 17, 24, 33])
 def test_a_search_leaves_what_others_write_beside_a_buffer_between_its_runs(begin: int, size: int) -> None:
-    """The bytes beside a buffer may be the allocator's, which changes them while ptxsim works."""
+    # The bytes next to a buffer may be the allocator's, which changes them while ptxsim works.
     memory, buffer, guard = guarded(begin, size)
     seen = []
 

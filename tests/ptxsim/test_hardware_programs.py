@@ -1,6 +1,6 @@
-"""The programs meant for a GPU run here too, and what they cover is checked against the census.
+"""Programs meant for a GPU run in the simulator and cover the census.
 
-h200.json holds what the card said: `python tests/ptxsim/hardware.py summary`.
+h200.json holds what the GPU reported: `python tests/ptxsim/hardware.py summary`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CUTILE = {
 
 @pytest.mark.skipif(not CENSUS.exists(), reason="the census is part of the repository, not of the package")
 def test_every_opcode_of_sm_90a_in_the_census_ran_on_the_card() -> None:
-    """Ordinary ones in a generated program of their own, the rest in a whole kernel (h200.json)."""
+    # Ordinary ones in a generated program of their own, the rest in a whole kernel (h200.json).
     rows = [line.split(" | ") for line in CENSUS.read_text().splitlines() if line.startswith("| ")]
     census = {row[0].removeprefix("| ") for row in rows if "sm_90" in row[3]}
     assert len(census) > 150
@@ -65,13 +65,13 @@ def test_every_opcode_of_sm_90a_in_the_census_ran_on_the_card() -> None:
 
 def test_what_the_card_said() -> None:
     """The committed results name every program and product that there is, and no difference."""
-    said = json.loads(RESULTS.read_text())
-    assert said["programs"] == f"{len(PROGRAMS)} of {len(PROGRAMS)} programs agree"
-    assert set(said["products"]) == {p.name for p in PRODUCTS}
-    assert all(x.startswith("0 of ") for x in said["products"].values())
-    assert all(datetime.date.fromisoformat(said["dates"][part]) for part in ("ops", "products", "kernels"))
-    assert {k.name for k in all_kernels()} <= set(said["kernels"])
-    assert not [x for buffers in said["kernels"].values() for x in buffers.values() if x in ("DIFFERS", "ERROR")]
+    message = json.loads(RESULTS.read_text())
+    assert message["programs"] == f"{len(PROGRAMS)} of {len(PROGRAMS)} programs agree"
+    assert set(message["products"]) == {p.name for p in PRODUCTS}
+    assert all(x.startswith("0 of ") for x in message["products"].values())
+    assert all(datetime.date.fromisoformat(message["dates"][part]) for part in ("ops", "products", "kernels"))
+    assert {k.name for k in all_kernels()} <= set(message["kernels"])
+    assert not [x for buffers in message["kernels"].values() for x in buffers.values() if x in ("DIFFERS", "ERROR")]
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=[p.name for p in PRODUCTS])

@@ -1,4 +1,4 @@
-"""ptxsim.hooks: what an observer is told of, and that a watched run computes what an ordinary one does."""
+"""ptxsim.hooks: an observer's events, and that observing changes no result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END:"""
 
 
 class Notes(hooks.Observer):
-    """Counts what it is told of."""
+    """Counts its events."""
 
     def __init__(self, code: hooks.Code) -> None:
         self.code = code

@@ -14,15 +14,15 @@ CLUSTER = {"barriers", "cta", "observer", "protocols", "special_registers", "war
 
 def imports(path: Path) -> set[Path]:
     """The files of the package that a file imports, wherever in it."""
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
         base = path.parents[node.level - 1].joinpath(*(node.module or "").split(".") if node.module else ())
         for alias in node.names:
             files = (base / f"{alias.name}.py", base / alias.name / "__init__.py", base.with_suffix(".py"))
-            found.add(next((file for file in files if file.exists()), base / "__init__.py"))
-    return found - {path}
+            result.add(next((file for file in files if file.exists()), base / "__init__.py"))
+    return result - {path}
 
 
 def circles(graph: dict[Path, set[Path]]) -> list[set[Path]]:
@@ -51,5 +51,7 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
 def test_only_the_parts_of_a_running_cluster_import_each_other_in_a_circle() -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     graph = {path: imports(path) for path in files}
-    assert sum(map(len, graph.values())) > 300 and all(target in graph for found in graph.values() for target in found)
+    assert sum(map(len, graph.values())) > 300 and all(
+        target in graph for result in graph.values() for target in result
+    )
     assert circles(graph) == [{PACKAGE / "core" / f"{name}.py" for name in CLUSTER}]

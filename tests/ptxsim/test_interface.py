@@ -55,7 +55,7 @@ def test_findings_carry_the_source_line_and_the_tensor_s_name(adder) -> None:
     (launch,) = ptxsim.capture(folder / "kernel.o", "elementwise_add", (a, ptxsim.Tensor(b, name="b"), c, 0), module)
     memory = launch.memory
     name = next(x for x in memory.allocations if x.name == "b")
-    name.limit -= 512  # as if the tensor were smaller than the kernel was told
+    name.limit -= 512  # as if the tensor were smaller than the kernel was reported
     name.size -= 512
     result = ptxsim.run(launch, checks=())
     assert result.findings and not result.ok
@@ -162,9 +162,11 @@ def test_the_census_tells_of_files_and_operands_that_it_cannot_read_in_a_line_ea
     binary.write_bytes(b"\x7fELF\xff\xfe")
     command = [sys.executable, "-m", "ptxsim.census"]
     ended = subprocess.run([*command, good, cut, tmp_path / "none.ptx", binary], capture_output=True, text=True)
-    told = ended.stderr.splitlines()
-    assert ended.returncode == 2 and len(told) == 3 and all(x.startswith("ptxsim.census: ") for x in told), ended.stderr
-    assert "last brace" in told[0] and "none.ptx: No such file" in told[1] and "kernel.cubin: " in told[2]
+    reported = ended.stderr.splitlines()
+    assert ended.returncode == 2 and len(reported) == 3 and all(x.startswith("ptxsim.census: ") for x in reported), (
+        ended.stderr
+    )
+    assert "last brace" in reported[0] and "none.ptx: No such file" in reported[1] and "kernel.cubin: " in reported[2]
     assert "| mov.b32 | 2 | 1 | sm_100a | no: operands that the opcode does not take" in ended.stdout
     assert "| bra | 1 | 1 | sm_100a | yes |" in ended.stdout
     ended = subprocess.run(command, capture_output=True, text=True)

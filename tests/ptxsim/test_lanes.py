@@ -1,4 +1,4 @@
-"""Lanes that do what one was meant to do, lanes that listen to nobody, products whose registers no fence orders."""
+"""Lanes that repeat one lane's work, and products whose registers no fence orders."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_a_lane_may_only_listen_to_lanes_of_the_member_mask(distance, mask, wron
 def test_a_lane_may_not_listen_to_one_that_has_exited() -> None:
     body = """mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 16; @!%p1 bra A; exit;
     A: shfl.sync.bfly.b32 %r2, %r1, 16, 31, -1;"""
-    (found,) = run_kernel(body, checks=("inactive",)).findings
-    assert found.kind == "inactive" and "has exited" in found.message
+    (result,) = run_kernel(body, checks=("inactive",)).findings
+    assert result.kind == "inactive" and "has exited" in result.message
 
 
 SLOTS = ", ".join(f"%a{n}" for n in range(4))
@@ -61,14 +61,14 @@ def test_a_product_whose_registers_were_written_needs_a_fence(first, second, wor
     body = WGMMA.replace("FIRST", first).replace("SECOND", second)
     registers = ".reg .f32 %a<4>;"
     result = run_kernel(body, threads=128, shared=8192, registers=registers, checks=ptxsim.DEFAULT_CHECKS)
-    found = [f.message for f in result.findings if f.kind == "unfenced"]
-    assert (words in found[0]) if words else not found
+    outcome = [f.message for f in result.findings if f.kind == "unfenced"]
+    assert (words in outcome[0]) if words else not outcome
 
 
 def test_a_lane_that_shuffles_without_being_in_the_member_mask_is_found_also_where_all_lanes_run() -> None:
     body = "mov.u32 %r1, %tid.x; shfl.sync.bfly.b32 %r2, %r1, 1, 31, 65535;"
-    (found,) = run_kernel(body, checks=("inactive",)).findings
-    assert "lane 16 shuffles, and the member mask 0xffff leaves it out" in found.message
+    (result,) = run_kernel(body, checks=("inactive",)).findings
+    assert "lane 16 shuffles, and the member mask 0xffff leaves it out" in result.message
     assert run_kernel(body.replace("65535", "-1"), checks=("inactive",)).ok
 
 

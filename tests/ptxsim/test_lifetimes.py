@@ -1,4 +1,7 @@
-"""What must not outlive what it uses: shared memory of CTAs that exit, tensor memory that is freed, barriers' uses."""
+"""What must not outlive what it uses.
+
+Shared memory of CTAs that exit, tensor memory that is freed, barriers' uses.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,8 @@ def test_tensor_memory_is_freed_after_its_last_use(barrier, schedule) -> None:
 def test_an_access_of_freed_tensor_memory_says_who_freed_it_where() -> None:
     late = "bar.sync 0; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5]; tcgen05.wait::ld.sync.aligned;"
     body = FREE.replace("BARRIER", "bar.sync 0;").replace("AFTER", late)
-    (found,) = (f for f in run_kernel(body, threads=128, shared=64).findings if f.kind == "out-of-bounds")
-    assert "columns 0 to 32 were freed by warp 0 of CTA 0 at PTX line" in found.message
+    (result,) = (f for f in run_kernel(body, threads=128, shared=64).findings if f.kind == "out-of-bounds")
+    assert "columns 0 to 32 were freed by warp 0 of CTA 0 at PTX line" in result.message
 
 
 # Two pairs of warps, each meeting at a named barrier: at one of their own, or all at the same.
@@ -117,5 +120,5 @@ def test_warps_that_make_an_mbarrier_each_in_one_step_are_each_the_maker_of_thei
     shr.u32 %r3, %r2, 2; add.u32 %r1, %r1, %r3; mbarrier.init.shared.b64 [%r1], 1;
     xor.b32 %r1, %r1, {other}; mbarrier.arrive.shared.b64 _, [%r1]; A: nop;"""
     result = run_kernel(body, threads=64, shared=64, schedule="eager", checks=("race",))
-    told = [f.message for f in result.findings if "nothing orders that after its initialisation" in f.message]
-    assert bool(told) == bool(other)
+    reported = [f.message for f in result.findings if "nothing orders that after its initialisation" in f.message]
+    assert bool(reported) == bool(other)

@@ -1,4 +1,6 @@
-"""Planted bugs: every one must be caught by at least one default schedule, and the intact kernel by none.
+"""Planted bugs.
+
+Every one must be caught by at least one default schedule, and the intact kernel by none.
 
 A mutant edits the PTX after its launches were captured from the intact object. «Caught» is a finding that the intact
 kernel does not have, or a wrong output.
@@ -39,7 +41,10 @@ def without_waits(*which: int) -> Callable[[str], str]:
 
 
 def swap(pattern: str, new: str, nth: int | None = None) -> Callable[[str], str]:
-    """Replace every match of a pattern, or only the nth; a pattern that matches nothing is an error of the test."""
+    """Replace every match of a pattern, or only the nth.
+
+    A pattern that matches nothing is an error of the test.
+    """
 
     def edit(text: str) -> str:
         spots = list(re.finditer(pattern, text))
@@ -228,12 +233,12 @@ def fmha(folder: Path) -> Callable:
 
 
 def released_behind_the_load(text: str) -> str:
-    """The accumulator's empty barrier is signalled right behind the last tcgen05.ld, before its wait and any use."""
+    """Signal the accumulator's empty barrier after the last tcgen05.ld, before its wait."""
     text, n = re.subn(r"mbarrier\.arrive\.shared::cluster\.b64 _, \[%r593\], %r595;", "", text)
     release = """ { .reg .pred q1, q2; .reg .b32 a1, a2; setp.ne.b32 q1, %r625, 3; @q1 bra KEEP; elect.sync a1|q2, -1;
     @!q2 bra KEEP; add.u32 a1, %r65, 144; mapa.shared::cluster.u32 a2, a1, %r56;
     mbarrier.arrive.shared::cluster.b64 _, [a2], 1; KEEP: }"""
-    text, m = re.subn(r"tcgen05\.ld[^;]*;", lambda found: found[0] + release, text)
+    text, m = re.subn(r"tcgen05\.ld[^;]*;", lambda result: result[0] + release, text)
     assert n == m == 1
     return text
 

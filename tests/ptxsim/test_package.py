@@ -1,4 +1,7 @@
-"""ptxsim as a package of its own: installed alone, with its command and its tests; used by others as any package is."""
+"""ptxsim as a package of its own: installed alone, with its command and its tests.
+
+Used by others as any package is.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ import pytest
 
 import ptxsim
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
 PACKAGE = ROOT / "ptxsim"
 PUBLIC = ("ptxsim", "ptxsim.descriptors", "ptxsim.hooks", "ptxsim.ptx", "ptxsim.timing")
 pytestmark = pytest.mark.skipif(not (PACKAGE / "pyproject.toml").exists(), reason="this is not the repository")
@@ -42,7 +45,7 @@ def test_numpy_is_all_it_needs() -> None:
 def test_the_workflow_uses_only_what_the_package_offers() -> None:
     """Every import names a public module and one of its exports."""
     public = {name: import_module(name) for name in PUBLIC}
-    found = 0
+    result = 0
     for place in ("workflow", "kernels", "benchmarks"):
         for path in (ROOT / place).rglob("*.py"):
             text = path.read_text()
@@ -53,7 +56,7 @@ def test_the_workflow_uses_only_what_the_package_offers() -> None:
                     assert node.module in public, f"{path}:{node.lineno}: {node.module}"
                     strange = names - modules - set(public[node.module].__all__)
                     assert not strange, f"{path}:{node.lineno}: {strange}"
-                    found += len(names)
+                    result += len(names)
                 elif isinstance(node, ast.Import):
                     within = [x.name for x in node.names if x.name.startswith("ptxsim.")]
                     assert set(within) <= public.keys(), f"{path}:{node.lineno}: {within}"
@@ -63,12 +66,12 @@ def test_the_workflow_uses_only_what_the_package_offers() -> None:
                 used = set(re.findall(r"(?<![\w./`])ptxsim\.([A-Za-z]\w*)", text))
                 offered = {*ptxsim.__all__, *(name.partition(".")[2] for name in PUBLIC)}
                 assert used <= offered, (path, used - offered)
-    assert found > 30
+    assert result > 30
 
 
 @pytest.mark.slow
 def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -> None:
-    """A virtual environment with numpy, pytest and PyYAML: no torch, no CuTe DSL, nothing of this project."""
+    # A virtual environment with numpy, pytest and PyYAML. No torch, no CuTe DSL, nothing of this project.
     venv.create(tmp_path / "env", with_pip=True)
     tools = tmp_path / "env/bin"
 
@@ -90,8 +93,8 @@ def test_it_installs_alone_with_its_command_and_its_tests_pass_there(tmp_path) -
     assert "ptxsim = ptxsim.pytest_plugin" in (info / "entry_points.txt").read_text()
     assert {x.name for x in (PACKAGE / "devices").glob("*.yaml")} == {x.name for x in place.parent.glob("devices/*")}
     assert "exit status" in ran(tools / "ptxsim", "-h")
-    shutil.copytree(HERE, tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    told = ran(
+    shutil.copytree(FOLDER, tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    reported = ran(
         tools / "python", "-m", "pytest", "-q", "-m", "not slow and not gpu", "-c", "/dev/null", tmp_path / "tests"
     )
-    assert int(re.search(r"(\d+) passed", told)[1]) > 400, told[-500:]
+    assert int(re.search(r"(\d+) passed", reported)[1]) > 400, reported[-500:]

@@ -144,14 +144,14 @@ def test_a_target_that_is_not_simulated_is_refused(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "reported"),
     [
         (".target sm_100a", ".target sm_80", "kernel.ptx:3: the target sm_80"),
         (".version 8.8", ".version 9.9", "kernel.ptx:2: .version 9.9 is newer than"),
     ],
 )
-def test_an_old_target_and_a_new_version_are_warned_of(old: str, new: str, told: str) -> None:
-    with pytest.warns(UserWarning, match=told):
+def test_an_old_target_and_a_new_version_are_warned_of(old: str, new: str, reported: str) -> None:
+    with pytest.warns(UserWarning, match=reported):
         assert Module.from_text(TEXT.replace(old, new), "kernel.ptx").kernels
 
 

@@ -1,4 +1,4 @@
-"""ptxsim's clock on kernels so small that their time follows from the card's parameters by hand."""
+"""ptxsim's clock on kernels whose time follows from the GPU's parameters."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from ptxsim.timing.scout import Surveyor
 from ptxsim.timing.stream import descriptor_us
 
 # Round numbers, and nothing that these tests do not ask about.
-CARD = DeviceModel.load("h200").changed(
+DEVICE = DeviceModel.load("h200").changed(
     sm_clock_mhz=1000,
     fma_latency=4,
     fma_pipe_cycles=1,
@@ -27,7 +27,9 @@ CARD = DeviceModel.load("h200").changed(
     launch_full_us=0,
 )
 
-REFILL = CARD.constants.cta_interval_cycles + CARD.constants.cta_start_cycles  # a wave costs so much beyond its work
+REFILL = (
+    DEVICE.constants.cta_interval_cycles + DEVICE.constants.cta_start_cycles
+)  # a wave costs so much beyond its work
 
 
 def launched(body: str, *args, threads=32, grid=(1,), shared=0, cluster=(1,), early=False) -> ptxsim.Launch:
@@ -38,7 +40,7 @@ def launched(body: str, *args, threads=32, grid=(1,), shared=0, cluster=(1,), ea
     return launch
 
 
-def cycles(body: str, *args, card=CARD, cache="warm", **options) -> float:
+def cycles(body: str, *args, card=DEVICE, cache="warm", **options) -> float:
     return ptxsim.predict(launched(body, *args, **options), card, cache=cache).launches[0].cycles
 
 
@@ -55,7 +57,7 @@ def test_a_chain_of_dependent_fmas_takes_their_latency_each() -> None:
 
 def test_a_card_with_another_value_is_another_card_for_the_same_launch() -> None:
     launch = launched(CHAIN * 1000)
-    fast, slow = (ptxsim.predict(launch, CARD.changed(fma_latency=latency)).launches[0].cycles for latency in (4, 8))
+    fast, slow = (ptxsim.predict(launch, DEVICE.changed(fma_latency=latency)).launches[0].cycles for latency in (4, 8))
     assert slow - fast == pytest.approx(4000, rel=0.02)
 
 
@@ -67,8 +69,8 @@ def test_independent_fmas_share_the_pipe_of_their_scheduler(threads, per_schedul
 
 def test_special_functions_are_bound_by_their_pipe() -> None:
     body = "".join(f"ex2.approx.ftz.f32 %r{10 + n % 32}, %r1;\n" for n in range(64))
-    card = CARD.changed(sfu_pipe_cycles=8)
-    assert cycles(body * 2, card=card) - cycles(body, card=card) == pytest.approx(64 * 8, rel=0.02)
+    gpu = DEVICE.changed(sfu_pipe_cycles=8)
+    assert cycles(body * 2, card=gpu) - cycles(body, card=gpu) == pytest.approx(64 * 8, rel=0.02)
 
 
 def test_shared_loads_with_bank_conflicts_take_a_pass_each() -> None:
@@ -76,8 +78,8 @@ def test_shared_loads_with_bank_conflicts_take_a_pass_each() -> None:
         load = f"mov.u32 %r1, %tid.x; mov.u32 %r3, dyn; mad.lo.u32 %r2, %r1, {stride}, %r3;\n"
         return load + "".join(f"ld.shared.b32 %r{10 + n % 32}, [%r2];\n" for n in range(200))
 
-    card = CARD.changed(shared_load_latency=30)
-    without, with_conflicts = (cycles(loads(stride), shared=16384, card=card) for stride in (4, 128))
+    gpu = DEVICE.changed(shared_load_latency=30)
+    without, with_conflicts = (cycles(loads(stride), shared=16384, card=gpu) for stride in (4, 128))
     assert with_conflicts - without == pytest.approx(200 * 31, rel=0.05)
 
 
@@ -94,29 +96,29 @@ D:
 """
 
 
-def copies(pieces: int) -> str:
-    size = 65536 // pieces
+def copies(splits: int) -> str:
+    size = 65536 // splits
     copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
     return (
-        COPIES + "".join(f"{copy} [%r3+{n * size}], [%d1+{n * size}], {size}, [%r4];\n" for n in range(pieces)) + WAITED
+        COPIES + "".join(f"{copy} [%r3+{n * size}], [%d1+{n * size}], {size}, [%r4];\n" for n in range(splits)) + WAITED
     )
 
 
 @pytest.mark.parametrize("grid", [1, 132])
 def test_a_stream_of_copies_is_bound_by_the_bandwidth_that_its_sm_has(grid) -> None:
     data = np.zeros(132 * 65536, np.uint8)
-    card = CARD.changed(tma_bytes_per_cycle=64, tma_bytes_per_cycle_tpc=128, l2_gb_per_s=132 * 32)
-    found = cycles(copies(16), data, threads=1, grid=(grid,), shared=65536 + 16, card=card)
+    gpu = DEVICE.changed(tma_bytes_per_cycle=64, tma_bytes_per_cycle_tpc=128, l2_gb_per_s=132 * 32)
+    result = cycles(copies(16), data, threads=1, grid=(grid,), shared=65536 + 16, card=gpu)
     rate = 64 if grid == 1 else 32  # the engine of one SM, or its share of L2
-    assert found == pytest.approx(65536 / rate + card.constants.tma_latency, rel=0.1)
+    assert result == pytest.approx(65536 / rate + gpu.constants.tma_latency, rel=0.1)
 
 
 def test_l2_keeps_its_bytes_a_second_when_the_sm_clock_sinks() -> None:
-    """Measured on an H200 and an H100: TMA loads beside products, benchmarks/microbenchmarks, group «together»."""
+    """Measured on an H200 and an H100: TMA loads next to products, benchmarks/microbenchmarks, group «together»."""
     data = np.zeros(132 * 65536, np.uint8)
-    card = CARD.changed(tma_bytes_per_cycle=128, tma_bytes_per_cycle_tpc=256, l2_gb_per_s=132 * 16)
+    gpu = DEVICE.changed(tma_bytes_per_cycle=128, tma_bytes_per_cycle_tpc=256, l2_gb_per_s=132 * 16)
     launch = launched(copies(16), data, threads=1, grid=(132,), shared=65552)
-    slow, fast = (ptxsim.predict(launch, card, clock_mhz=clock).launches[0].cycles for clock in (500, 1000))
+    slow, fast = (ptxsim.predict(launch, gpu, clock_mhz=clock).launches[0].cycles for clock in (500, 1000))
     assert fast - slow == pytest.approx(65536 / 16 - 65536 / 32, rel=0.1)
 
 
@@ -133,25 +135,23 @@ def test_neighbours_share_what_lies_in_the_same_lines_of_memory(apart, distinct)
 def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
     data = np.zeros(132 * 65536, np.uint8)
     rates = dict.fromkeys(("dram_read_gb_per_s", "dram_write_gb_per_s", "dram_copy_gb_per_s"), 1320)
-    card = CARD.changed(l2_gb_per_s=132 * 64, **rates)  # 10 bytes a cycle for each SM
-    run = {"threads": 1, "grid": (132,), "shared": 65552, "card": card}
+    gpu = DEVICE.changed(l2_gb_per_s=132 * 64, **rates)  # 10 bytes a cycle for each SM
+    run = {"threads": 1, "grid": (132,), "shared": 65552, "card": gpu}
     cold = cycles(copies(16), data, cache="cold", **run)
-    moved = 65536 * (1 + displaced(132 * 65536, card.constants))  # what the flush has left goes as they come
-    assert cold == pytest.approx(moved / 10 + card.constants.tma_dram_latency, rel=0.1)
+    moved = 65536 * (1 + displaced(132 * 65536, gpu.constants))  # what the flush has left goes as they come
+    assert cold == pytest.approx(moved / 10 + gpu.constants.tma_dram_latency, rel=0.1)
     assert cycles(copies(16), data, cache="warm", **run) < 0.5 * cold
 
 
 def test_a_box_counts_for_the_memory_it_lies_in_wherever_its_tensor_begins() -> None:
-    """The same eight rows by a map of the array, and by one that begins 63 rows before: row 63 of `last` is row `last`.
-
-    So does a box that is out of bounds but for its first row.
-    """
+    # The same eight rows by a map of the array, and by one that begins 63 rows before: row 63 of `last` is row `last`.
+    # So does a box that is out of bounds but for its first row.
     x = np.zeros((1000, 64), np.float16)
     rows = np.lib.stride_tricks.as_strided(x, (1000, 64, 64), (128, 128, 2))
     load = (
         "cp.async.bulk.tensor.{}d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%r3], [%d1, {{{}}}], [%r4];\n"
     )
-    found = []
+    result = []
     for tensor, before, at in ((x, 0, "0, 64"), (rows, 63 * 128, "0, 56, 71"), (rows, 63 * 128, "0, 63, 64")):
         descriptor = tensor_map(tensor, (64, 8, 1)[: tensor.ndim], before=before)
         body = COPIES.replace("expect_tx.shared.b64 %d9, [%r4], 65536", "expect_tx.shared.b64 %d9, [%r4], 1024")
@@ -159,9 +159,9 @@ def test_a_box_counts_for_the_memory_it_lies_in_wherever_its_tensor_begins() -> 
         survey = Surveyor(launched(body, descriptor, x, threads=1, shared=65552)).survey()
         assert survey is not None
         assert survey.read[x.ctypes.data] == 1024
-        found.append([cycles(body, descriptor, x, threads=1, shared=65552, cache=cache) for cache in ("warm", "cold")])
-    assert found[0] == found[1] == found[2]
-    assert found[0][1] > found[0][0] + 0.5 * CARD.constants.tma_dram_latency
+        result.append([cycles(body, descriptor, x, threads=1, shared=65552, cache=cache) for cache in ("warm", "cold")])
+    assert result[0] == result[1] == result[2]
+    assert result[0][1] > result[0][0] + 0.5 * DEVICE.constants.tma_dram_latency
 
 
 def products(count: int, n: int) -> str:
@@ -177,8 +177,8 @@ WAIT = "wgmma.wait_group.sync.aligned 0;\n"
 
 
 def test_products_are_bound_by_the_tensor_cores() -> None:
-    card = CARD.changed(wgmma_flops_per_cycle=4096)
-    run = {"threads": 128, "shared": 65536, "card": card}
+    gpu = DEVICE.changed(wgmma_flops_per_cycle=4096)
+    run = {"threads": 128, "shared": 65536, "card": gpu}
     grown = cycles(products(40, 128) + WAIT, **run) - cycles(products(20, 128) + WAIT, **run)
     assert grown == pytest.approx(20 * 2 * 64 * 128 * 16 / 4096, rel=0.02)
 
@@ -198,7 +198,7 @@ def test_two_ctas_on_an_sm_share_its_pipes_and_hide_latencies() -> None:
 def test_a_wave_and_a_half_takes_as_long_as_two() -> None:
     one, half, two = (cycles(CHAIN * 2000, grid=(n,), shared=200_000) for n in (132, 198, 264))
     assert half == two == pytest.approx(2 * one, rel=0.1)
-    prediction = ptxsim.predict(launched(CHAIN, grid=(198,), shared=200_000), CARD)
+    prediction = ptxsim.predict(launched(CHAIN, grid=(198,), shared=200_000), DEVICE)
     assert (prediction.launches[0].waves, prediction.launches[0].blocks_per_sm) == (1.5, 1)
 
 
@@ -215,15 +215,17 @@ def test_a_launch_that_may_start_early_hides_what_it_does_before_it_waits() -> N
     work = CHAIN * 1000
     plain = [launched(work), launched(work + work)]
     early = [launched(EARLY + work), launched(work + DEPENDS + work, early=True)]
-    apart, overlapped = (ptxsim.predict(launches, CARD).launches[1] for launches in (plain, early))
+    apart, overlapped = (ptxsim.predict(launches, DEVICE).launches[1] for launches in (plain, early))
     assert overlapped.start_us < 0.1 < 4 < apart.start_us
     assert apart.end_us - overlapped.end_us == pytest.approx(4.0 + 1.0 - 0.25, rel=0.05)
 
 
 def test_the_time_of_a_call_has_what_a_launch_costs() -> None:
-    prediction = ptxsim.predict(launched(CHAIN * 1000), CARD)
+    prediction = ptxsim.predict(launched(CHAIN * 1000), DEVICE)
     assert prediction.microseconds == pytest.approx(prediction.launches[0].cycles / 1000 + 1.0)
-    assert ptxsim.predict(launched(CHAIN * 1000), CARD, clock_mhz=500).launches[0].end_us == pytest.approx(8, rel=0.05)
+    assert ptxsim.predict(launched(CHAIN * 1000), DEVICE, clock_mhz=500).launches[0].end_us == pytest.approx(
+        8, rel=0.05
+    )
 
 
 def test_results_under_the_clock_are_those_of_any_other_schedule() -> None:
@@ -241,7 +243,7 @@ def test_results_under_the_clock_are_those_of_any_other_schedule() -> None:
 def test_a_prediction_leaves_memory_as_it_was() -> None:
     out = np.full(32, 7, np.uint32)
     body = "ld.param.u64 %d1, [p0]; mov.u32 %r1, 9; st.global.b32 [%d1], %r1; red.global.add.u32 [%d1+4], %r1;"
-    ptxsim.predict(launched(body, out), CARD)
+    ptxsim.predict(launched(body, out), DEVICE)
     assert (out == 7).all()
 
 
@@ -257,7 +259,7 @@ def test_the_shortcut_agrees_with_the_simulation_of_every_cluster(grid) -> None:
 def test_the_timeline_says_who_waited_for_what() -> None:
     data = np.zeros(65536, np.uint8)
     launch = launched(copies(1), data, threads=1, shared=65552)
-    prediction = ptxsim.predict(launch, CARD)
+    prediction = ptxsim.predict(launch, DEVICE)
     tracks = {track.name: track.spans for track in prediction.launches[0].timeline.tracks}
     (wait,) = [span for span in tracks["CTA 0 warp 0"] if span.kind == "wait"]
     (copy,) = tracks["CTA 0 TMA loads"]
@@ -267,8 +269,8 @@ def test_the_timeline_says_who_waited_for_what() -> None:
 
 
 def test_a_prediction_names_the_assumed_parameters_that_its_code_touches() -> None:
-    found = ptxsim.predict(launched(CHAIN), "b200").assumed
-    assert "fma_latency" in found and not any(name.startswith(("tcgen05", "tmem", "tma")) for name in found)
+    result = ptxsim.predict(launched(CHAIN), "b200").assumed
+    assert "fma_latency" in result and not any(name.startswith(("tcgen05", "tmem", "tma")) for name in result)
     data = np.zeros(65536, np.uint8)
     assert "tma_latency" in ptxsim.predict(launched(copies(1), data, threads=1, shared=65552), "b200").assumed
 
@@ -277,13 +279,13 @@ def test_clusters_of_unequal_work_take_as_long_as_their_sum_on_the_fullest_sm() 
     body = "mov.u32 %r5, %ctaid.x; add.u32 %r5, %r5, 1; mov.u32 %r6, 0;\nL:\n" + CHAIN * 50
     body += "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r5;\n@%p1 bra L;\n"
     launch = launched(body, grid=(132,), shared=200_000)
-    prediction = ptxsim.predict(launch, CARD)
+    prediction = ptxsim.predict(launch, DEVICE)
     assert prediction.launches[0].cycles == pytest.approx(132 * 50 * 4, rel=0.1)
     assert any("differs between clusters" in note for note in prediction.notes)
 
 
 def test_work_that_goes_by_two_axes_of_the_grid_is_followed_along_both() -> None:
-    """As of a grouped product: tiles (x) behind the last row of a group (y) have nothing to do."""
+    # As of a grouped product. Tiles (x) behind the last row of a group (y) have nothing to do.
     rows = [1, 5, 2, 8, 3, 7, 4, 6]
     body = "ld.param.u64 %d1, [p0]; mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ctaid.y; mul.wide.u32 %d2, %r6, 4;\n"
     body += "add.s64 %d1, %d1, %d2; ld.global.u32 %r7, [%d1]; setp.ge.u32 %p1, %r5, %r7;\n@%p1 bra E;\n"
@@ -303,28 +305,28 @@ def test_clusters_that_have_an_sm_for_themselves_are_faster(times, places, alone
     assert dispatched(times, 2, places, alone, 0.0) == pytest.approx(cycles)
 
 
-@pytest.mark.parametrize(("waves", "alike"), [(4, True), (1, False)])
-def test_a_few_clusters_at_an_edge_stand_for_none_but_themselves_in_a_long_grid(waves, alike) -> None:
+@pytest.mark.parametrize(("waves", "same"), [(4, True), (1, False)])
+def test_a_few_clusters_at_an_edge_stand_for_none_but_themselves_in_a_long_grid(waves, same) -> None:
     grid = 132 * waves
     body = f"mov.u32 %r5, %ctaid.x; mov.u32 %r6, 0; setp.eq.u32 %p2, %r5, {grid - 1}; selp.u32 %r7, 2, 1, %p2;\nL:\n"
     body += CHAIN * 200 + "add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r7;\n@%p1 bra L;\n"
-    prediction = ptxsim.predict(launched(body, grid=(grid,), shared=200_000), CARD)
-    expected = waves * 800 + (waves - 1) * REFILL if alike else 2 * 800
+    prediction = ptxsim.predict(launched(body, grid=(grid,), shared=200_000), DEVICE)
+    expected = waves * 800 + (waves - 1) * REFILL if same else 2 * 800
     assert prediction.launches[0].cycles == pytest.approx(expected, rel=0.1)
-    assert any("differs between clusters" in note for note in prediction.notes) is not alike
+    assert any("differs between clusters" in note for note in prediction.notes) is not same
 
 
 def test_a_grid_is_looked_at_once_where_the_caller_keeps_what_was_found(monkeypatch) -> None:
     launch, surveys = launched(copies(4), np.zeros(132 * 65536, np.uint8), threads=1, grid=(132,), shared=65552), {}
-    fresh = [ptxsim.predict(launch, CARD, cache=cache) for cache in ("warm", "cold")]
-    first = ptxsim.predict(launch, CARD, surveys=surveys)
+    fresh = [ptxsim.predict(launch, DEVICE, cache=cache) for cache in ("warm", "cold")]
+    first = ptxsim.predict(launch, DEVICE, surveys=surveys)
     monkeypatch.setattr(Surveyor, "survey", lambda self: pytest.fail("looked at a second time"))
-    second = ptxsim.predict(launch, CARD, cache="cold", surveys=surveys)
-    assert [first.microseconds, second.microseconds] == [found.microseconds for found in fresh]
+    second = ptxsim.predict(launch, DEVICE, cache="cold", surveys=surveys)
+    assert [first.microseconds, second.microseconds] == [result.microseconds for result in fresh]
 
 
 def test_what_no_card_could_do_is_not_given_for_a_prediction() -> None:
-    timed = time_launch(Setting(launched(CHAIN), CARD, None, 1000, "warm"))
+    timed = time_launch(Setting(launched(CHAIN), DEVICE, None, 1000, "warm"))
     with pytest.raises(ptxsim.PtxError, match=r"busy for 200 % of the time"):
         check_possible(dataclasses.replace(timed, tensor_percent=200.0))
     assert check_possible(timed) is timed
@@ -332,13 +334,13 @@ def test_what_no_card_could_do_is_not_given_for_a_prediction() -> None:
 
 def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:
     with pytest.raises(ptxsim.DeviceError, match="does not fit into an SM of the NVIDIA H200: too many shared memory"):
-        ptxsim.predict(launched(CHAIN, shared=240_000), CARD)
+        ptxsim.predict(launched(CHAIN, shared=240_000), DEVICE)
 
 
 def test_a_deadlock_is_an_error_and_a_finding() -> None:
     body = "mov.u32 %r4, dyn; mbarrier.init.shared.b64 [%r4], 1;" + WAITED
     with pytest.raises(ptxsim.PtxError, match="does not end: nobody has ever arrived"):
-        ptxsim.predict(launched(body, shared=64), CARD)
+        ptxsim.predict(launched(body, shared=64), DEVICE)
     assert [f.kind for f in run_kernel(body, shared=64, schedule="timed").findings] == ["deadlock"]
 
 
@@ -386,48 +388,48 @@ STARTS = {
 
 
 def test_calls_of_a_graph_share_what_lies_between_two_graphs() -> None:
-    card, launch = CARD.changed(**STARTS), launched(CHAIN * 100)
-    alone, shared = (ptxsim.predict(launch, card, calls_per_graph=calls).microseconds for calls in (None, 8))
+    gpu, launch = DEVICE.changed(**STARTS), launched(CHAIN * 100)
+    alone, shared = (ptxsim.predict(launch, gpu, calls_per_graph=calls).microseconds for calls in (None, 8))
     assert shared - alone == pytest.approx(2.0 / 8)
 
 
 def test_a_lone_call_begins_with_its_host_s_share_and_has_longer_gaps_than_calls_back_to_back() -> None:
-    card, launch = CARD.changed(**STARTS), launched(CHAIN * 100)
-    one, two = (ptxsim.predict([launch] * n, card, cache="cold") for n in (1, 2))
+    gpu, launch = DEVICE.changed(**STARTS), launched(CHAIN * 100)
+    one, two = (ptxsim.predict([launch] * n, gpu, cache="cold") for n in (1, 2))
     cycles_us = one.launches[0].cycles / 1000
     assert one.microseconds == pytest.approx(5.0 + cycles_us)
     assert two.microseconds - one.microseconds == pytest.approx(3.0 + cycles_us)
-    elsewhere = ptxsim.predict(launch, card, cache="cold", single_launch_us=3.5)
+    elsewhere = ptxsim.predict(launch, gpu, cache="cold", single_launch_us=3.5)
     assert one.microseconds - elsewhere.microseconds == pytest.approx(5.0 - 3.5)
-    assert ptxsim.predict(launch, card, single_launch_us=3.5).microseconds == ptxsim.predict(launch, card).microseconds
-    assert ptxsim.predict([launch] * 2, card).microseconds == pytest.approx(2 * (1.0 + cycles_us))
+    assert ptxsim.predict(launch, gpu, single_launch_us=3.5).microseconds == ptxsim.predict(launch, gpu).microseconds
+    assert ptxsim.predict([launch] * 2, gpu).microseconds == pytest.approx(2 * (1.0 + cycles_us))
 
 
 def test_a_few_ctas_bear_nearly_half_of_what_filling_a_card_costs_and_one_bears_none() -> None:
-    card = CARD.changed(**STARTS)
-    found = {}
+    gpu = DEVICE.changed(**STARTS)
+    result = {}
     for ctas in (1, 8, 132):
-        prediction = ptxsim.predict(launched(CHAIN * 100, grid=(ctas,), shared=200_000), card)
-        found[ctas] = prediction.microseconds - prediction.launches[0].cycles / 1000
-    assert found[1] == pytest.approx(1.0)
-    assert found[132] == pytest.approx(1.4)
-    assert 1.0 + 0.4 * 0.35 < found[8] < 1.2
+        prediction = ptxsim.predict(launched(CHAIN * 100, grid=(ctas,), shared=200_000), gpu)
+        result[ctas] = prediction.microseconds - prediction.launches[0].cycles / 1000
+    assert result[1] == pytest.approx(1.0)
+    assert result[132] == pytest.approx(1.4)
+    assert 1.0 + 0.4 * 0.35 < result[8] < 1.2
 
 
 def test_only_a_launch_with_tma_descriptors_pays_for_them() -> None:
     box = (
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%d1, {%r1, %r1}], [%r3];\n"
     )
-    card = CARD.changed(**STARTS)
+    gpu = DEVICE.changed(**STARTS)
     launch = launched("ld.param.u64 %d1, [p0];\n" + box + CHAIN * 10, np.zeros(256, np.uint8))
-    timed = [time_launch(Setting(x, card, None, 1000.0, "warm")) for x in (launched(CHAIN * 10),)]
-    assert descriptor_us(timed[0], card) == 0.0
-    assert descriptor_us(dataclasses.replace(timed[0], launch=launch), card) == 0.5
+    timed = [time_launch(Setting(x, gpu, None, 1000.0, "warm")) for x in (launched(CHAIN * 10),)]
+    assert descriptor_us(timed[0], gpu) == 0.0
+    assert descriptor_us(dataclasses.replace(timed[0], launch=launch), gpu) == 0.5
 
 
 def test_ctas_that_begin_a_grid_together_on_an_sm_start_so_many_cycles_apart() -> None:
-    card = CARD.changed(cta_fill_cycles=50)
-    one, four = (cycles(CHAIN * 100, grid=(132 * n,), card=card) for n in (1, 4))
+    gpu = DEVICE.changed(cta_fill_cycles=50)
+    one, four = (cycles(CHAIN * 100, grid=(132 * n,), card=gpu) for n in (1, 4))
     assert four - one == pytest.approx(3 * 50, abs=20)
 
 
@@ -436,15 +438,15 @@ def test_the_first_load_of_a_lone_call_comes_later_out_of_dram() -> None:
     data = np.zeros(256, np.uint8)
     extra = {}
     for cache in ("warm", "cold"):
-        soon, late = (cycles(load, data, card=CARD.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
+        soon, late = (cycles(load, data, card=DEVICE.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
         extra[cache] = late - soon
     assert extra == {"warm": 0, "cold": pytest.approx(5000, abs=50)}
 
 
 def test_what_a_load_waits_for_those_before_it_in_its_block_is_counted_once() -> None:
-    """The second is issued when the first is there, by which time the bytes of both have come."""
-    sm = SM(CARD.constants, 1, 0)
-    clock = WarpClock(sm, Scheduler(CARD.constants), None, 0, 0.0, None)
+    # The second is issued when the first is there, by which time the bytes of both have come.
+    sm = SM(DEVICE.constants, 1, 0)
+    clock = WarpClock(sm, Scheduler(DEVICE.constants), None, 0, 0.0, None)
     first, second, register = (32, 1), (32, 2), (32, 3)
     ops = [
         Op("global", "", 1, 0, 1, (), -1, -1, 1, -1, (), (first,)),
@@ -453,18 +455,18 @@ def test_what_a_load_waits_for_those_before_it_in_its_block_is_counted_once() ->
     ]
     clock.walk(tuple(ops), {1: Latency(1000.0, 300.0), 2: Latency(1100.0, 300.0)}, {})
     assert clock.time == pytest.approx(1300, abs=5)
-    late = WarpClock(sm, Scheduler(CARD.constants), None, 0, 5000.0, None)
+    late = WarpClock(sm, Scheduler(DEVICE.constants), None, 0, 5000.0, None)
     late.walk(tuple(ops), {1: Latency(1000.0, 300.0), 2: Latency(2000.0, 300.0)}, {})
     assert late.time == pytest.approx(5000 + 2000, abs=5)
 
 
 def test_a_branch_forward_over_code_costs_more_than_one_back() -> None:
     """By the addresses of machine code: 512 bytes on, 512 back, and the next instruction."""
-    sm = SM(CARD.changed(jump_cycles=100, branch_cycles=10).constants, 1, 0)
+    sm = SM(DEVICE.changed(jump_cycles=100, branch_cycles=10).constants, 1, 0)
     sm.code.launched(64, range(64), 0, False)
 
     def taken(address: int, target: int) -> float:
-        clock = WarpClock(sm, Scheduler(CARD.constants), None, 0, 0.0, None)
+        clock = WarpClock(sm, Scheduler(DEVICE.constants), None, 0, 0.0, None)
         ops = [Op("branch", "", 1, 0, 1, (), -1, -1, 0, address), Op("alu", "", 1, 0, 1, (), -1, -1, 0, target)]
         clock.walk(tuple(ops), {}, {})
         return clock.time

@@ -138,7 +138,7 @@ def test_a_view_ends_where_it_ends():
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
-    """Run pytest in a process of its own, on a file with the kernel and these tests."""
+    """Run pytest in a subprocess on a file with the kernel and these tests."""
 
     def ran(tests: str, *options: str, on: str | None = "1", ini: str = "", conftest: str = "") -> pytest.RunResult:
         monkeypatch.delenv("CUTE_DSL_ARCH", raising=False)

@@ -1,4 +1,7 @@
-"""The pytest plugin on other people's tests: quack's, as its sdist has them, without a GPU."""
+"""The pytest plugin on other people's tests.
+
+Quack's, as its sdist has them, without a GPU.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ SMALL = "(1-192 or 1-256 or 1-760 or 1-1024 or 1-1128 or 1-4096) and not 199-"
 
 @pytest.fixture(scope="module")
 def quack(tmp_path_factory) -> Path:
-    """The unpacked sdist, with what quack imports beside it."""
+    """The unpacked sdist, with what quack imports next to it."""
     folder = tmp_path_factory.mktemp("quack")
     pip = [sys.executable, "-m", "pip", "--quiet"]
     subprocess.run(
@@ -36,7 +39,10 @@ def quack(tmp_path_factory) -> Path:
 
 
 def ran(quack: Path, file: str, tests: str) -> subprocess.CompletedProcess[str]:
-    """Run some of quack's tests; reads of rows past the end, which reach no output, fail none."""
+    """Run some of quack's tests.
+
+    Reads of rows past the end, which reach no output, fail none.
+    """
     env = os.environ | {"PTXSIM": "1", "PYTHONPATH": os.pathsep.join((str(quack), str(ROOT)))}
     words = ["-p", "ptxsim.pytest_plugin", "-q", "-W", "ignore", "-p", "no:cacheprovider", "-c", os.devnull]
     options = ["-o", "ptxsim_allow=uninitialised", "--rootdir", str(quack), "-k", tests, f"tests/{file}"]

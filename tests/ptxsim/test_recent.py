@@ -1,4 +1,4 @@
-"""A process that simulates one module after another keeps the translated kernels of the last ones only."""
+"""A process keeps the translated kernels of its last modules only."""
 
 from __future__ import annotations
 

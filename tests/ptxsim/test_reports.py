@@ -1,4 +1,4 @@
-"""SARIF, JUnit XML and annotations of the command, and the exit status that goes with them."""
+"""SARIF, JUnit XML and annotations of the command, with its exit status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ptxsim.commandline.output import Outcome
 from ptxsim.core.run import CHECKS
 from ptxsim.host.linking import compiler
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 PACKAGE = Path(ptxsim.__file__).parent
 ARGUMENTS = ("--arg=f32[64]=arange", "--arg=f32[64]=nan", "--arg=int:64")
 TOO_SHORT = ("--arg=f32[64]=arange", "--arg=f32[32]=nan", "--arg=int:64")
@@ -40,15 +40,18 @@ def folder(tmp_path, monkeypatch) -> Path:
         pytest.skip(str(error))
     place = tmp_path / "kernel"
     place.mkdir()
-    subprocess.run([*words, "-c", "-fPIC", "-o", place / "kernel.o", HERE / "handmade.c"], check=True)
-    shutil.copy(HERE / "handmade.ptx", place / "kernel.ptx")
+    subprocess.run([*words, "-c", "-fPIC", "-o", place / "kernel.o", FOLDER / "handmade.c"], check=True)
+    shutil.copy(FOLDER / "handmade.ptx", place / "kernel.ptx")
     (place / "build.json").write_text(json.dumps({"function": "scale"}))
     monkeypatch.chdir(tmp_path)
     return Path("kernel")
 
 
 def check_sarif(log: dict[str, Any]) -> dict[str, Any]:
-    """Assert what SARIF 2.1.0's schema requires of the objects that a log has; return its run."""
+    """Assert what SARIF 2.1.0's schema requires of the objects that a log has.
+
+    Return its run.
+    """
     assert log["version"] == "2.1.0" and log["$schema"].endswith("sarif-schema-2.1.0.json")
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
@@ -126,25 +129,25 @@ def test_what_cannot_be_run_ends_with_2_and_says_why(folder, capsys) -> None:
 
 
 def test_places_outside_the_folder_and_odd_characters(tmp_path, monkeypatch) -> None:
-    here = tmp_path / "a b"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    local = tmp_path / "a b"
+    local.mkdir()
+    monkeypatch.chdir(local)
     findings = [
-        Finding("race", "first,\n100 % <wrong>\x00 & «odd»", "k", 3, f"{here}/sub folder/k.py:7"),
+        Finding("race", "first,\n100 % <wrong>\x00 & «odd»", "k", 3, f"{local}/sub folder/k.py:7"),
         Finding("race", "second", "k", 4, f"{tmp_path}/k.py:8"),
         Finding("deadlock", "third", "k"),
     ]
     difference = Difference("y", "want.npy", 0.0, 1, 2, 1.0, (0,), 1.0, 2.0)
     outcomes = [Outcome(Result(findings, [], "late", 0, 0.5), [difference], [], [])] * 2
-    found = reports.problems(outcomes, Path("k.ptx"))
-    run = check_sarif(json.loads(json.dumps(reports.sarif(found, 1))))
+    result = reports.problems(outcomes, Path("k.ptx"))
+    run = check_sarif(json.loads(json.dumps(reports.sarif(result, 1))))
     uris = [x["locations"][0]["physicalLocation"] for x in run["results"][:3]]
     assert uris[0] == {"artifactLocation": {"uri": "sub%20folder/k.py"}, "region": {"startLine": 7}}
     assert uris[1]["artifactLocation"]["uri"] == (tmp_path / "k.py").as_uri()
     assert uris[2] == {"artifactLocation": {"uri": "k.ptx"}} and len(run["results"]) == 4
     text = reports.junit("k", outcomes)
     assert ET.fromstring(text)[0].get("failures") == "2" and "\x00" not in text
-    printed = list(reports.github_commands(found))
+    printed = list(reports.github_commands(result))
     assert (
         all("\n" not in x for x in printed) and "100 %25 <wrong>" in printed[0] and "file=sub folder/k.py" in printed[0]
     )
@@ -178,12 +181,12 @@ def test_the_action_passes_its_inputs_on_and_fails_with_the_command(folder, tmp_
     output = tmp_path / "output"
     for arguments, status in ((" ".join(map(shlex.quote, TOO_SHORT)), 1), ("", 2), ("--signature", 0)):
         output.write_text("")
-        given = {x: str(described["inputs"][m[1]].get("default", "")) for x, m in used.items() if m}
-        given |= {"KERNEL": str(folder), "ARGUMENTS": arguments, "GITHUB_OUTPUT": str(output)}
-        given["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        values = {x: str(described["inputs"][m[1]].get("default", "")) for x, m in used.items() if m}
+        values |= {"KERNEL": str(folder), "ARGUMENTS": arguments, "GITHUB_OUTPUT": str(output)}
+        values["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         place = os.pathsep.join((str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")))
         script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
-        done = subprocess.run(script, capture_output=True, text=True, env=os.environ | given | {"PYTHONPATH": place})
+        done = subprocess.run(script, capture_output=True, text=True, env=os.environ | values | {"PYTHONPATH": place})
         assert done.returncode == status, done.stdout + done.stderr
         assert output.read_text() == f"status={status}\n"
         assert ("::error file=kernels/scale.py,line=13" in done.stdout) == (status == 1)

@@ -10,7 +10,7 @@ from ptxsim.core.work import Heads, Kind, Pipe, Pipes, Task
 
 
 @dataclass(slots=True)
-class Piece(Task):
+class Split(Task):
     kind: Kind
 
 
@@ -20,7 +20,7 @@ def test_a_fixed_schedule_picks_the_same_of_many_as_of_few() -> None:
         plan, pipes = Schedule(name), Pipes()
         for number in range(4 * MANY):
             for _ in range(draw.randrange(1, 3)):
-                pipes.post(Pipe("bulk", 0, number), Piece(draw.choice(("copy", "store", "mma"))))
+                pipes.post(Pipe("bulk", 0, number), Split(draw.choice(("copy", "store", "mma"))))
         while pipes.queues:
             order = list(pipes.queues)
             heads = [pipes.queues[pipe][0] for pipe in order]
@@ -32,7 +32,7 @@ def test_a_fixed_schedule_picks_the_same_of_many_as_of_few() -> None:
 def test_copies_that_wait_for_the_end_are_not_looked_at_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     pipes = Pipes()
     for _ in range(4 * MANY):
-        pipes.post(pipes.own(0), Piece("copy"))
+        pipes.post(pipes.own(0), Split("copy"))
     heads = Heads(pipes, list(pipes.queues))
     monkeypatch.setattr(Heads, "__getitem__", lambda self, k: pytest.fail(f"copy {k} was looked at"))
     assert Schedule("tma_late").choose([], heads) == 0

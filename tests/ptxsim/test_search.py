@@ -45,7 +45,7 @@ def test_a_right_kernel_is_right_under_every_aim(pipeline) -> None:
     verdicts = []
     result = ptxsim.run(launch, "search", runs=20, judge=lambda: verdicts.append(y.copy()))
     assert result.ok and len(result.tried) == len(verdicts) == 20
-    assert all((found == x[:32]).all() for found in verdicts)
+    assert all((result == x[:32]).all() for result in verdicts)
     kinds = {name.split(":")[1] for name, _ in result.tried if name.startswith("hold:")}
     assert kinds == {"warps", "copy", "arrival", "wait", "barrier"}
 
@@ -56,10 +56,10 @@ def test_what_no_check_sees_is_wrong_once_the_copy_is_held_back(pipeline) -> Non
     wrong = lambda: None if (y == x[:32]).all() else "the output is not the input"  # noqa: E731
     assert ptxsim.run(launch, "eager", checks=()).ok and wrong() is None
     y[:] = 0
-    found = ptxsim.run(launch, "search", checks=(), judge=wrong)
-    assert [f.kind for f in found.findings] == ["wrong"] and found.tried[-1] == (found.schedule, found.seed)
+    result = ptxsim.run(launch, "search", checks=(), judge=wrong)
+    assert [f.kind for f in result.findings] == ["wrong"] and result.tried[-1] == (result.schedule, result.seed)
     y[:] = 0
-    ptxsim.run(launch, found.schedule, found.seed, checks=())
+    ptxsim.run(launch, result.schedule, result.seed, checks=())
     assert wrong() is not None  # the name of the schedule repeats it
 
 

@@ -1,4 +1,4 @@
-"""setmaxnreg moves a CTA's registers between its warps, which never hold more than the CTA has."""
+"""setmaxnreg moves registers between warps, within the CTA's total."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_some_warps_give_back_others_may_have(less: int, more: int, schedul
 
 @pytest.mark.parametrize("schedule", ["random", "eager", "late", "warps", "timed"])
 def test_a_dec_that_is_missing_is_a_deadlock_at_the_inc(schedule: str) -> None:
-    """168 * 128 + 240 * 256 registers are too many; that the loading warps exit gives nothing back."""
+    # 168 * 128 + 240 * 256 registers are too many. That the loading warps exit gives nothing back.
     (finding,) = run("", inc(240), schedule=schedule).findings
     assert finding.kind == "deadlock" and finding.instruction.startswith("setmaxnreg.inc") and finding.warp == 4
     assert "64,512 registers (168 per thread at launch)" in finding.message and "82,944" in finding.message

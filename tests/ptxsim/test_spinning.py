@@ -1,4 +1,7 @@
-"""Threads that poll end once what they wait for is done, under every schedule; those that never end are reported."""
+"""Threads that poll end once what they wait for is done, under every schedule.
+
+Those that never end are reported.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ IN_SHARED, IN_GLOBAL = {"at": ".shared.u32", "place": "[%r1+16]"}, {"at": ".glob
 
 
 def copied(body: str, schedule: tuple[str, int], **shape) -> np.ndarray:
-    """What a kernel makes of a copy of 0, 1, 2, …; warps 1 and 2 spin."""
+    """What a kernel makes of a copy of 0, 1, 2, ….
+
+    Warps 1 and 2 spin.
+    """
     x, y = np.arange(64, dtype=np.uint32), np.zeros(256, np.uint32)
     name, seed = schedule
     result = run_kernel(COPY + body, x, y, threads=96, shared=512, schedule=name, seed=seed, **shape)
@@ -64,7 +70,7 @@ def test_an_mbarrier_that_is_polled_completes(test: str, schedule) -> None:
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: f"{s[0]}-{s[1]}")
 @pytest.mark.parametrize("spin", SPINS)
 def test_a_flag_is_set_by_a_warp_that_waits_for_a_copy(spin: str, schedule) -> None:
-    """Warps 1 and 2 poll: they alone could go on for ever while the copy is outstanding."""
+    # Warps 1 and 2 poll. They alone could go on for ever while the copy is outstanding.
     body = f"{SPINS[spin].format(**IN_SHARED)} bra E; W: {TESTS['nanosleep']} {TAKE} {SET} E:"
     assert (copied(body, schedule)[:32] == 1).all()
 
@@ -85,10 +91,10 @@ def test_a_word_that_only_a_bulk_store_writes_is_polled(schedule) -> None:
     assert copied(body, schedule)[224:].tolist() == list(range(32))
 
 
-@pytest.mark.parametrize("aim", ["hold:copy:17", "hold:warps:0-0"])
-def test_threads_that_spin_end_while_a_copy_or_a_warp_is_held_back(aim: str) -> None:
+@pytest.mark.parametrize("goal", ["hold:copy:17", "hold:warps:0-0"])
+def test_threads_that_spin_end_while_a_copy_or_a_warp_is_held_back(goal: str) -> None:
     body = f"{SPINS['at once'].format(**IN_SHARED)} bra E; W: {TESTS['at once']} {TAKE} {SET} E:"
-    assert (copied(body, (aim, 0))[:32] == 1).all()
+    assert (copied(body, (goal, 0))[:32] == 1).all()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -51,7 +51,10 @@ def random_matrix(fmt: str, rows: int, k: int, seed: int) -> tuple[np.ndarray, n
 
 
 def packed(codes: np.ndarray, fmt: str) -> np.ndarray:
-    """Codes as kind f8f6f4 has them in shared memory: 16 of 4 or 6 bits from the first bit of 16 bytes, then ones."""
+    """Codes as kind f8f6f4 has them in shared memory.
+
+    16 of 4 or 6 bits from the first bit of 16 bytes, then ones.
+    """
     bits = {"e2m1": 4, "e2m3": 6, "e3m2": 6}.get(fmt)
     if bits is None:
         return codes
@@ -63,14 +66,19 @@ def packed(codes: np.ndarray, fmt: str) -> np.ndarray:
 
 
 def core_matrices(raw: np.ndarray) -> np.ndarray:
-    """Rows of bytes in the canonical layout without swizzle: 8 rows by 16 bytes together, chunks of a row 128
-    bytes apart."""
+    """Rows of bytes in the canonical layout without swizzle.
+
+    8 rows by 16 bytes together, chunks of a row 128 bytes apart.
+    """
     rows, width = raw.shape
     return np.ascontiguousarray(raw.reshape(rows // 8, 8, width // 16, 16).transpose(0, 2, 1, 3)).reshape(-1)
 
 
 def smem_descriptor(offset: str, width: int) -> str:
-    """PTX that leaves in %d20 the descriptor of core matrices at dyn + offset: LBO 128, SBO 8 rows of `width` bytes."""
+    """PTX that leaves in %d20 the descriptor of core matrices at dyn + offset.
+
+    LBO 128, SBO 8 rows of `width` bytes.
+    """
     bits = 128 // 16 << 16 | 8 * width // 16 << 32 | 1 << 46
     return f"add.u32 %r20, %r1, {offset}; shr.u32 %r20, %r20, 4; cvt.u64.u32 %d20, %r20; or.b64 %d20, %d20, {bits};"
 
@@ -172,7 +180,7 @@ def test_integer_kind_is_exact(fa, fb) -> None:
 
 
 def test_integer_saturation() -> None:
-    """With the descriptor's bit 3 a sum past the range of int32 stays at its end; without it, it wraps."""
+    # With the descriptor's bit 3 a sum past the range of int32 stays at its end; without it, it wraps.
     a, b = np.full((128, 32), 127, np.uint8), np.full((32, 32), 127, np.uint8)
     times = 5
     setup = (
@@ -209,8 +217,7 @@ tcgen05.st.sync.aligned.32x32b.x1.b32 [%r62+136], {%r61}; tcgen05.wait::st.sync.
 
 @pytest.mark.parametrize("ident", [0, 2])
 def test_block_scaled_mxf8(ident) -> None:
-    """One ue8m0 scale per row and 32 values: row r's in lane r % 32 of column r // 32, in the byte the
-    descriptor names."""
+    # One ue8m0 scale per row and 32 values. Row r's in lane r % 32 of column r // 32, in the byte the descriptor names.
     (a, av), (b, bv) = random_matrix("e4m3", 128, 32, 7), random_matrix("e5m2", 32, 32, 8)
     rng = np.random.default_rng(9)
     words = rng.integers(120, 134, (32, 8)).astype(np.uint8)
@@ -267,7 +274,7 @@ def test_load_shapes_cover_their_cells_once(shape, count, columns) -> None:
 
 
 def test_store_and_load_shapes_agree() -> None:
-    """What 16x256b writes, 32x32b reads back where PTX's picture of the shape has it."""
+    """What 16x256b writes, 32x32b reads back where PTX's plot of the shape has it."""
     out = np.zeros((32, 8), np.uint32)
     regs = ", ".join(f"%r{30 + j}" for j in range(8))
     body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;

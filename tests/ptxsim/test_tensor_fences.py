@@ -1,4 +1,4 @@
-"""tcgen05.fence where the PTX ISA's canonical patterns have it (9.7.16.6.4), as a check that can be asked for."""
+"""The optional check of tcgen05.fence against the PTX ISA's patterns (9.7.16.6.4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def body(without: str) -> str:
     return re.sub(r"(AFTER|BEFORE)\d", lambda m: "" if m[0] == without else FENCES[m[1]], BODY)
 
 
-def found(without: str, checks: tuple[str, ...] = CHECKS) -> list[str]:
+def outcome(without: str, checks: tuple[str, ...] = CHECKS) -> list[str]:
     out = np.zeros(32, np.uint32)
     result = run_kernel(body(without), out, threads=160, shared=64, checks=checks)
     assert (out == np.arange(32)).all()
@@ -32,7 +32,7 @@ def found(without: str, checks: tuple[str, ...] = CHECKS) -> list[str]:
 
 
 def test_fences_on_both_sides_of_every_synchronisation_leave_nothing_to_find() -> None:
-    assert found("") == []
+    assert outcome("") == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_fences_on_both_sides_of_every_synchronisation_leave_nothing_to_find() -
     ],
 )
 def test_a_fence_that_is_left_out_is_found_at_the_access_behind_it(fence, words) -> None:
-    first, *more = found(fence)
+    first, *more = outcome(fence)
     assert first.startswith("tensor fence: ") and re.search(words, first) and not more
 
 
@@ -65,4 +65,4 @@ def test_what_another_warp_has_been_given_is_not_touched_without_a_fence(fence) 
 
 
 def test_nobody_is_told_who_has_not_asked() -> None:
-    assert found("AFTER2", ("race",)) == []
+    assert outcome("AFTER2", ("race",)) == []

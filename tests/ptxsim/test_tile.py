@@ -1,4 +1,7 @@
-"""cuTile's cubins: their own host code writes the TMA descriptors, and what is launched with them computes."""
+"""cuTile's cubins.
+
+Their own host code writes the TMA descriptors, and what is launched with them computes.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ def launched(
     sizes = [p.size for p in kernel.params if p.size != 128]
     for array in arrays:
         arguments.append(ptxsim.Tensor(array, "bfloat16", array.shape, tuple(s // 2 for s in array.strides)))
-    given = sum(1 + 2 * array.ndim for array in arrays)
-    arguments += [bytes(size) for size in sizes[given:]]
+    values = sum(1 + 2 * array.ndim for array in arrays)
+    arguments += [bytes(size) for size in sizes[values:]]
     launch = ptxsim.tile_launch(cubin or folder / "kernel.cubin", module, kernel.name, (1,), arguments, early=early)
     return launch, arrays, [p.offset for p in kernel.params if p.size == 128]
 
@@ -50,14 +53,14 @@ def test_descriptors_name_the_arrays_with_their_sizes_and_strides(epilogue) -> N
     assert places
     by_address = {array.ctypes.data: array for array in arrays}
     for place in places:
-        found = decode(launch.params[place : place + 128])
-        array = by_address[found.address]
-        assert found.sizes[: array.ndim] == array.shape[::-1] and found.bits == 16
-        assert found.strides[1] == array.strides[0]
+        result = decode(launch.params[place : place + 128])
+        array = by_address[result.address]
+        assert result.sizes[: array.ndim] == array.shape[::-1] and result.bits == 16
+        assert result.strides[1] == array.strides[0]
 
 
 def test_boxes_are_the_bytes_that_barriers_expect(epilogue) -> None:
-    """What the PTX announces to an mbarrier is a sum of boxes that the host code put into the descriptors."""
+    # What the PTX announces to an mbarrier is a sum of boxes that the host code put into the descriptors.
     launch, _, places = launched(epilogue)
     boxes = [decode(launch.params[place : place + 128]).box_bytes for place in places]
     ring = [boxes[0], boxes[1], boxes[0] + boxes[1]]
@@ -96,7 +99,7 @@ def test_arguments_that_do_not_fit_are_refused(epilogue) -> None:
     (name,) = module.kernels
     with pytest.raises(ValueError, match="takes parameters of"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, name, (1,), (1, 2))
-    with pytest.raises(ValueError, match="takes parameters of"):  # with the PTX beside the cubin
+    with pytest.raises(ValueError, match="takes parameters of"):  # with the PTX next to the cubin
         ptxsim.Launch.from_cubin(epilogue / "kernel.cubin", name, (1,), (1, 2))
     with pytest.raises(ValueError, match="has no kernel other"):
         ptxsim.tile_launch(epilogue / "kernel.cubin", module, "other", (1,), ())

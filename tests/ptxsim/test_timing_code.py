@@ -1,4 +1,4 @@
-"""What the instruction caches have of a kernel when it is launched, and what its warps wait for."""
+"""Instruction caches at launch, and what warps wait for."""
 
 import pytest
 
@@ -41,9 +41,9 @@ def test_straight_code_takes_what_was_measured_by_its_size(kib, cold, measured) 
 
 
 def test_other_kernels_of_a_call_push_code_out() -> None:
-    alone, beside = (once(launched(100, others=others), range(100 * LINES)) for others in (0, 60 * LINES))
+    alone, compared = (once(launched(100, others=others), range(100 * LINES)) for others in (0, 60 * LINES))
     far, large = H100.constants.fetch_far_cycles, H100.constants.fetch_large_cycles
-    assert beside - alone == pytest.approx(36 * LINES * 8 * (far - large), rel=0.05)  # all beyond the first 64 KiB
+    assert compared - alone == pytest.approx(36 * LINES * 8 * (far - large), rel=0.05)  # all beyond the first 64 KiB
 
 
 def test_a_line_on_its_way_for_one_warp_is_waited_for_by_others() -> None:

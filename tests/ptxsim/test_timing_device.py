@@ -1,4 +1,7 @@
-"""The device files of ptxsim's clock: complete, with a source for each value, and clear about what is wrong."""
+"""The device files of ptxsim's clock.
+
+Complete, with a source for each value, and clear about what is wrong.
+"""
 
 import dataclasses
 import re
@@ -13,11 +16,11 @@ NAMES = sorted(path.stem for path in DEVICES.glob("*.yaml"))
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_device_file_is_complete_and_says_where_its_values_are_from(name) -> None:
-    card = DeviceModel.load(name)
-    assert card.constants.sm_count > 100
-    for parameter, value in card.parameters.items():
+    gpu = DeviceModel.load(name)
+    assert gpu.constants.sm_count > 100
+    for parameter, value in gpu.parameters.items():
         assert value.unit and len(value.origin) > 3, parameter
-        assert getattr(card.constants, parameter) == value.value
+        assert getattr(gpu.constants, parameter) == value.value
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,7 +31,7 @@ def test_what_is_called_published_names_an_address_where_it_can_be_read(name) ->
 
 
 def test_the_clock_reads_every_parameter() -> None:
-    """One that nothing reads would count among the assumed ones, by which a prediction's band is widened."""
+    # One that nothing reads would count among the assumed ones, by which a prediction's band is widened.
     sources = [path.read_text() for path in (DEVICES.parent / "timing").glob("*.py")]
     unread = [
         f.name for f in dataclasses.fields(DeviceConstants) if not any(f".{f.name}" in source for source in sources)
@@ -70,8 +73,8 @@ def test_an_unknown_device_names_those_that_there_are() -> None:
 
 
 def test_a_changed_value_leaves_the_others_as_they_are() -> None:
-    card = DeviceModel.load("h200")
-    other = card.changed(l2_latency=1000)
+    gpu = DeviceModel.load("h200")
+    other = gpu.changed(l2_latency=1000)
     assert (other.constants.l2_latency, other.parameters["l2_latency"].value) == (1000, 1000)
-    assert other.constants.fma_latency == card.constants.fma_latency
-    assert card.constants.l2_latency != 1000
+    assert other.constants.fma_latency == gpu.constants.fma_latency
+    assert gpu.constants.l2_latency != 1000

@@ -1,4 +1,7 @@
-"""What the clock takes from numbers and from work: divisions that go the long way, loads beside boxes, idle SMs."""
+"""What the clock takes from numbers and from work.
+
+Divisions that go the long way, loads next to boxes, idle SMs.
+"""
 
 import dataclasses
 
@@ -13,7 +16,7 @@ from ptxsim.timing.launch_time import Setting
 from ptxsim.timing.memory_system import MemorySystem
 from ptxsim.timing.scout import Surveyor
 
-CARD = DeviceModel.load("h200").changed(sm_clock_mhz=1000, branch_cycles=0)
+GPU = DeviceModel.load("h200").changed(sm_clock_mhz=1000, branch_cycles=0)
 PRODUCT = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
 PRODUCT += "{%r1,%r2,%r3,%r4}, {%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4};"
 LOGISTIC = "ex2.approx.ftz.f32 %r20, %r1;\nadd.rn.f32 %r21, %r20, 0f3F800000;\ndiv.rn.f32 %r22, %r1, %r21;\n"
@@ -68,20 +71,20 @@ def test_one_lane_is_enough_for_its_warp_and_memory_is_left_as_it_was() -> None:
 
 @pytest.mark.parametrize(("threads", "expected"), [(32, 225), (1024, 8 * 70)])
 def test_the_long_way_costs_latency_or_issue_slots(threads, expected) -> None:
-    card = CARD.changed(slow_division_latency=225, slow_division_issue_cycles=70)
+    gpu = GPU.changed(slow_division_latency=225, slow_division_issue_cycles=70)
     launch = launched(DIVIDE, np.ones(1024, np.float32), threads=threads)
     survey = Surveyor(launch).survey()
     assert survey is not None
     line = next(ins.line for ins in launch.kernel.instructions if ins.base == "div")
     usual, long = (
-        ptxsim.predict(launch, card, surveys={id(launch): dataclasses.replace(survey, slow_divisions=slow)})
+        ptxsim.predict(launch, gpu, surveys={id(launch): dataclasses.replace(survey, slow_divisions=slow)})
         for slow in ({}, {line: 1.0})
     )
     assert long.launches[0].cycles - usual.launches[0].cycles == pytest.approx(expected, rel=0.15)
 
 
 def test_a_load_waits_for_the_boxes_that_have_left_the_tma_unit_and_for_no_others() -> None:
-    figures = CARD.changed(tma_ahead_bytes=10_000).constants
+    figures = GPU.changed(tma_ahead_bytes=10_000).constants
     memory, sm = MemorySystem(figures, 1000, 1, 132), SM(figures, 2, 0)
     for _ in range(20):
         memory.box(sm, [sm], 0, 8192, 64, 0.0)
@@ -95,19 +98,19 @@ def test_sms_without_work_leave_their_bandwidth_to_the_others() -> None:
     """A quarter of the CTAs has something to do; the others end at once."""
     body = "mov.u32 %r5, %ctaid.x; and.b32 %r6, %r5, 3; setp.ne.u32 %p1, %r6, 0;\n@%p1 bra E;\n"
     launch = launched(body + "fma.rn.f32 %r1, %r1, %r1, %r1;\n" * 2000 + "E: ret;\n", grid=(132,))
-    assert Setting(launch, CARD, None, 1000.0, "warm").competing == pytest.approx(33, abs=5)
+    assert Setting(launch, GPU, None, 1000.0, "warm").competing == pytest.approx(33, abs=5)
     even = launched("fma.rn.f32 %r1, %r1, %r1, %r1;\n" * 200, grid=(132,))
-    assert Setting(even, CARD, None, 1000.0, "warm").competing == 132
+    assert Setting(even, GPU, None, 1000.0, "warm").competing == 132
 
 
 def test_a_descriptor_that_was_changed_is_fetched_anew() -> None:
     body = "ld.param.u64 %d1, [p0];\n" + "fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;\n" * 3
     launch = launched(body, np.zeros(256, np.uint8))
-    short, long = (ptxsim.predict(launch, CARD.changed(tma_descriptor_latency=n)).launches[0].cycles for n in (0, 307))
+    short, long = (ptxsim.predict(launch, GPU.changed(tma_descriptor_latency=n)).launches[0].cycles for n in (0, 307))
     assert long - short == 3 * 307
 
 
 def test_loads_by_themselves_get_no_more_than_the_bandwidth() -> None:
-    memory = MemorySystem(CARD.changed(tma_ahead_bytes=1000).constants, 1000, 1, 132)
+    memory = MemorySystem(GPU.changed(tma_ahead_bytes=1000).constants, 1000, 1, 132)
     ends = [memory.read(0, 512, 0.0)[0] for _ in range(100)]
     assert ends[-1] == pytest.approx(100 * 512 / memory.l2.rate)

@@ -1,4 +1,7 @@
-"""Local memory under the clock: what ptxas spills goes through L1, and to L2 where L1 has no place for it."""
+"""Local memory under the clock.
+
+What ptxas spills goes through L1, and to L2 where L1 has no place for it.
+"""
 
 import subprocess
 
@@ -14,12 +17,12 @@ from ptxsim.timing.sass import Slot, read_cubin
 tiny_build = pytest.importorskip("tiny_build", reason="ptxas comes with the repository's environment, not with ptxsim")
 
 RATES = {"local_bytes_per_cycle": 128, "local_miss_bytes_per_cycle": 64, "store_bytes_per_cycle": 32}
-CARD = DeviceModel.load("h200").changed(sm_clock_mhz=1000, local_latency=30, local_l2_latency=300, **RATES)
+GPU = DeviceModel.load("h200").changed(sm_clock_mhz=1000, local_latency=30, local_l2_latency=300, **RATES)
 
 
 def memory(lines: int) -> LocalMemory:
-    """An SM whose L1 has place for so many lines, and which gets 32 bytes a cycle of L2 and gives it 16."""
-    return LocalMemory(CARD.constants, L1Cache(128 * lines), 32.0, 16.0, 1.5)
+    """An SM whose L1 has so many lines; L2 gives 32 and takes 16 B/cycle."""
+    return LocalMemory(GPU.constants, L1Cache(128 * lines), 32.0, 16.0, 1.5)
 
 
 def store(word: int, words: int = 1) -> Slot:
@@ -82,7 +85,7 @@ def test_warps_have_lines_of_their_own_and_places_nobody_knows_are_taken_to_be_i
 
 
 def spilling(folder, values: int) -> tuple[ptxsim.Module, object]:
-    """A loop over more values than the 64 registers that its threads have, and its machine code."""
+    """Return a loop over more values than its threads' 64 registers, and its SASS."""
     names = [f"%v{n}" for n in range(values)]
     text = (
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p0, .param .u32 p1)\n"
@@ -108,7 +111,7 @@ def round_cycles(built: tuple[ptxsim.Module, object], shared: int) -> float:
     def cycles(rounds: int) -> float:
         arguments = (np.zeros(4, np.uint32), np.uint32(rounds))
         launch = ptxsim.launch(built[0], "k", (132,), (128,), arguments, dynamic_shared=shared)
-        return ptxsim.predict(launch, CARD, code=built[1]).launches[0].cycles
+        return ptxsim.predict(launch, GPU, code=built[1]).launches[0].cycles
 
     return (cycles(10) - cycles(2)) / 8
 
@@ -122,7 +125,7 @@ def test_spilled_registers_are_told_by_their_place_on_the_stack_and_cost_what_th
     assert all(op.slot is None for op in read_cubin(few[1])["k"].ops)
     spilled = 192 - 64
     assert round_cycles(few, 0) < 300
-    figures = CARD.constants
+    figures = GPU.constants
     a_cycle = figures.local_store_gb_per_s / figures.sm_count  # bytes of an SM, at 1,000 MHz
     assert spilled * 4 * 128 / a_cycle <= round_cycles(many, 0) < 1.6 * spilled * 4 * 128 / a_cycle
     assert round_cycles(many, 200 << 10) > round_cycles(many, 0)  # L1 has 28 KiB left

@@ -1,4 +1,7 @@
-"""What one process has made of PTX, taken by another: used where it would be made alike now, and nowhere else."""
+"""What one process has made of PTX, taken by another.
+
+Used where it would be made equal now, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def forget() -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is done anew from here on: `read` PTX, `translated` kernels, `compiled` blocks."""
+    """What is done again from here on: `read` PTX, `translated` kernels, `compiled` blocks."""
     done: list[str] = []
 
     def counted(name: str, function):
@@ -65,9 +68,9 @@ def kept(folder: Path, text: str = TEXT) -> list[int]:
     forget()
     shared = Translations(folder)
     module = shared.module(text, "here.ptx")
-    found = run(module)
+    result = run(module)
     shared.keep(module)
-    return found
+    return result
 
 
 EXPECTED = [7] * 10 + [0x40004000] * 22

@@ -153,7 +153,7 @@ def test_distributed_shared_memory_and_cluster_barrier() -> None:
 
 
 def test_a_thread_that_arrived_at_the_cluster_barrier_and_exited_is_not_counted_for_another() -> None:
-    """Warp 0 arrives and exits, warp 1 waits for warp 2, which comes late: PTX ISA, «all the non-exited threads»."""
+    # Warp 0 arrives and exits, warp 1 waits for warp 2, which comes late. PTX ISA, «all the non-exited threads».
     body = """shr.u32 %r2, %r1, 5; mov.u32 %r3, dyn; mov.u32 %r4, 0; mov.u32 %r9, 5;
     setp.eq.u32 %p1, %r2, 0; @%p1 barrier.cluster.arrive; @%p1 ret;
     setp.eq.u32 %p2, %r2, 1; @%p2 bra MEET;
@@ -165,8 +165,8 @@ def test_a_thread_that_arrived_at_the_cluster_barrier_and_exited_is_not_counted_
 
 
 def test_scoped_registers_and_labels_of_inline_assembly() -> None:
-    piece = "{ .reg .pred P1; setp.lt.u32 P1, %r1, 16; @P1 bra DONE; add.u32 %r9, %r9, 1; DONE: }\n"
-    np.testing.assert_array_equal(out("mov.u32 %r9, 0;" + piece * 3), [0] * 16 + [3] * 16)
+    split = "{ .reg .pred P1; setp.lt.u32 P1, %r1, 16; @P1 bra DONE; add.u32 %r9, %r9, 1; DONE: }\n"
+    np.testing.assert_array_equal(out("mov.u32 %r9, 0;" + split * 3), [0] * 16 + [3] * 16)
 
 
 def test_special_registers() -> None:

@@ -1,4 +1,4 @@
-"""Warpgroup products by hand-written PTX, and the matrix loads and stores beside them."""
+"""Warpgroup products by hand-written PTX, and the matrix loads and stores next to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ st.global.v4.b32 [%d3], {%r20,%r21,%r22,%r23}; st.global.v4.b32 [%d3+16], {%r24,
 
 
 def product(fmt: str, dtype: str, accumulate: bool, schedule: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(accumulator words by PTX's picture of D, exact products) of a 64 by 16 product; warp 0 then overwrites A."""
+    """(accumulator words by PTX's plot of D, exact products) of a 64 by 16 product.
+
+    Warp 0 then overwrites A.
+    """
     k = {"f16": 16, "bf16": 16, "tf32": 8}.get(fmt, 32)
     (a, av), (b, bv) = random_matrix(fmt, 64, k, 1), random_matrix(fmt, 16, k, 2)
     out = np.zeros((128, 8), np.uint32)
@@ -78,7 +81,7 @@ def test_integer_products_are_exact(fmt) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_wait_covers_the_whole_warpgroup(seed) -> None:
-    """Warp 0 overwrites A after its wait: on hardware no part of the product can still be outstanding then."""
+    # Warp 0 overwrites A after its wait. On hardware no part of the product can still be outstanding then.
     got, want = product("f16", "f32", False, "warps", seed)
     np.testing.assert_allclose(got.view(np.float32), want, rtol=1e-5, atol=1e-5)
 

@@ -1,17 +1,17 @@
-"""Hold the TMA descriptors that ptxsim passes to cuTile's kernels against those that a Hopper card's driver passes.
+"""Compare ptxsim's TMA descriptors for cuTile's kernels with a Hopper driver's.
 
 `prepare BUILDS FOLDER` takes cuTile's builds for sm_90a below BUILDS (a folder such as results/compile) whose kernels
 take descriptors. Beside each cubin it puts one with other machine code, which stores the parameters, as they lie in the
 constant bank, where the first pointer among them points. All else is the cubin's own, with the host code that the
-driver calls for the descriptors. `read FOLDER ANSWERS`, on the card, launches these in place of the kernels on inputs
+driver calls for the descriptors. `read FOLDER ANSWERS`, on the GPU, launches these in place of the kernels on inputs
 of the operators and writes into ANSWERS what they stored. `compare FOLDER ANSWERS`, anywhere, makes the descriptors of
 the same visible parameters by ptxsim: they have to have the same bytes.
 
-`run FOLDER`, on the card, asks whether they do what they should. It launches the cubin of TileGym's matrix product,
+`run FOLDER`, on the GPU, asks whether they do what they should. It launches the cubin of TileGym's matrix product,
 whose descriptors are the driver's, and a cubin that ptxas makes of the kernel's PTX, without any host code, with all
 parameters made by ptxsim; the outputs have to have the same bits.
 
-The card's machine needs torch, cuda-bindings and the project's own packages, `run` a C compiler as well.
+The GPU's machine needs torch, cuda-bindings and the project's own packages, `run` a C compiler as well.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ DEVICE = "cuda"
 def prepare(builds: Path, folder: Path) -> None:
     for record in sorted(builds.glob(f"*/*/{TARGET}/*/build.json")):
         place = folder / record.parent.relative_to(builds)
-        found = [x for x in sorted(record.parent.glob("*.ptx")) if json.loads(record.read_text())["dsl"] == "cutile"]
-        found = [x for x in found if any(p.size == DESCRIPTOR for p in kernel_of(x).params)]
-        if not found or len(list(place.parent.glob("*"))) >= PER_KERNEL:
+        result = [x for x in sorted(record.parent.glob("*.ptx")) if json.loads(record.read_text())["dsl"] == "cutile"]
+        result = [x for x in result if any(p.size == DESCRIPTOR for p in kernel_of(x).params)]
+        if not result or len(list(place.parent.glob("*"))) >= PER_KERNEL:
             continue
         place.mkdir(parents=True)
         shutil.copy(record, place)
-        for ptx in found:
+        for ptx in result:
             shutil.copy(ptx, place)
             shutil.copy(ptx.with_suffix(".cubin"), place)
             (place / f"{ptx.stem}.storing").write_bytes(storing(ptx))
@@ -87,14 +87,17 @@ def without_lines(ptx: Path) -> str:
 
 
 def without_host_code(ptx: Path) -> str:
-    """As a kernel of threads, whose launches pass every parameter; its shared memory is dynamic, since it is large."""
+    """As a kernel of threads, whose launches pass every parameter.
+
+    Its shared memory is dynamic, since it is large.
+    """
     text = without_lines(ptx).replace("\n.language 7", "").replace(".hidden\t", "")
     declared = "".join(f".extern .shared {name}[];\n" for name, _ in SHARED.findall(text))
     return SHARED.sub("", text).replace(".visible .entry", f"{declared}.visible .entry")
 
 
 def storing(ptx: Path) -> bytes:
-    """The cubin of a build with machine code that stores the parameters in place of its own."""
+    """Return the build's cubin with code replaced by stores of the parameters."""
     cubin, kernel = ptx.with_suffix(".cubin"), kernel_of(ptx)
     made = assembled(storing_text(ptx))
     whole, name = bytearray(cubin.read_bytes()), f".text.{kernel.name}"
@@ -114,7 +117,7 @@ def storing_text(ptx: Path) -> str:
 
 
 def storing_body(kernel: Any) -> Iterator[str]:
-    """Instructions by which one thread of a grid stores every parameter at its offset from the first pointer on."""
+    """Return instructions that store every parameter at its offset from the first pointer."""
     yield from (".reg .pred %p;", ".reg .b32 %r<2>;", ".reg .b64 %d<2>;", "mov.u32 %r0, %tid.x;")
     for axis in "xyz":
         yield from (f"mov.u32 %r1, %ctaid.{axis};", "or.b32 %r0, %r0, %r1;")
@@ -138,12 +141,15 @@ def sections(elf: bytes | bytearray) -> dict[str, tuple[int, int]]:
     size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", elf, offset + n * size) for n in range(count)]
     starts = [headers[names][4] + header[0] for header in headers]
-    found = [elf[start : elf.index(b"\0", start)].decode() for start in starts]
-    return {name: (header[4], header[5]) for name, header in zip(found, headers, strict=True)}
+    result = [elf[start : elf.index(b"\0", start)].decode() for start in starts]
+    return {name: (header[4], header[5]) for name, header in zip(result, headers, strict=True)}
 
 
 def read(folder: Path, answers: Path) -> None:
-    """What the driver passes at the launches of every build. Each build has a process of its own, which may fail."""
+    """What the driver passes at the launches of every build.
+
+    Each build has a process of its own, which may fail.
+    """
     import torch  # noqa: F401 (the forked processes find it imported)
 
     places = [x.parent for x in sorted(folder.glob(f"*/*/{TARGET}/*/build.json"))]
@@ -151,10 +157,10 @@ def read(folder: Path, answers: Path) -> None:
         asked = [(place, pool.apply_async(stored, (place,))) for place in places]
         for place, waited in asked:
             try:
-                found = waited.get(timeout=LIMIT_SECONDS)
+                result = waited.get(timeout=LIMIT_SECONDS)
             except Exception as error:  # the others are to be asked all the same
-                found = [{"build": build_name(place), "error": f"{error!r}"[:300]}]
-            out.writelines(json.dumps(answer) + "\n" for answer in found)
+                result = [{"build": build_name(place), "error": f"{error!r}"[:300]}]
+            out.writelines(json.dumps(reply) + "\n" for reply in result)
             out.flush()
 
 
@@ -163,18 +169,18 @@ def build_name(place: Path) -> str:
 
 
 def stored(place: Path) -> list[dict[str, Any]]:
-    """The parameters of launches of a build, on workloads by which every kernel that takes descriptors is met."""
+    """Return launch parameters on workloads that cover every kernel with descriptors."""
     wanted = {path.stem for path in place.glob("*.storing")}
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for workload in itertools.islice(workloads_of(place), WORKLOADS):
         try:
-            found += [x for x in stored_on(place, workload) if x["file"] in wanted]
-        except Exception as error:  # what was stored before counts, and an error of the card's is there to stay
-            return [*found, {"build": build_name(place), "error": f"{workload.id}: {error!r}"[:300]}]
-        wanted -= {answer["file"] for answer in found}
+            result += [x for x in stored_on(place, workload) if x["file"] in wanted]
+        except Exception as error:  # what was stored before counts, and an error of the GPU's is there to stay
+            return [*result, {"build": build_name(place), "error": f"{workload.id}: {error!r}"[:300]}]
+        wanted -= {reply["file"] for reply in result}
         if not wanted:
             break
-    return found
+    return result
 
 
 def stored_on(place: Path, workload: Any) -> list[dict[str, Any]]:
@@ -183,16 +189,16 @@ def stored_on(place: Path, workload: Any) -> list[dict[str, Any]]:
     from cutesnake.stages.load import cutile
     from cutesnake.stages.load.build import LoadedBuild
 
-    operator, found = load_operator(place.parts[-4]), []
+    operator, result = load_operator(place.parts[-4]), []
 
     def opened(path: Path) -> Any:
         def launched(symbol: str, grid: tuple[int, int, int], values: Sequence[Any], early: bool) -> None:
             cubin = path.with_suffix(".storing")
             if cubin.exists():
                 visible = [bytes(x) for x in cutile.flatten(values)]
-                every = parameters_on_the_card(cubin, kernel_of(path.with_suffix(".ptx")), grid, visible)
+                every = parameters_on_the_gpu(cubin, kernel_of(path.with_suffix(".ptx")), grid, visible)
                 about = {"build": build_name(place), "file": path.stem, "workload": workload.id}
-                found.append({**about, "visible": len(visible), "parameters": every.hex()})
+                result.append({**about, "visible": len(visible), "parameters": every.hex()})
 
         return launched
 
@@ -202,7 +208,7 @@ def stored_on(place: Path, workload: Any) -> list[dict[str, Any]]:
         for call in (runner.plan, runner.enqueue):
             if call is not None:
                 call(0)
-    return found
+    return result
 
 
 def workloads_of(place: Path) -> Iterator[Any]:
@@ -218,8 +224,11 @@ def workloads_of(place: Path) -> Iterator[Any]:
             yield workload
 
 
-def parameters_on_the_card(cubin: Path, kernel: Any, grid: tuple[int, int, int], visible: list[bytes]) -> bytes:
-    """What a launch of a storing cubin with these parameters stores. What it stores over is put back."""
+def parameters_on_the_gpu(cubin: Path, kernel: Any, grid: tuple[int, int, int], visible: list[bytes]) -> bytes:
+    """What a launch of a storing cubin with these parameters stores.
+
+    What it stores over is put back.
+    """
     from cuda.bindings import driver
 
     pointer, size = int.from_bytes(visible[kernel.params.index(first_pointer(kernel))], "little"), kernel.param_bytes
@@ -235,32 +244,35 @@ def parameters_on_the_card(cubin: Path, kernel: Any, grid: tuple[int, int, int],
 
 
 def compare(folder: Path, answers: Path) -> None:
-    """A line per launch: how many descriptors the driver and ptxsim make alike. Ends with 1 if any differ."""
-    wrong, met = 0, set()
-    for answer in map(json.loads, answers.read_text().splitlines()):
-        if "error" in answer:
-            print(f"{answer['build']}: {answer['error']}")
+    """A line per launch: how many descriptors the driver and ptxsim make equal.
+
+    Ends with 1 if any differ.
+    """
+    wrong, merged = 0, set()
+    for reply in map(json.loads, answers.read_text().splitlines()):
+        if "error" in reply:
+            print(f"{reply['build']}: {reply['error']}")
             wrong += 1
             continue
-        ptx = folder / answer["build"] / f"{answer['file']}.ptx"
-        met.add(ptx.with_suffix(".storing"))
-        kernel, card = kernel_of(ptx), bytes.fromhex(answer["parameters"])
-        visible = [card[p.offset : p.offset + p.size] for p in kernel.params[: answer["visible"]]]
-        ours = parameter_block(ptx.with_suffix(".cubin"), ptxsim.Module.from_file(ptx), kernel.name, visible).tobytes()
+        ptx = folder / reply["build"] / f"{reply['file']}.ptx"
+        merged.add(ptx.with_suffix(".storing"))
+        kernel, gpu = kernel_of(ptx), bytes.fromhex(reply["parameters"])
+        visible = [gpu[p.offset : p.offset + p.size] for p in kernel.params[: reply["visible"]]]
+        own = parameter_block(ptx.with_suffix(".cubin"), ptxsim.Module.from_file(ptx), kernel.name, visible).tobytes()
         places = [p.offset for p in kernel.params if p.size == DESCRIPTOR]
-        alike = [ours[at : at + WRITTEN] == card[at : at + WRITTEN] for at in places]
-        wrong += not all(alike)
-        say = f"{sum(alike)} of {len(alike)} descriptors alike"
-        print(f"{answer['build']} {answer['file']}, {answer['workload']}: {say}")
-        for at in (at for at, same in zip(places, alike, strict=True) if not same):
-            print(f"  the card {card[at : at + WRITTEN].hex()}\n  ptxsim   {ours[at : at + WRITTEN].hex()}")
-    for path in sorted({*folder.rglob("*.storing")} - met):
+        same = [own[at : at + WRITTEN] == gpu[at : at + WRITTEN] for at in places]
+        wrong += not all(same)
+        say = f"{sum(same)} of {len(same)} descriptors alike"
+        print(f"{reply['build']} {reply['file']}, {reply['workload']}: {say}")
+        for at in (at for at, same in zip(places, same, strict=True) if not same):
+            print(f"  the card {gpu[at : at + WRITTEN].hex()}\n  ptxsim   {own[at : at + WRITTEN].hex()}")
+    for path in sorted({*folder.rglob("*.storing")} - merged):
         print(f"{build_name(path.parent)} {path.stem}: not launched")
     sys.exit(bool(wrong))
 
 
-def checked(answer: tuple[Any, ...]) -> Any:
-    status, *values = answer
+def checked(reply: tuple[Any, ...]) -> Any:
+    status, *values = reply
     if int(status):
         raise RuntimeError(f"the driver says {status}")
     return values[0] if values else None
@@ -269,7 +281,7 @@ def checked(answer: tuple[Any, ...]) -> Any:
 def launch(
     cubin: Path, symbol: str, grid: tuple[int, int, int], threads: int, parameters: list[bytes], shared: int = 0
 ) -> None:
-    """One launch of a kernel with these parameters and bytes of dynamic shared memory, waited for."""
+    """Launch a kernel with these parameters and dynamic shared bytes, and wait."""
     from cuda.bindings import driver
 
     module = checked(driver.cuModuleLoad(str(cubin).encode()))
@@ -294,14 +306,14 @@ def run(folder: Path) -> None:
     shared = sum(int(size) for _, size in SHARED.findall((place / "kernel.ptx").read_text()))
     for m, n, k in SIZES:
         a, b = (torch.randn(rows, k, device="cuda").bfloat16() for rows in (m, n))
-        driver_made, ours_made = (torch.full((m, n), float("nan"), device="cuda").bfloat16() for _ in range(2))
+        driver_made, own_made = (torch.full((m, n), float("nan"), device="cuda").bfloat16() for _ in range(2))
         grid = (-(-m // tile["tile_size_m"]) * -(-n // tile["tile_size_n"]), 1, 1)
         launch(place / "kernel.cubin", symbol, grid, 1, visible_parameters(a, b.T, driver_made))
-        visible = visible_parameters(a, b.T, ours_made)
+        visible = visible_parameters(a, b.T, own_made)
         block = parameter_block(place / "kernel.cubin", module, symbol, visible)
         every = [block[p.offset : p.offset + p.size].tobytes() for p in kernel.params]
         launch(place / "plain", symbol, grid, kernel.directives["reqntid"][0], every, shared)
-        same = torch.equal(driver_made.view(torch.int16), ours_made.view(torch.int16))
+        same = torch.equal(driver_made.view(torch.int16), own_made.view(torch.int16))
         error = (driver_made.float() - a.float() @ b.float().T).abs().max().item()
         print(json.dumps({"m": m, "n": n, "k": k, "same_bits": same, "largest_error": error}), flush=True)
 

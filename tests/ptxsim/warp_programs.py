@@ -1,5 +1,8 @@
-"""Generated PTX of copies, warps and control flow: cp.async, bulk copies, mbarriers, matrix loads and stores, shuffles,
-votes, barriers, divergence. Same form as programs.py."""
+"""Generated PTX of copies, warps and control flow.
+
+Cp.async, bulk copies, mbarriers, matrix loads and stores, shuffles, votes, barriers, divergence. Same form as
+programs.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pages of anatomy and of learning in headless Chromium: narrow and wide, dark and light, and on paper."""
+"""Pages of anatomy and of learning in headless Chromium.
+
+Narrow and wide, dark and light, and on paper.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +39,15 @@ window.onload = function () {
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    found = record_of("tutorial_gemm/cutlass_0/sm_100a/fp16")
+    result = record_of("tutorial_gemm/cutlass_0/sm_100a/fp16")
     asked = Asked("learn_path_a", GOALS, {"tutorial_gemm/cutlass_0": ("tutorial_gemm/cutlass_0/x/y", [])}, {}, [])
     why = (
         f"its sizes are baked in; gemm_grouped/cutlass_sm90/sm_90a/{'_'.join(['g8_m128_n256_k512'] * 6)} is run instead"
     )
-    other = {**found, "variant": {"id": "another", "params": {}}, "watched": None, "not_watched": why}
+    other = {**result, "variant": {"id": "another", "params": {}}, "watched": None, "not_watched": why}
     return {
-        "anatomy": page.render([found, other], Path("nowhere")),
-        "learn": render(asked, {"tutorial_gemm/cutlass_0": found}, "learn"),
+        "anatomy": page.render([result, other], Path("nowhere")),
+        "learn": render(asked, {"tutorial_gemm/cutlass_0": result}, "learn"),
     }
 
 
@@ -57,9 +60,9 @@ def test_only_tables_and_pictures_scroll_sideways(pages, tmp_path, name, width, 
     (tmp_path / "frame.html").write_text(FRAME % width)
     options = (f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--window-size=1300,950", "--dump-dom")
     done = chromium(tmp_path, *options, (tmp_path / "frame.html").as_uri())
-    found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
-    assert found, done.stderr[-1000:]
-    out = json.loads(html.unescape(found.group(1)))
+    result = re.search(r"<title>DONE(.*?)</title>", done.stdout)
+    assert result, done.stderr[-1000:]
+    out = json.loads(html.unescape(result.group(1)))
     assert out["width"] == width and not out["wide"] and out["loads"] == []
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert out["pictures"] >= (2 if name == "anatomy" else 0)
@@ -74,7 +77,7 @@ def test_it_can_be_printed(pages, tmp_path, name) -> None:
     text = subprocess.run(["pdftotext", str(tmp_path / "page.pdf"), "-"], capture_output=True, text=True).stdout
     assert ("multi-stage pipeline" if name == "anatomy" else "CuTe DSL fundamentals") in text
     if name == "learn":  # nothing can be unfolded on paper
-        answers = re.findall(r'<details class="answer"><summary>.*?</summary><p>(.*?)</p>', pages[name], re.DOTALL)
+        replies = re.findall(r'<details class="answer"><summary>.*?</summary><p>(.*?)</p>', pages[name], re.DOTALL)
         printed = " ".join(text.split())
-        assert len(answers) >= 3
-        assert all(" ".join(html.unescape(answer).split())[:60] in printed for answer in answers)
+        assert len(replies) >= 3
+        assert all(" ".join(html.unescape(reply).split())[:60] in printed for reply in replies)

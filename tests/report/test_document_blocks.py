@@ -11,7 +11,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.report import document_blocks, document_tables
 from cutesnake.report.document_blocks import BlockError, documents, filled
 
-ONE = {"one": lambda *words: f"made of {' '.join(words)}"}
+ONE = {"one": lambda *message: f"made of {' '.join(message)}"}
 
 
 def test_every_generated_block_is_current() -> None:
@@ -28,15 +28,15 @@ def test_the_readme_and_the_results_page_have_generated_blocks() -> None:
 
 def test_a_block_is_filled_and_the_rest_of_the_document_stays() -> None:
     text = "a\n<!-- generated: one x y -->\nold\n<!-- end -->\nb\n"
-    found = filled(text, "d.md", ONE)
-    assert found.text == "a\n<!-- generated: one x y -->\n\nmade of x y\n\n<!-- end -->\nb\n"
-    (line,) = found.problems
+    result = filled(text, "d.md", ONE)
+    assert result.text == "a\n<!-- generated: one x y -->\n\nmade of x y\n\n<!-- end -->\nb\n"
+    (line,) = result.problems
     assert line.startswith("d.md:2: generated block 'one x y' differs") and document_blocks.COMMAND in line
-    assert filled(found.text, "d.md", ONE) == (found.text, [])
+    assert filled(result.text, "d.md", ONE) == (result.text, [])
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<!-- generated: two -->\n<!-- end -->\n", "unknown name; known: one"),
         ("<!-- generated: one -->\n", "`<!-- end -->` is missing"),
@@ -44,16 +44,16 @@ def test_a_block_is_filled_and_the_rest_of_the_document_stays() -> None:
         ("<!-- generated:  -->\n<!-- end -->\n", "unknown name"),
     ],
 )
-def test_a_block_that_cannot_be_filled_is_named(text: str, said: str) -> None:
+def test_a_block_that_cannot_be_filled_is_named(text: str, message: str) -> None:
     with pytest.raises(BlockError, match=r"d\.md:1: generated block") as error:
         filled(text, "d.md", ONE)
-    assert said in str(error.value) and "\n" not in str(error.value)
+    assert message in str(error.value) and "\n" not in str(error.value)
 
 
 def test_times_of_an_unknown_operator_or_kernel_are_refused() -> None:
-    for words in ("gemm nothing", "gemm tilegym nothing", ""):
+    for message in ("gemm nothing", "gemm tilegym nothing", ""):
         with pytest.raises(BlockError, match=r"d\.md:1"):
-            filled(f"<!-- generated: times {words} -->\n<!-- end -->\n", "d.md")
+            filled(f"<!-- generated: times {message} -->\n<!-- end -->\n", "d.md")
 
 
 def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, capsys) -> None:
@@ -66,8 +66,8 @@ def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, capsys) 
     assert run("--check") == (0, "")
     right = page.read_text()
     page.write_text(right.replace("1.280", "1.290", 1))
-    status, said = run("--check")
-    assert status == 1 and said.count("\n") == 1 and "README.md:1: generated block 'in_one_run'" in said
+    status, message = run("--check")
+    assert status == 1 and message.count("\n") == 1 and "README.md:1: generated block 'in_one_run'" in message
     assert run() == (0, "") and page.read_text() == right
     assert run("--check") == (0, "")
 

@@ -1,4 +1,7 @@
-"""What was found: the five sentences, where cards disagree, findings about others' kernels, the table for pandas."""
+"""What was found.
+
+The five sentences, where GPUs disagree, findings about others' kernels, the table for pandas.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ def said(comparisons, gpu=False):
     return {entry["question"]: entry["text"] for entry in front_findings(sample.arch(gpu), comparisons)}
 
 
-def with_another_card(evidence, change):
-    """The evidence with a second recorded card, whose times `change` (kernel, workload, metrics) alters."""
+def with_another_gpu(evidence, change):
+    """The evidence with a second recorded GPU, whose times `change` (kernel, workload, metrics) alters."""
     kept = dict(evidence.recorded)
     for path, entry in evidence.recorded.items():
         mine = copy.deepcopy(entry)
@@ -187,7 +190,7 @@ def test_a_kernel_that_failed_its_check_was_checked() -> None:
 def test_two_cards_that_agree_and_one_alone() -> None:
     evidence = sample.evidence(recorded=True)
     assert said([compare(evidence)])["Other GPUs"].endswith("only H200 has times.")
-    both = compare(with_another_card(evidence, lambda *_: None))
+    both = compare(with_another_gpu(evidence, lambda *_: None))
     assert said([both])["Other GPUs"] == (
         "H100 80GB HBM3 and H200 agree about the fastest kernel on all 8 workloads of blend (workloads with several "
         "kernels timed on both)."
@@ -196,7 +199,7 @@ def test_two_cards_that_agree_and_one_alone() -> None:
 
 
 def test_two_cards_that_timed_one_kernel_alone_do_not_agree_about_the_fastest() -> None:
-    both = with_another_card(sample.evidence(recorded=True), lambda *_: None)
+    both = with_another_gpu(sample.evidence(recorded=True), lambda *_: None)
     alone = {p: e for p, e in both.recorded.items() if e["device"]["name"] != H100 or e["case"]["kernel"] == "cutile"}
     compared = compare(sample.replace(both, recorded=alone))
     assert compared["agreement"] == []
@@ -204,7 +207,7 @@ def test_two_cards_that_timed_one_kernel_alone_do_not_agree_about_the_fastest() 
 
 
 def test_many_operators_about_which_two_cards_agree_are_counted() -> None:
-    both = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
+    both = compare(with_another_gpu(sample.evidence(recorded=True), lambda *_: None))
     text = said([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other GPUs"]
     assert text.endswith("on all 32 workloads of 4 operators (workloads with several kernels timed on both).")
 
@@ -216,7 +219,7 @@ def test_two_cards_that_disagree_beyond_the_noise() -> None:
         if (kernel, workload) == ("cute_sm90", "b1_s8192_bf16"):
             metrics["cold_us"] *= 1.01  # still the fastest
 
-    compared = compare(with_another_card(sample.evidence(recorded=True), change))
+    compared = compare(with_another_gpu(sample.evidence(recorded=True), change))
     record.check("compare", compared, "test")
     (entry,) = compared["agreement"]
     assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
@@ -239,9 +242,9 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
             kept[path.replace(".json", "-wide.json")] = wide
             plan["cases"].append({"build": "blend/cutile/sm_90a/wide", "workload": entry["case"]["workload"]})
 
-    two = with_another_card(sample.replace(evidence, plan=plan, recorded=kept), lambda *_: None)
+    two = with_another_gpu(sample.replace(evidence, plan=plan, recorded=kept), lambda *_: None)
     assert compare(two)["agreement"][0]["variants"] == []
-    names = {e["case"]["variant"]["id"]: e for e in two.recorded.values() if is_card(e, H100)}
+    names = {e["case"]["variant"]["id"]: e for e in two.recorded.values() if is_gpu(e, H100)}
     names["wide"]["metrics"]["hot_us"] /= 10
     (entry,) = compare(two)["agreement"]
     assert [(row["kernel"], row["winners"]) for row in entry["variants"]] == [("cutile", ["wide", "bf16"])]
@@ -251,7 +254,7 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
     )
 
 
-def is_card(entry, name):
+def is_gpu(entry, name):
     case = entry["case"]
     mine = (entry["stage"], case["kernel"], case["workload"]) == ("timing", "cutile", "b32_s8192_bf16")
     return mine and entry["device"]["name"] == name
@@ -303,7 +306,7 @@ def test_the_matrix_says_what_was_not_done_here_and_that_a_failed_check_was_made
     rows = {(r["kernel"], r["target"]): r["why"] for r in matrix(compared, Notes(), "page.html")["rows"]}
     assert (
         rows["cute_sm90", "sm_90a"][0]["text"] == "not checked, timed or profiled on this machine"
-    )  # but on a recorded card
+    )  # but on a recorded GPU
     assert "not timed or profiled" in {why["text"] for why in rows["cutlass_fp16", "sm_100a"]}
     assert rows["cutlass_fp16", "sm_100a"][0]["text"] == "failed its check"
 
@@ -314,8 +317,8 @@ def test_a_build_that_only_a_simulated_check_asks_for_is_counted() -> None:
     first = plan["builds"][0]
     plan["builds"].append({**first, "variant": {"id": "small", "params": {}}})
     before, after = (
-        {(row["kernel"], row["target"]): row["build"] for row in compare(given)["coverage"]}
-        for given in (evidence, sample.replace(evidence, plan=plan))
+        {(row["kernel"], row["target"]): row["build"] for row in compare(values)["coverage"]}
+        for values in (evidence, sample.replace(evidence, plan=plan))
     )
     key = first["kernel"], first["target"]
     assert (after[key]["expected"], after[key]["ok"]) == (before[key]["expected"] + 1, before[key]["ok"])
@@ -357,9 +360,9 @@ def test_the_table_has_every_workload_and_the_record_only_what_a_page_shows_in_f
         for pair in entry["said"]:
             mine = [row for row in rows if all(row[dsl]["kernel"] == pair[dsl] for dsl in ("cutile", "cute"))]
             assert pair["rows"] == len(mine)
-            for said in pair["sentences"]:
-                holds = [row for row in mine for i in row["insights"] if i["sentence"] == said["sentence"]]
-                assert said["rows"] == len(holds) > 1
+            for message in pair["sentences"]:
+                holds = [row for row in mine for i in row["insights"] if i["sentence"] == message["sentence"]]
+                assert message["rows"] == len(holds) > 1
 
 
 def test_a_figure_that_was_not_measured_names_its_reason_by_number(tmp_path) -> None:
@@ -373,21 +376,21 @@ def test_a_figure_that_was_not_measured_names_its_reason_by_number(tmp_path) -> 
 
 
 def test_the_overview_has_a_row_per_operator_and_card(tmp_path) -> None:
-    one = compare(with_another_card(sample.evidence(recorded=True), lambda *_: None))
+    one = compare(with_another_gpu(sample.evidence(recorded=True), lambda *_: None))
     entry = write_overview([one, scaled(one, "other", 3.0)], tmp_path)
     assert plain(record.read("plot", tmp_path / "pictures.json")) == entry
     widths = []
-    for picture in entry["pictures"]:
-        assert picture["alt"].count("warm") == 4
-        text = (tmp_path / picture["file"]).read_text()
+    for plot in entry["pictures"]:
+        assert plot["alt"].count("warm") == 4
+        text = (tmp_path / plot["file"]).read_text()
         widths.append(float(ElementTree.fromstring(text).get("viewBox").split()[2]))
         assert "blend" in text and "H100 80GB HBM3, sm_90a" in text
     assert widths[1] < 290 < widths[0]  # points: the second one is for phones
 
 
 def test_without_times_the_overview_says_why_there_is_none(tmp_path) -> None:
-    for picture in write_overview([compare(sample.evidence())], tmp_path)["pictures"]:
-        assert picture["file"] is None and "timed in both" in picture["reason"]
+    for plot in write_overview([compare(sample.evidence())], tmp_path)["pictures"]:
+        assert plot["file"] is None and "timed in both" in plot["reason"]
 
 
 @pytest.mark.parametrize("question", ["Confidence", "Not run"])

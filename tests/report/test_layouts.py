@@ -1,4 +1,4 @@
-"""Layout algebra held against CuTe's documentation and DSL, the pictures against the simulator's own mappings."""
+"""Layout algebra compared with CuTe's documentation and DSL, the plots against the simulator's own mappings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ptxsim.memory.tensor_map import swizzled_chunks
 
 def test_the_thread_value_layout_of_elementwise_add_is_the_dsls() -> None:
     threads, values = make_ordered_layout((4, 32), (1, 0)), make_ordered_layout((4, 4), (1, 0))
-    tiler, found = make_layout_tv(threads, values)
+    tiler, result = make_layout_tv(threads, values)
     assert tiler == (16, 128)
-    assert str(found) == "((32,4),(4,4)):((64,4),(16,1))"  # as kernel.mlir of elementwise_add/cute_tv has it
+    assert str(result) == "((32,4),(4,4)):((64,4),(16,1))"  # as kernel.mlir of elementwise_add/cute_tv has it
 
 
 def test_operations_give_what_the_documentation_of_cute_gives() -> None:
@@ -31,8 +31,8 @@ def test_operations_give_what_the_documentation_of_cute_gives() -> None:
 def test_a_division_meets_every_element_once() -> None:
     layout = parse("(8,12):(12,1)")
     inside, tiles = zipped_divide(layout, (4, 3)).modes
-    found = zipped_divide(layout, (4, 3))
-    assert sorted(found(i, t) for t in range(tiles.size) for i in range(inside.size)) == list(range(96))
+    result = zipped_divide(layout, (4, 3))
+    assert sorted(result(i, t) for t in range(tiles.size) for i in range(inside.size)) == list(range(96))
 
 
 @pytest.mark.parametrize("n", [8, 64, 256])
@@ -69,19 +69,20 @@ def test_a_column_of_a_swizzled_box_meets_every_bank_group_and_a_plain_one_meets
 
 
 def test_a_picture_says_who_has_an_element() -> None:
-    picture = draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
-    cells = re.findall(r">(T\d+ V\d+)<", picture.svg)
+    plot = draw("((32,4),(4,4)):((64,4),(16,1))", tiler=(16, 128))
+    cells = re.findall(r">(T\d+ V\d+)<", plot.svg)
     assert cells[:6] == ["T0 V0", "T0 V1", "T0 V2", "T0 V3", "T1 V0", "T1 V1"]
-    assert "first part of 16 x 128" in picture.caption
-    assert picture.svg in picture._repr_html_()
+    assert "first part of 16 x 128" in plot.caption
+    assert plot.svg in plot._repr_html_()
 
 
 @pytest.mark.parametrize(
-    "given", ["(?,4):(1,8)", "4", "(2,2,2):(1,2,4)", "(3,-1):(1,1)", "():()", "('a',2):(1,2)", "(1.5,2):(1,2)", 5, None]
+    "values",
+    ["(?,4):(1,8)", "4", "(2,2,2):(1,2,4)", "(3,-1):(1,1)", "():()", "('a',2):(1,2)", "(1.5,2):(1,2)", 5, None],
 )
-def test_what_cannot_be_drawn_is_said_in_one_line(given) -> None:
+def test_what_cannot_be_drawn_is_said_in_one_line(values) -> None:
     with pytest.raises(ValueError, match=r"static layout|modes|extents") as caught:
-        draw(given)
+        draw(values)
     assert "\n" not in str(caught.value)
 
 

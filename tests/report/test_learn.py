@@ -1,4 +1,7 @@
-"""Learning goals: complete, answered from records alone, and paths that build what they need and nothing else."""
+"""Learning goals.
+
+Complete, answered from records alone, and paths that build what they need and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -80,10 +83,10 @@ def test_every_goal_of_the_guide_has_its_kernels_in_order_and_three_questions() 
 
 
 def test_what_a_record_does_not_know_is_answered_as_unknown() -> None:
-    for question, answer in answers(record(), list(QUESTIONS)):
+    for question, reply in answers(record(), list(QUESTIONS)):
         if question in (QUESTIONS["copies"].text, QUESTIONS["registers"].text):
             continue
-        assert answer.startswith("Unknown"), (question, answer)
+        assert reply.startswith("Unknown"), (question, reply)
 
 
 def test_answers_follow_the_record() -> None:
@@ -91,20 +94,20 @@ def test_answers_follow_the_record() -> None:
         {"name": "load", "warps": [4], "registers": [40], "some": {}},
         {"name": "multiply + store", "warps": [0, 1], "registers": [], "some": {"store": [0]}},
     ]
-    found = dict(answers(record(roles=roles), ["roles", "registers", "copies"]))
-    assert found[QUESTIONS["roles"].text] == "load: warp 4; multiply + store: warps 0-1 (store by warp 0 only)."
-    assert "setmaxnreg gives load 40" in found[QUESTIONS["registers"].text]
-    assert found[QUESTIONS["copies"].text] == "Instructions in the code: 2 TMA load."
+    result = dict(answers(record(roles=roles), ["roles", "registers", "copies"]))
+    assert result[QUESTIONS["roles"].text] == "load: warp 4; multiply + store: warps 0-1 (store by warp 0 only)."
+    assert "setmaxnreg gives load 40" in result[QUESTIONS["registers"].text]
+    assert result[QUESTIONS["copies"].text] == "Instructions in the code: 2 TMA load."
 
 
-@pytest.mark.parametrize("found", [True, False])
-def test_yes_and_no_answer_only_what_is_asked_so(found) -> None:
+@pytest.mark.parametrize("result", [True, False])
+def test_yes_and_no_answer_only_what_is_asked_so(result) -> None:
     names = record()["functions"][0]["patterns"]
-    known = {name: {"found": found, "evidence": "what was seen", "lines": []} for name in names}
+    known = {name: {"found": result, "evidence": "what was seen", "lines": []} for name in names}
     asked = ["persistent", "softmax", "cluster", "epilogue", "boundary", "drain"]
-    for question, answer in answers(record(patterns=known), asked):
-        assert answer.startswith(("Yes", "No: ")) == question.startswith(("Does", "Is")), (question, answer)
-        assert answer[0].isupper() and answer.lower().endswith("what was seen.")
+    for question, reply in answers(record(patterns=known), asked):
+        assert reply.startswith(("Yes", "No: ")) == question.startswith(("Does", "Is")), (question, reply)
+        assert reply[0].isupper() and reply.lower().endswith("what was seen.")
 
 
 def test_an_unknown_question_is_named_in_one_line(tmp_path) -> None:

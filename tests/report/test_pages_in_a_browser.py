@@ -1,4 +1,7 @@
-"""The pages in headless Chromium: wide and narrow, light and dark; controls work, nothing is loaded, nothing is cut."""
+"""The pages in headless Chromium: wide and narrow, light and dark.
+
+Controls work, nothing is loaded, nothing is cut.
+"""
 
 from __future__ import annotations
 
@@ -118,6 +121,16 @@ SCRIPT = """
   out.errors = window.seen;
   document.querySelectorAll("details").forEach(function (d) { d.open = true; });
   out.dim = dim(); out.clipped = clipped();
+  // What looks clickable takes the keyboard's focus, and shows it.
+  var reach = "a[href], button, summary, input, select, [tabindex='0']";
+  out.unreached = Array.from(document.querySelectorAll("body *")).filter(function (node) {
+    return getComputedStyle(node).cursor === "pointer" && !node.closest(reach + ", label");
+  }).map(function (node) { return node.tagName + "." + node.className; });
+  out.unmarked = Array.from(document.querySelectorAll(reach)).filter(function (node) {
+    if (!node.getClientRects().length || node.closest("svg")) return false;
+    node.focus({ focusVisible: true });
+    return document.activeElement !== node || getComputedStyle(node).outlineStyle === "none";
+  }).map(function (node) { return node.tagName + "." + node.className + ": " + node.textContent.slice(0, 40); });
   out.wideUnfolded = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   parent.postMessage(JSON.stringify(out), "*");
 })();
@@ -160,10 +173,10 @@ def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> di
     scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
     logged = ("--window-size=1300,950", scheme, "--enable-logging=stderr", "--dump-dom")
     done = chromium(folder, *logged, (folder / "frame.html").as_uri())
-    found = re.search(r"<title>DONE(.*?)</title>", done.stdout)
-    assert found, done.stderr[-2000:]
+    result = re.search(r"<title>DONE(.*?)</title>", done.stdout)
+    assert result, done.stderr[-2000:]
     assert "CONSOLE" not in done.stderr
-    return json.loads(html.unescape(found.group(1)))
+    return json.loads(html.unescape(result.group(1)))
 
 
 # What a simulated check counts and covers, with names as long as those of CuTe's kernels are.
@@ -207,7 +220,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     out = shown(pages[front], tmp_path, width, dark)
     assert out["errors"] == [] and out["loads"] == []
     assert out["width"] == width
-    assert not out["wide"] and not out["wideUnfolded"]  # tables and pictures scroll sideways in frames of their own
+    assert not out["wide"] and not out["wideUnfolded"]  # tables and plots scroll sideways in frames of their own
     assert not out["cut"] or width < 1280  # the whole table, insights too, fits a laptop's window
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert out["answer"] < 900  # which DSL is faster stands within the first screen
@@ -215,6 +228,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     assert out["screens"] <= 12 or width < 1280
     assert out["hints"] == 0 and out["dim"] == [] and out["clipped"] == []
     assert out["linked"]
+    assert out["unreached"] == [] and out["unmarked"] == []
     assert out["folded"] == 0 and out["one"] == out["lines"] == 5  # four kernels, and insights
     assert out["all"] == out["parts"] == 8 * 5 and out["none"] == 0
     assert out["keyboard"] and (out["ariaUp"], out["ariaDown"]) == ("ascending", "descending")

@@ -1,4 +1,4 @@
-"""Pictures: drawn where there is something to show, the same bytes each time, and colours left to the page."""
+"""Plots are drawn where data exists, are deterministic, and leave colours to the page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Record and folder of the pictures of a machine with an H200 and a recorded set."""
+    """Return record and folder of plots for an H200 and a recorded set."""
     folder = tmp_path_factory.mktemp("plot")
     sweep = sample.workloads((32,), (1024, 8192))
     with warnings.catch_warnings():
@@ -65,12 +65,12 @@ def test_measured_pictures_say_where_from(drawn):
 def test_pictures_are_svg_with_title_text_and_switchable_colours(drawn):
     entry, folder = drawn
     seen: set[str] = set()
-    for picture in entry["pictures"]:
-        text = (folder / picture["file"]).read_text()
+    for figure in entry["pictures"]:
+        text = (folder / figure["file"]).read_text()
         root = ElementTree.fromstring(text)
         assert root.tag == f"{SVG}svg" and root.get("role") == "img"
-        assert root.find(f"{SVG}title").text == picture["title"]
-        assert root.find(f"{SVG}desc").text == picture["alt"]
+        assert root.find(f"{SVG}title").text == figure["title"]
+        assert root.find(f"{SVG}desc").text == figure["alt"]
         assert "<metadata" not in text
         body = text[text.index("</style>") :]
         for role, colour in LIGHT.items():  # every use of a role's colour is a variable with it as the fallback
@@ -109,8 +109,8 @@ def test_nothing_inspected_and_no_roofline(tmp_path):
 
 def test_an_operator_without_flops_has_no_roofline(tmp_path):
     copies = [{**row, "flops": 0, "intensity": 0.0} for row in sample.evidence().roofline]
-    found = plot(sample.replace(sample.evidence(), measured={}, roofline=copies), tmp_path)["pictures"]
-    reasons = {p["name"]: p["reason"] for p in found}
+    result = plot(sample.replace(sample.evidence(), measured={}, roofline=copies), tmp_path)["pictures"]
+    reasons = {p["name"]: p["reason"] for p in result}
     assert "has no FLOPs" in reasons["roofline"]
 
 
@@ -118,9 +118,9 @@ def test_figures_that_are_not_known_are_drawn_as_such(tmp_path):
     evidence = sample.evidence()
     for entry in evidence.inspected.values():
         entry["functions"][0] |= {"dynamic_shared_bytes": None, "spill_bytes": None, "instructions": None}
-    pictures = {p["name"]: p for p in plot(evidence, tmp_path)["pictures"]}
-    assert "smem/block not known, spills/thread not known" in pictures["resources"]["alt"]
-    assert pictures["instructions"]["reason"] == "no build's instructions could be counted"
+    plots = {p["name"]: p for p in plot(evidence, tmp_path)["pictures"]}
+    assert "smem/block not known, spills/thread not known" in plots["resources"]["alt"]
+    assert plots["instructions"]["reason"] == "no build's instructions could be counted"
 
 
 def test_names_of_kernels_are_escaped(tmp_path):
@@ -147,8 +147,8 @@ def test_times_take_the_fastest_variant_and_know_the_floor():
 def test_builds_with_the_same_figures_share_a_line():
     table = functions(sample.evidence())
     assert table["variant"].tolist().count("bf16") == 4
-    alike = merged(table, ["registers_per_thread"])
-    assert alike["build"].tolist() == [
+    same = merged(table, ["registers_per_thread"])
+    assert same["build"].tolist() == [
         "cutlass_fp16 · sm_100a · fp16",
         "cutile · sm_100a · 2 equal builds",
         "cute_sm90 · sm_90a · 2 equal builds",
@@ -166,7 +166,7 @@ def test_pictures_draw_as_many_workloads_as_they_can_show(tmp_path, monkeypatch)
     every = list(evidence.plan["workloads"])
     assert list(few.workloads) == [every[0], every[(len(every) - 1) // 2], every[-1]]
     assert {row.workload for row in few.roofline} == set(few.workloads)
-    drawn = [picture for picture in plot(evidence, tmp_path)["pictures"] if picture["file"]]
+    drawn = [figure for figure in plot(evidence, tmp_path)["pictures"] if figure["file"]]
     assert drawn and all(
         p["caption"].endswith("3 of 8 workloads are shown, picked evenly from the sweep.") for p in drawn
     )
@@ -234,9 +234,9 @@ def test_a_long_name_loses_its_middle():
 
 
 def test_each_kernel_has_a_look_of_its_own_and_grey_is_pytorchs():
-    found = kernel_looks(sample.evidence())
-    assert len(set(found.values())) == len(found)
-    assert [kernel for kernel, one in found.items() if one.role.startswith("torch")] == ["torch_sdpa"]
+    result = kernel_looks(sample.evidence())
+    assert len(set(result.values())) == len(result)
+    assert [kernel for kernel, one in result.items() if one.role.startswith("torch")] == ["torch_sdpa"]
 
 
 def test_a_kernels_look_does_not_depend_on_what_stands_beside_it():
@@ -293,8 +293,8 @@ def test_a_kernel_beyond_the_scale_is_hollow_at_the_edge_and_the_caption_says_so
     slow["metrics"]["cold_us"] *= 100
     drawing = draw_times(evidence, source, "sm_90a")
     assert "Hollow" in drawing.caption
-    found = [mark for axis in drawing.figure.axes for mark in marks(axis)]
-    assert [mark[0] for mark in found if not mark[2]] == [EDGE] and max(mark[0] for mark in found) == EDGE
+    result = [mark for axis in drawing.figure.axes for mark in marks(axis)]
+    assert [mark[0] for mark in result if not mark[2]] == [EDGE] and max(mark[0] for mark in result) == EDGE
 
 
 def test_workloads_that_no_axis_tells_apart_have_rows_of_their_own():
@@ -310,8 +310,8 @@ def test_workloads_that_no_axis_tells_apart_have_rows_of_their_own():
 def test_a_mark_shows_its_values_on_hover(drawn):
     entry, folder = drawn
     for name, text in (("times", "cutile, length 8192: "), ("speedup", " ÷ "), ("roofline", "TFLOP/s")):
-        found = [p for p in entry["pictures"] if p["name"].startswith(name)]
-        for picture in found:
+        result = [p for p in entry["pictures"] if p["name"].startswith(name)]
+        for picture in result:
             root = ElementTree.fromstring((folder / picture["file"]).read_text())
             titles = [title.text for mark in root.iter() for title in mark.findall(f"{SVG}title")][1:]
             assert sum(text in title for title in titles) > 1, name
@@ -353,9 +353,9 @@ def test_workloads_that_differ_in_no_number_have_labels_and_rows_of_their_own():
     rows = len(draw_speedup(evidence, source, "sm_90a").figure.axes[0].get_yticklabels())
     for name, parameters in evidence.plan["workloads"].items():
         parameters |= {"causal": name == "b1_s8192_bf16", "form": "ragged" if name == "b32_s8192_fp16" else "full"}
-    found = labels(evidence)
-    assert found["b1_s8192_bf16"] == f"{found['b1_s8192_fp16']}, causal"
-    assert found["b32_s8192_fp16"] == f"{found['b32_s8192_bf16']}, form ragged"
+    result = labels(evidence)
+    assert result["b1_s8192_bf16"] == f"{result['b1_s8192_fp16']}, causal"
+    assert result["b32_s8192_fp16"] == f"{result['b32_s8192_bf16']}, form ragged"
     assert len(draw_speedup(evidence, source, "sm_90a").figure.axes[0].get_yticklabels()) == rows + 2
 
 
@@ -376,7 +376,7 @@ def test_timeline_has_a_panel_per_workload_and_leaves_pytorch_out():
 
 
 def test_of_calls_back_to_back_the_first_is_drawn_and_the_caption_says_so():
-    """As the recorded H200 set has it at batch 32: the second call's 120 us count 51 us of waiting for the first."""
+    # As the recorded H200 set has it at batch 32. The second call's 120 us count 51 us of waiting for the first.
     evidence = sample.evidence(gpu=True)
     for entry in evidence.measured.values():
         if entry["stage"] == "nsys":
@@ -423,7 +423,7 @@ def test_long_names_and_many_launches_leave_room_for_the_timeline():
 def test_a_picture_is_what_matplotlib_makes_of_it_when_it_draws_twice(monkeypatch):
     """Once into nothing, only to lay it out: that drawing is left out."""
 
-    def picture() -> str:
+    def figure() -> str:
         figure, axes = lay_out(4, (3.0, 2.0), (1.0, 1.0), "kv length", "µs")
         for number, axis in enumerate(axes):
             axis.plot([1, 10 ** (number + 3)], [0, 7.25], label=f"kernel {number}")
@@ -432,9 +432,9 @@ def test_a_picture_is_what_matplotlib_makes_of_it_when_it_draws_twice(monkeypatc
         figure.legend(loc="outside lower center")
         return to_svg(style.Drawing(figure, "alt", "caption"), "name", "title")
 
-    once = picture()
+    once = figure()
     monkeypatch.setattr(style, "_laid_out_only", contextlib.nullcontext)
-    assert once == picture()
+    assert once == figure()
     assert once.count("kernel 3") == 1
 
 
@@ -451,8 +451,8 @@ def test_a_heat_map_of_one_kernel_fits_a_phone_and_breaks_names_between_sizes():
 
 def test_pictures_are_no_wider_than_the_page(drawn):
     entry, folder = drawn
-    for picture in entry["pictures"]:
-        root = ElementTree.fromstring((folder / picture["file"]).read_text())
+    for figure in entry["pictures"]:
+        root = ElementTree.fromstring((folder / figure["file"]).read_text())
         assert float(root.get("width").removesuffix("pt")) <= 72 * WIDTH + 20
 
 

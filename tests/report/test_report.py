@@ -1,4 +1,7 @@
-"""The page: says what ran, escapes what it is given, needs nothing but itself, and works in a browser."""
+"""The page.
+
+Says what ran, escapes what it is given, needs nothing but itself, and works in a browser.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from report_pages import Page, contents
 
 @pytest.fixture(scope="module")
 def none(tmp_path_factory):
-    """The page of a machine with no GPU, pictures included."""
+    """The page of a machine with no GPU, plots included."""
     return render(contents(sample.evidence(), tmp_path_factory.mktemp("none"), draw=True))
 
 
@@ -83,11 +86,11 @@ def test_checks_that_failed_by_simulation_are_not_counted_as_failed_on_a_card():
 
 def test_every_reason_is_said_once_and_every_number_leads_to_one(none, gpu):
     for page in (none, gpu):
-        found = reasons(page)
-        assert list(found) == list(range(1, len(found) + 1)) and len(set(found.values())) == len(found)
+        result = reasons(page)
+        assert list(result) == list(range(1, len(result) + 1)) and len(set(result.values())) == len(result)
         used = {int(number) for number in re.findall(r'href="#reason-(\d+)"', page)}
-        assert used == set(found)
-        for reason in found.values():
+        assert used == set(result)
+        for reason in result.values():
             if len(reason) > 40:
                 assert page.count(f">{html.escape(reason, quote=False)}<") == 1
 
@@ -153,8 +156,8 @@ def test_a_table_without_measurements_shows_some_workloads_and_all_predicted_one
 def test_what_several_rows_share_is_said_once_and_referred_to(gpu):
     for table in all_tables(compare(sample.evidence(gpu=True, recorded=True))):
         boxes = [i for box in table["common"] for i in box["insights"]]
-        said = [(box["kernels"], i["sentence"]) for box in table["common"] for i in box["insights"]]
-        assert said and len(said) == len(set(said))
+        message = [(box["kernels"], i["sentence"]) for box in table["common"] for i in box["insights"]]
+        assert message and len(message) == len(set(message))
         partly = {i["id"] for i in boxes if i["rows"] != "every row"}
         for row in table["workloads"]:
             assert {reference["id"] for reference in row["insights"]["shared"]} <= partly
@@ -241,14 +244,14 @@ def test_what_failed_by_simulation_has_the_command_that_makes_it_again(backend, 
 
 
 def test_cards_tell_checks_recorded_from_those_made_here(gpu, tmp_path):
-    here = "sm_90a: checked on NVIDIA H200 (seeds 0, 1): 16 of 16 checks within tolerance, 8 workloads"
+    local = "sm_90a: checked on NVIDIA H200 (seeds 0, 1): 16 of 16 checks within tolerance, 8 workloads"
     text = Page(gpu).text
-    assert here in text and here.replace("checked", "recorded: checked", 1) in text
+    assert local in text and local.replace("checked", "recorded: checked", 1) in text
     evidence = sample.evidence(recorded=True)
     failed = evidence.recorded["recorded/h200/results/correctness/blend/cutile/sm_90a/bf16/b1_s1024_bf16.json"]
     failed |= {"status": "failed", "reason": "out of memory", "metrics": None}
     text = Page(render(contents(evidence, tmp_path))).text
-    assert here.replace("sm_90a: ", "sm_90a: recorded: ") in text and "sm_90a: checked" not in text
+    assert local.replace("sm_90a: ", "sm_90a: recorded: ") in text and "sm_90a: checked" not in text
     assert "recorded: checked on NVIDIA H200 (seeds 0, 1): 14 of 14 checks" in text
     assert "✕ failed b1_s1024_bf16: out of memory" in text
 
@@ -311,8 +314,8 @@ def test_artifacts_are_linked_relative_to_the_page(none):
 
 def test_provenance(none):
     text = Page(none).text
-    for words in ("abc1234", "nvidia-cutlass-dsl 4.8.1", "cuda-tile 1.7.0", "Seeds 3, 4", "snakemake --cores 1"):
-        assert words in text
+    for message in ("abc1234", "nvidia-cutlass-dsl 4.8.1", "cuda-tile 1.7.0", "Seeds 3, 4", "snakemake --cores 1"):
+        assert message in text
 
 
 def test_rules_are_listed_and_insights_name_them(gpu):
@@ -339,7 +342,7 @@ def test_pictures_are_inside_with_their_text(none):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """Contents with as many workloads and cards as the default report has, pictures included."""
+    """Contents with as many workloads and GPUs as the default report has, plots included."""
     sweep = sample.workloads((1, 4, 16, 32, 64, 128), (1024, 4096, 8192))
     return contents(sample.evidence(sweep, gpu=True, recorded=True), tmp_path_factory.mktemp("large"), draw=True)
 
@@ -373,8 +376,8 @@ def test_pages_lead_to_each_other(tmp_path):
 )  # fmt: skip
 def test_states_have_words(counts, text):
     names = ("expected", "ok", "failed", "simulated", "reason")
-    found = state(dict(zip(names, (*counts, None), strict=True)))
-    assert found["text"] == text and found["mark"]
+    result = state(dict(zip(names, (*counts, None), strict=True)))
+    assert result["text"] == text and result["mark"]
 
 
 def test_signed():
@@ -401,11 +404,11 @@ def test_a_warning_of_one_simulated_case_that_another_makes_up_for_is_not_on_the
 
 def test_where_no_check_was_made_the_card_says_nothing_of_seeds_and_errors():
     """The build failed: its simulated case is a failed record without a single check."""
-    found = sample.evidence()
-    undone = copy.deepcopy(dict(found.measured))
+    result = sample.evidence()
+    undone = copy.deepcopy(dict(result.measured))
     for entry in undone.values():
         entry |= {"status": "failed", "reason": "not run: it did not compile", "metrics": None}
-    views = panels(sample.replace(found, measured=undone), {}, "results", Notes())
+    views = panels(sample.replace(result, measured=undone), {}, "results", Notes())
     (check,) = [check for view in views for check in view["checks"]]
     assert check["text"] == "not checked" and check["mark"] == ("✕", "bad")
     assert check["failed"][0]["text"].endswith(": not run: it did not compile")

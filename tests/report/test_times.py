@@ -1,4 +1,7 @@
-"""The report's table of times: the fastest marked, times from elsewhere beside it and never counted."""
+"""The report's table of times.
+
+The fastest marked, times from elsewhere next to it and never counted.
+"""
 
 import math
 from pathlib import Path
@@ -75,11 +78,11 @@ def test_summary_counts_only_rows_that_both_have() -> None:
         "Fastest of 4 kernels, cold (single calls, L2 flushed): cute_sm90 (CuTe DSL) on 8 of 8 workloads.",
         "Fastest of 4 kernels, warm (repeated calls): cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads.",
     ]
-    found = {row["kernel"]: row for row in table["summary"]}
-    assert [(row["warm"]["fastest"], row["timed"]) for row in found.values()] == [(0, 7), (1, 8), (7, 8), (0, 8)]
-    assert [row["cold"]["fastest"] for row in found.values()] == [0, 0, 8, 0]
-    assert found["cutile"]["warm"]["cutile"] == {"mean": 1.0, "count": 8}
-    assert found["tilegym"]["warm"]["cutile"]["count"] == 7 and found["tilegym"]["warm"]["cutile"]["mean"] < 1
+    result = {row["kernel"]: row for row in table["summary"]}
+    assert [(row["warm"]["fastest"], row["timed"]) for row in result.values()] == [(0, 7), (1, 8), (7, 8), (0, 8)]
+    assert [row["cold"]["fastest"] for row in result.values()] == [0, 0, 8, 0]
+    assert result["cutile"]["warm"]["cutile"] == {"mean": 1.0, "count": 8}
+    assert result["tilegym"]["warm"]["cutile"]["count"] == 7 and result["tilegym"]["warm"]["cutile"]["mean"] < 1
     us = {
         kernel: {
             row["workload"]: row["cells"][place]["us"]
@@ -89,9 +92,9 @@ def test_summary_counts_only_rows_that_both_have() -> None:
         for place, kernel in enumerate(table["kernels"])
     }
     product = math.prod(us["cutile"][w] / us["cute_sm90"][w] for w in us["cutile"])
-    assert math.isclose(found["cute_sm90"]["warm"]["cutile"]["mean"], product ** (1 / 8))
-    assert found["tilegym"]["references"] == [None]  # its only workload was not timed
-    (reference,) = found["cutile"]["references"]
+    assert math.isclose(result["cute_sm90"]["warm"]["cutile"]["mean"], product ** (1 / 8))
+    assert result["tilegym"]["references"] == [None]  # its only workload was not timed
+    (reference,) = result["cutile"]["references"]
     assert reference["count"] == 1 and math.isclose(reference["mean"], 0.001 / us["cutile"]["b1_s1024_bf16"])
 
 

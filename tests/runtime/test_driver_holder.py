@@ -1,4 +1,7 @@
-"""The process that keeps the driver initialized beside the GPU server: what it says, and that it never stays."""
+"""The process that keeps the driver initialized next to the GPU server.
+
+What it says, and that it never stays.
+"""
 
 import contextlib
 import json
@@ -61,10 +64,10 @@ def test_it_ends_with_whoever_started_it_however_that_ends(driver):
         env={**os.environ, "PYTHONPATH": str(SCRIPTS)},
     )
     with starter:
-        held = int(starter.stdout.readline())
-        assert is_there(held)
+        kept = int(starter.stdout.readline())
+        assert is_there(kept)
         starter.kill()
-    assert until(lambda: not is_there(held))
+    assert until(lambda: not is_there(kept))
 
 
 def test_the_gpu_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_path, monkeypatch):
@@ -72,19 +75,19 @@ def test_the_gpu_server_has_it_held_before_it_serves_and_lets_it_go(driver, tmp_
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with contextlib.closing(pool.shared("gpu", idle_s=0.0)) as connection:
-        told = tmp_path / "told"
-        assert "exit" in next(pool.replies(connection, "fork_tasks:tell", {"path": str(told)}))
+        reported = tmp_path / "told"
+        assert "exit" in next(pool.replies(connection, "fork_tasks:tell", {"path": str(reported)}))
     assert until(driver.exists)
-    server = json.loads(told.read_text())["parent"]
+    server = json.loads(reported.read_text())["parent"]
     assert until(lambda: not is_there(server))
     assert until(lambda: not holders(tmp_path))
 
 
 def holders(folder):
     """The processes started in this test that hold the driver."""
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if b"driver_holder.py" in (process / "cmdline").read_bytes():
-                found += [process.name] * (str(folder).encode() in (process / "environ").read_bytes())
-    return found
+                result += [process.name] * (str(folder).encode() in (process / "environ").read_bytes())
+    return result

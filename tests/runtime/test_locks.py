@@ -1,4 +1,4 @@
-"""Locks and records where users share a machine or a folder, and where the temporary folder has a long name."""
+"""Locks and records with shared machines, shared folders and long temporary paths."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Faults of the machine are told apart from faults of a kernel."""
+"""Faults of the machine are distinguished from faults of a kernel."""
 
 import errno
 import signal
@@ -61,8 +61,8 @@ KERNEL = {
 
 @pytest.mark.parametrize("error", MACHINE.values(), ids=MACHINE.keys())
 def test_a_fault_of_the_machine_is_one_line(error) -> None:
-    told = machine_fault(error)
-    assert told and "\n" not in told
+    reported = machine_fault(error)
+    assert reported and "\n" not in reported
 
 
 @pytest.mark.parametrize("error", KERNEL.values(), ids=KERNEL.keys())

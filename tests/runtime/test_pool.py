@@ -1,4 +1,7 @@
-"""Servers that fork: a clean process per job, which dies with whoever asked, and jobs that do without a server."""
+"""Servers that fork.
+
+A clean process per job, which dies with whoever asked, and jobs that do without a server.
+"""
 
 import importlib.util
 import json
@@ -21,8 +24,8 @@ from cutesnake.planning import staleness
 from cutesnake.runtime import job, kinds, pool
 from cutesnake.stages.compile.compile import compile_build
 
-HERE = Path(__file__).parents[1]
-PATHS = os.pathsep.join([str(HERE), str(ROOT), str(SCRIPTS)])
+FOLDER = Path(__file__).parents[1]
+PATHS = os.pathsep.join([str(FOLDER), str(ROOT), str(SCRIPTS)])
 KIND = "nothing"  # there is no such kind: its server imports nothing
 
 
@@ -56,13 +59,13 @@ def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> bool:
 
 
 def test_a_job_has_a_process_a_session_an_environment_and_a_folder_of_its_own(served, tmp_path, monkeypatch) -> None:
-    found = []
+    result = []
     for name in ("first", "second"):
         monkeypatch.setenv("MARK", name)
         monkeypatch.chdir(tmp_path)
         assert run("tell", path=str(tmp_path / name)) == 0
-        found.append(json.loads((tmp_path / name).read_text()))
-    first, second = found
+        result.append(json.loads((tmp_path / name).read_text()))
+    first, second = result
     assert first["parent"] == second["parent"] != os.getpid() and first["pid"] != second["pid"]
     assert first["session"] == first["pid"] and first["cwd"] == str(tmp_path)
     assert (first["mark"], second["mark"]) == ("first", "second")
@@ -142,7 +145,7 @@ def test_a_job_is_done_without_a_server_that_was_killed(served, tmp_path, monkey
         run("kill_server")
     with pytest.raises(pool.NotServedError):
         run("tell", path=str(tmp_path / "never"))
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.syspath_prepend(str(FOLDER))
     job.do(KIND, "inspect", str(tmp_path / "log"), "fork_tasks:tell", path=str(tmp_path / "told"))
     assert json.loads((tmp_path / "told").read_text())["pid"] == os.getpid()
 
@@ -154,13 +157,13 @@ def test_another_interpreter_finds_no_server(served, monkeypatch) -> None:
 
 
 def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
-    for task, arguments, words in (
+    for task, arguments, message in (
         ("crash", {}, "the process of this job was ended by SIGSEGV"),
         ("leave", {"code": 3}, "3"),
     ):
         with pytest.raises(SystemExit) as ended:
             job.do(KIND, "inspect", str(tmp_path / "log"), f"fork_tasks:{task}", **arguments)
-        assert words in str(ended.value.code)
+        assert message in str(ended.value.code)
 
 
 def test_one_of_several_jobs_that_fails_keeps_no_other_from_being_done(served, tmp_path) -> None:
@@ -186,13 +189,13 @@ sys.exit({code})
 def test_a_script_is_forked_unless_it_has_an_environment_of_its_own(served, tmp_path) -> None:
     plain = dict.fromkeys(("conda_env", "container_img", "env_modules", "bench_record"))
     script = SimpleNamespace(**plain, log=[], threads=3, resources={"tmpdir": str(tmp_path)})
-    file, told = tmp_path / "tmp1.compile.py", tmp_path / "told"
-    file.write_text(SCRIPT.format(path=str(told), code=0))
+    file, reported = tmp_path / "tmp1.compile.py", tmp_path / "told"
+    file.write_text(SCRIPT.format(path=str(reported), code=0))
     run_as_it_was: list[str] = []
     execute = job.forked_scripts(lambda script, command, **options: run_as_it_was.append(command))
     execute(script, "one", fname=str(file))
-    assert json.loads(told.read_text()) == ["3", str(tmp_path), "__main__", [str(file)], True]
-    file.write_text(SCRIPT.format(path=str(told), code=3))
+    assert json.loads(reported.read_text()) == ["3", str(tmp_path), "__main__", [str(file)], True]
+    file.write_text(SCRIPT.format(path=str(reported), code=3))
     with pytest.raises(subprocess.CalledProcessError, match="returned non-zero exit status 3"):
         execute(script, "two", fname=str(file))
     assert not run_as_it_was
@@ -205,7 +208,7 @@ def test_a_script_is_forked_unless_it_has_an_environment_of_its_own(served, tmp_
 
 
 def test_jobs_that_are_given_up_end_with_what_they_started(served, tmp_path) -> None:
-    """As Ctrl-C has it: the main process waits for jobs in threads, which no signal reaches."""
+    # As Ctrl-C has it. The main process waits for jobs in threads, which no signal reaches.
     ends: list[BaseException] = []
 
     def ask() -> None:
@@ -252,12 +255,12 @@ def test_a_forked_build_is_the_same_to_the_byte_as_a_started_one(served, tmp_pat
         return statuses[-1]
 
     monkeypatch.setattr(pool, "run", noted)
-    found = []
+    result = []
     for name in ("forked", "started"):
         if name == "started":
             pool.stop()
         folder = tmp_path / name / "compile/elementwise_add/cute/sm_90a" / variant.id
         compile_build("elementwise_add", "cute", "sm_90a", variant, folder)
-        found.append({path.name: path.read_bytes() for path in folder.iterdir() if path.name != "build.json"})
+        result.append({path.name: path.read_bytes() for path in folder.iterdir() if path.name != "build.json"})
     assert statuses == [0]
-    assert found[0] == found[1] and "kernel.cubin" in found[0]
+    assert result[0] == result[1] and "kernel.cubin" in result[0]

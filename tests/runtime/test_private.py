@@ -1,4 +1,7 @@
-"""Shared servers: no other user can answer in their place, be answered, or have them write somewhere else."""
+"""Shared servers.
+
+No other user can answer in their place, be answered, or have them write somewhere else.
+"""
 
 import contextlib
 import os
@@ -65,7 +68,7 @@ def test_a_folder_that_another_user_made_first_is_refused(shared) -> None:
 @pytest.mark.fault("Users", "another user answers as the worker", "not believed")
 @needs_root
 def test_a_server_of_another_user_is_not_believed(shared) -> None:
-    """Even at the address of a server that has ended: the kernel tells whose the other end is, and a new one starts."""
+    # Even at the address of a server that has ended. The kernel tells whose the other end is, and a new one starts.
     ready, done = os.pipe(), os.pipe()
     address = pool._address("ended", "nothing")
     pool.lock_path("nothing").write_text("ended")

@@ -1,4 +1,4 @@
-"""Records, pages and what compilers make hold no path of this machine, no name of it and none of its user."""
+"""Records, pages and builds hold no local path, host name or user name."""
 
 import os
 import subprocess
@@ -98,11 +98,9 @@ for kernel in ("cute", "cutile"):
 )
 @pytest.mark.slow
 def test_equal_sources_give_equal_bytes_wherever_the_project_lies(tmp_path) -> None:
-    """Of both DSLs: cubins, objects, libraries, PTX, MLIR and Tile IR, which all have line tables.
-
-    The CuTe kernel calls a deprecated function, whose wrapper stands in an installed package outside of the DSL.
-    """
-    found = []
+    # Of both DSLs. Cubins, objects, libraries, PTX, MLIR and Tile IR, which all have line tables. The CuTe kernel calls
+    # a deprecated function, whose wrapper stands in an installed package outside of the DSL.
+    result = []
     for name in ("annabel", "b/longer/path"):
         project = copy_project(tmp_path / name)
         first_line = "thread, _, _ = cute.arch.thread_idx()"
@@ -116,8 +114,8 @@ def test_equal_sources_give_equal_bytes_wherever_the_project_lies(tmp_path) -> N
         )
         assert done.returncode == 0, done.stderr
         files = sorted((project / "results/compile/a").rglob("kernel.*"))
-        found.append({str(path.relative_to(project)): path.read_bytes() for path in files})
-    first, second = found
+        result.append({str(path.relative_to(project)): path.read_bytes() for path in files})
+    first, second = result
     assert len(first) == 11 and first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
     for place in (tmp_path, ROOT, Path.home(), Path(sys.prefix)):

@@ -1,4 +1,7 @@
-"""What is private of Snakemake: it is in one module, it is there, and a version that lacks it ends in one line."""
+"""What is private of Snakemake.
+
+It is in one module, it exists, and a version that lacks it ends in one line.
+"""
 
 import importlib.metadata
 import re
@@ -24,11 +27,11 @@ def test_the_oldest_version_is_stated_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [(internals.TRIED, False), ("9.0.1", False), ("9.27.2", True), ("9.99.0", True)]
+    ("version", "reported"), [(internals.TRIED, False), ("9.0.1", False), ("9.27.2", True), ("9.99.0", True)]
 )
-def test_a_newer_version_is_told_of(version, told, monkeypatch) -> None:
+def test_a_newer_version_is_told_of(version, reported, monkeypatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
-    assert bool(internals.untried_version()) is told
+    assert bool(internals.untried_version()) is reported
     internals.check_version()
 
 

@@ -230,9 +230,9 @@ def test_ctrl_c_is_one_line_and_no_failure(run) -> None:
     run.event(None, "Terminating processes on user request, this might take some time.")
     run.event("JOB_ERROR", "Error", logging.ERROR, jobid=number, rule_name="compile", log=[], output=[])
     run.event("ERROR", "WorkflowError:\nAt least one job did not complete successfully.", logging.ERROR)
-    said = [*run.lines, *run.end()]
-    assert sum("Interrupted" in line for line in said) == 1 and not any("Error" in line for line in said)
-    assert any(line.startswith("Next: run again") for line in said)
+    message = [*run.lines, *run.end()]
+    assert sum("Interrupted" in line for line in message) == 1 and not any("Error" in line for line in message)
+    assert any(line.startswith("Next: run again") for line in message)
 
 
 def test_chatter_is_left_out_and_warnings_are_not(run) -> None:

@@ -36,7 +36,7 @@ from ptxsim.memory.global_memory import Memory
 from ptxsim.memory.tensor_map import TensorMap
 
 LOAD = "tma_load"
-ANSWERS = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())
+REPLIES = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
 # A grid-stride loop around a guarded store, and before it a store that nothing guards.
 LOOP = """
@@ -76,9 +76,9 @@ def patterns_of(text: str) -> dict[str, Any]:
 def test_a_loop_that_ends_by_the_ctas_index_and_holds_every_store_is_persistent() -> None:
     inside = patterns_of(LOOP.replace("PLAIN", ""))
     assert inside["persistent loop"].present and inside["boundary handling"].present
-    outside = patterns_of(LOOP.replace("PLAIN", "st.global.f32 [%rd1], %f1;"))
-    assert outside["persistent loop"].present is False
-    assert "1 of 2 plain stores" in outside["boundary handling"].evidence
+    past = patterns_of(LOOP.replace("PLAIN", "st.global.f32 [%rd1], %f1;"))
+    assert past["persistent loop"].present is False
+    assert "1 of 2 plain stores" in past["boundary handling"].evidence
 
 
 def test_a_store_without_a_test_is_told_to_need_whole_tiles() -> None:
@@ -88,9 +88,9 @@ def test_a_store_without_a_test_is_told_to_need_whole_tiles() -> None:
 
 def test_what_was_not_run_is_unknown_and_not_denied() -> None:
     waits = LOOP.replace("PLAIN", "mbarrier.init.shared.b64 [%r1], 1;")
-    present = patterns_of(waits)
-    assert present["multi-stage pipeline"].present is None
-    assert list(present) == list(RULES) and len(present) == 10
+    result = patterns_of(waits)
+    assert result["multi-stage pipeline"].present is None
+    assert list(result) == list(RULES) and len(result) == 10
 
 
 def test_mbarriers_that_nobody_arrives_at_are_no_stages_of_a_pipeline() -> None:
@@ -131,8 +131,8 @@ def test_the_budget_of_shared_memory_follows_the_dsls_own_list() -> None:
         '%smem = cute.memref.alloca() {smem.struct_fields = ["full:64:0", "held:4:80"]} : !memref_smem_i8\n'
         "%smem_1 = cute.memref.alloca() : !memref_smem_f16\n}"
     )
-    present = budgets(ir)["mine"]
-    assert [(b.name, b.offset, b.bytes) for b in present] == [
+    result = budgets(ir)["mine"]
+    assert [(b.name, b.offset, b.bytes) for b in result] == [
         ("full", 0, 64),
         ("held", 80, 4),
         ("buffer 2", 128, 128 * 64 * 4 * 2),
@@ -149,7 +149,7 @@ def test_who_arrives_and_waits_is_written_in_an_order_that_no_run_changes() -> N
 
 
 def barriers(*uses: tuple[str, str, str]) -> list[Group]:
-    """Neighbouring mbarriers of (kind of arrival, role that arrives, role that waits), as find_groups starts from."""
+    """Return neighbouring mbarriers as find_groups takes them."""
     return [
         Group("", [8 * n], 1, {(kind, came): Counter({-1: 1})}, {waits: Counter({-1: 1})})
         for n, (kind, came, waits) in enumerate(uses)
@@ -268,14 +268,14 @@ def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() 
     sweep = make_sweep("fmha", read_sweep("fmha", {}))
     module = load_kernel("fmha", "tilegym")
     every = [workload for workload in sweep.workloads() if module.supports(workload) is None]
-    present = {
+    result = {
         build.key: build
         for target, lists in (("sm_90a", [every]), ("sm_100a", [every, *sweep.small()]))
         for workload in (one for workloads in lists for one in workloads if module.supports(one) is None)
         for build in (Build("fmha", "tilegym", target, variant) for variant in module.variants(workload, target))
     }
-    watched = problems.of_builds(list(present.values()), sweep.small(), sweep.workloads())
-    assert set(watched) == set(present)
+    watched = problems.of_builds(list(result.values()), sweep.small(), sweep.workloads())
+    assert set(watched) == set(result)
     for target, in_part in (("sm_90a", True), ("sm_100a", False)):
         mine = {key: how for key, how in watched.items() if f"/{target}/" in key}
         run = [key for key, how in mine.items() if how["workloads"]]
@@ -306,66 +306,66 @@ def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reac
 @pytest.fixture(scope="module")
 def records() -> dict[str, dict[str, Any]]:
     """Build -> its anatomy, of the kernels of the answer sheet."""
-    return {answer["build"]: record_of(answer["build"]) for answer in ANSWERS}
+    return {reply["build"]: record_of(reply["build"]) for reply in REPLIES}
 
 
-def entries(answer: dict[str, Any], present: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def entries(reply: dict[str, Any], result: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """(entry of the sheet, the answer there, what the record says), entry by entry."""
-    f = present["functions"][0]
+    f = result["functions"][0]
     roles = {role["name"]: role for role in f["roles"]}
     host = f["host"]
-    yield "threads", answer["threads"], host["block"][0] * host["block"][1] * host["block"][2]
-    yield "cluster", answer["cluster"], host["cluster"][0] * host["cluster"][1] * host["cluster"][2]
-    if "tensor_memory_columns" in answer:
-        yield "tensor memory", answer["tensor_memory_columns"], f["tensor_memory"]["columns"]
-    for name, warps in answer.get("roles", {}).items():
+    yield "threads", reply["threads"], host["block"][0] * host["block"][1] * host["block"][2]
+    yield "cluster", reply["cluster"], host["cluster"][0] * host["cluster"][1] * host["cluster"][2]
+    if "tensor_memory_columns" in reply:
+        yield "tensor memory", reply["tensor_memory_columns"], f["tensor_memory"]["columns"]
+    for name, warps in reply.get("roles", {}).items():
         yield f"role {name}", str(warps), spans(roles[name]["warps"]) if name in roles else None
-    for name, registers in answer.get("registers", {}).items():
+    for name, registers in reply.get("registers", {}).items():
         yield f"registers of {name}", [registers], roles[name]["registers"] if name in roles else None
-    for task, warps in answer.get("some", {}).items():
+    for task, warps in reply.get("some", {}).items():
         yield f"who does {task}", warps, spans(f["roles"][0]["some"].get(task, []))
-    for name, stages in answer.get("pipelines", {}).items():
+    for name, stages in reply.get("pipelines", {}).items():
         mine = [p["stages"] for p in f["pipelines"] if p["name"] == name or p["name"].startswith(f"{name}: ")]
         yield f"pipeline {name}", stages if isinstance(stages, list) else [stages], sorted(mine)
-    for name, count in answer.get("counts", {}).items():
+    for name, count in reply.get("counts", {}).items():
         yield f"count of {name}", True, count in [b["count"] for b in f["barriers"] if b["name"] == name]
-    for name, kinds in answer.get("arrivals", {}).items():
+    for name, kinds in reply.get("arrivals", {}).items():
         arrivals = [a for b in f["barriers"] if b["name"] == name for a in b["arrivals"]]
         for kind, count in kinds.items():
             yield f"{kind} arrivals at {name}", [count], [a["per_phase"] for a in arrivals if a["kind"] == kind]
     used = {(use["way"], d["tensor"]): use for d in f["descriptors"] for use in d["uses"]}
-    yield "loads", sorted(answer["loads"]), sorted({tensor for way, tensor in used if way == "load"})
-    if "stores" in answer:
-        yield "stores", sorted(answer["stores"]), sorted({tensor for way, tensor in used if way == "store"})
-    for tensor, count in answer.get("multicast", {}).items():
+    yield "loads", sorted(reply["loads"]), sorted({tensor for way, tensor in used if way == "load"})
+    if "stores" in reply:
+        yield "stores", sorted(reply["stores"]), sorted({tensor for way, tensor in used if way == "store"})
+    for tensor, count in reply.get("multicast", {}).items():
         yield f"multicast of {tensor}", count, used["load", tensor]["multicast_to"]
     described = {d["tensor"]: d for d in f["descriptors"]}
-    for tensor, box in answer.get("boxes", {}).items():
+    for tensor, box in reply.get("boxes", {}).items():
         yield f"box of {tensor}", box, described[tensor]["box"]
-    if "swizzle" in answer:
-        yield "swizzle", {answer["swizzle"]}, {described[tensor]["swizzle"] for tensor in answer["loads"]}
-    if "products" in answer:
-        yield "products", sorted(answer["products"]), sorted({tuple(p["shape"]) for p in f["products"]}, key=list)
-        yield "accumulators", {answer["accumulators"]}, {p["d_in"] for p in f["products"]}
-    if "cta_group" in answer:
-        yield "CTAs of a product", {answer["cta_group"]}, {p["cta_group"] for p in f["products"]}
+    if "swizzle" in reply:
+        yield "swizzle", {reply["swizzle"]}, {described[tensor]["swizzle"] for tensor in reply["loads"]}
+    if "products" in reply:
+        yield "products", sorted(reply["products"]), sorted({tuple(p["shape"]) for p in f["products"]}, key=list)
+        yield "accumulators", {reply["accumulators"]}, {p["d_in"] for p in f["products"]}
+    if "cta_group" in reply:
+        yield "CTAs of a product", {reply["cta_group"]}, {p["cta_group"] for p in f["products"]}
     sizes = {b["name"]: b["bytes"] for b in f["shared"]["buffers"] or ()}
-    for name, size in answer.get("buffers", {}).items():
+    for name, size in reply.get("buffers", {}).items():
         yield f"buffer {name}", size, sizes.get(name)
     for expected, key in ((True, "there"), (False, "not_there")):
-        for name in answer[key]:
+        for name in reply[key]:
             yield f"pattern {name}", expected, f["patterns"][name]["found"]
 
 
-def same(expected: Any, present: Any) -> bool:
-    if isinstance(expected, list) and isinstance(present, list):
-        return [list(x) if isinstance(x, tuple) else x for x in present] == expected
-    return expected == present
+def same(expected: Any, result: Any) -> bool:
+    if isinstance(expected, list) and isinstance(result, list):
+        return [list(x) if isinstance(x, tuple) else x for x in result] == expected
+    return expected == result
 
 
 @pytest.mark.slow
 def test_the_answer_sheet_is_met_and_nothing_is_claimed_falsely(records) -> None:
-    rows = [(answer["build"], *entry) for answer in ANSWERS for entry in entries(answer, records[answer["build"]])]
+    rows = [(reply["build"], *entry) for reply in REPLIES for entry in entries(reply, records[reply["build"]])]
     wrong = [row for row in rows if not same(row[2], row[3])]
     assert len(rows) > 450
     assert len(wrong) <= 0.02 * len(rows), wrong
@@ -380,10 +380,10 @@ def test_no_record_of_the_sheet_contradicts_itself(records) -> None:
 
 @pytest.mark.slow
 def test_a_page_shows_the_graph_and_the_code_of_every_role(records) -> None:
-    present = records["fmha/cutlass_sm100/sm_100a/bf16_d128_128x128_none"]
-    picture = graph.draw(present["functions"][0])
-    assert picture is not None and picture.count("correct +") == 1 and "load_kv_mbar_ptr x 3" in picture
-    text = page.render([present], Path("nowhere"))
+    result = records["fmha/cutlass_sm100/sm_100a/bf16_d128_128x128_none"]
+    plot = graph.draw(result["functions"][0])
+    assert plot is not None and plot.count("correct +") == 1 and "load_kv_mbar_ptr x 3" in plot
+    text = page.render([result], Path("nowhere"))
     assert "128-byte swizzle" in text and "named barrier 1" in text
     assert not re.search(r"\bNone\b", re.sub(r"<code>.*?</code>", "", text))
 
@@ -398,10 +398,10 @@ def test_every_roles_lines_are_in_its_source(records) -> None:
 
 @pytest.mark.slow
 def test_a_cutile_build_is_watched_too() -> None:
-    present = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
-    assert present["watched"] and present["grids"]
-    assert [role["tasks"] for role in present["functions"][0]["roles"]] == [["load", "store"]]
-    assert f"{present['watched']['processors']} SMs" in page.render([present], Path("nowhere"))
+    result = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
+    assert result["watched"] and result["grids"]
+    assert [role["tasks"] for role in result["functions"][0]["roles"]] == [["load", "store"]]
+    assert f"{result['watched']['processors']} SMs" in page.render([result], Path("nowhere"))
     part = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024", most_clusters=2)
     record.check("anatomy", part, "part")
     assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148

@@ -53,15 +53,15 @@ def test_a_margin_within_the_noise_is_not_decided():
 
 
 @pytest.mark.parametrize(
-    "other, words",
+    "other, message",
     [
         (timing("a", 1.0), "a variant twice"),
         (timing("b", 1.0, batch=5), "more than one workload"),
         (timing("b", 1.0, device={**H200, "name": "NVIDIA B200"}), "more than one device"),
     ],
 )
-def test_records_that_do_not_belong_together_are_refused(other, words):
-    with pytest.raises(ValueError, match=words):
+def test_records_that_do_not_belong_together_are_refused(other, message):
+    with pytest.raises(ValueError, match=message):
         choose([timing("a", 1.0), other])
 
 

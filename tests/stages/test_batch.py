@@ -1,4 +1,7 @@
-"""Many cases in one job: a record for each all the same, and only what is missing or stale is measured."""
+"""Many cases in one job.
+
+A record for each all the same, and only what is missing or stale is measured.
+"""
 
 import json
 import os
@@ -60,18 +63,18 @@ def planned(number: int, place: str = "") -> SimpleNamespace:
 
 
 def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
-    found = make_batches("timing", [planned(n, place) for n in range(5) for place in ("", "h200")], 2)
-    assert [b.key.removeprefix("timing/op/kernel/sm_90a/v/") for b in found] == [
+    result = make_batches("timing", [planned(n, place) for n in range(5) for place in ("", "h200")], 2)
+    assert [b.key.removeprefix("timing/op/kernel/sm_90a/v/") for b in result] == [
         *("b0", "b1", "b2", "b0@h200", "b1@h200", "b2@h200")
     ]
-    assert found[3].records() == [f"results/timing/op/kernel/sm_90a/v/w{n}@h200.json" for n in (0, 1)]
-    assert sum(len(b.cases) for b in found) == 10
+    assert result[3].records() == [f"results/timing/op/kernel/sm_90a/v/w{n}@h200.json" for n in (0, 1)]
+    assert sum(len(b.cases) for b in result) == 10
 
 
 def test_simulated_checks_of_a_kernel_and_target_are_one_batch() -> None:
-    (found,) = make_simulated([planned(n) for n in range(3)], {planned(0).build.key})
-    assert found.path == "results/batch/simulated/op/kernel/sm_90a.json"
-    assert found.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(3)]
+    (result,) = make_simulated([planned(n) for n in range(3)], {planned(0).build.key})
+    assert result.path == "results/batch/simulated/op/kernel/sm_90a.json"
+    assert result.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(3)]
 
 
 def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> None:
@@ -81,7 +84,10 @@ def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> Non
 
 @pytest.fixture
 def measured(tmp_path, monkeypatch, machine):
-    """run(…) makes a batch of two cases; returns the workloads that were asked of the GPU server."""
+    """run(…) makes a batch of two cases.
+
+    Returns the workloads that were asked of the GPU server.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".snakemake").mkdir()
     sampled = sample.evidence(gpu=True)

@@ -1,4 +1,7 @@
-"""The checker must fail every kind of wrong result. Each fault here is one that a real kernel has had."""
+"""The checker must fail every kind of wrong result.
+
+Each fault here is one that a real kernel has had.
+"""
 
 import dataclasses
 import math
@@ -104,7 +107,7 @@ def on(distribution, kernel, **changes):
 
 
 def multiplies_padding_by_zero(workload, inputs, outputs):
-    """Right scores, and weights of 0 past the end, where the value may be NaN or infinite."""
+    """Right scores, with weights of 0 past the end, where values may be NaN."""
     right(workload, inputs, outputs)
     for request, length in enumerate(inputs.kv_lengths.tolist()):
         if length % 64:

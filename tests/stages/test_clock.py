@@ -1,4 +1,4 @@
-"""The SM clock is cycles over time between two stamps, and the kernel that stamps is valid for every architecture."""
+"""The SM clock is cycles over time; the stamping kernel suits every architecture."""
 
 import subprocess
 

@@ -105,7 +105,9 @@ def server() -> Iterator[str]:
 def toy(
     request: pytest.FixtureRequest, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], dict[str, Any]]:
-    """`toy(how)` builds a kernel that behaves as told, into one and the same folder; returns its build.json.
+    """`toy(how)` builds a kernel that behaves as `how` says, into one and the same folder.
+
+    Returns its build.json.
 
     Its process is started for it, or forked from a server.
     """
@@ -161,7 +163,7 @@ def test_damaged_cubin_is_recorded(toy) -> None:
 
 @pytest.mark.fault("Kernels", "`compile` raises, ends the process, or returns nothing", "failed build that says where")
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "message"),
     [
         ("lacks a package", "kernels/toy/kernel.py:20: ModuleNotFoundError: No module named 'no_such_dsl'"),
         ("lacks a file", "FileNotFoundError: [Errno 2] No such file or directory: 'no_such_file'"),
@@ -175,9 +177,9 @@ def test_damaged_cubin_is_recorded(toy) -> None:
         ("returns a wrong extent", "toy/kernel: what compile() returned: launch/toy/block: "),
     ],
 )
-def test_whatever_a_kernel_does_is_a_record(toy, how: str, words: str) -> None:
+def test_whatever_a_kernel_does_is_a_record(toy, how: str, message: str) -> None:
     entry = toy(how)
-    assert entry.status == "failed" and words in entry.reason, entry.reason
+    assert entry.status == "failed" and message in entry.reason, entry.reason
 
 
 def test_a_build_without_artifacts_is_a_failed_one(toy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +221,11 @@ def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
     "the job fails, nothing is recorded, the next run retries",
 )
 @pytest.mark.parametrize(
-    "how, words",
+    "how, message",
     [("fills the disk", "No space left"), ("is short of memory", "killed"), ("has its compiler killed", "9")],
 )
-def test_fault_of_the_machine_is_raised_not_recorded(toy, how: str, words: str) -> None:
-    with pytest.raises(CompileError, match=words):
+def test_fault_of_the_machine_is_raised_not_recorded(toy, how: str, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
         toy(how)
     assert names(toy.folder) == []
 
@@ -277,11 +279,11 @@ def test_a_build_made_on_scratch_is_as_one_made_beside_its_place(toy, tmp_path, 
             raise OSError(errno.EXDEV, "Invalid cross-device link")
         return rename(path, to)
 
-    beside = toy("works")
+    compared = toy("works")
     if another_disk:
         monkeypatch.setattr(Path, "replace", across)
     entry = toy("works", scratch=scratch)
-    assert entry.files == beside.files and (toy.folder / "kernel.ptx").read_text() == "works"
+    assert entry.files == compared.files and (toy.folder / "kernel.ptx").read_text() == "works"
     assert refused == ["kernel.ptx"] * another_disk
     assert names(toy.folder) == ["build.json", "kernel.ptx"] and names(scratch) == []
     assert f"compiling into {scratch}" in toy.log.read_text() and str(scratch) not in entry.log_tail

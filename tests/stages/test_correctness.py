@@ -1,4 +1,7 @@
-"""The correctness stage around the checker: bindings, related sizes, refusals, and the record that comes of them."""
+"""The correctness stage around the checker.
+
+Bindings, related sizes, refusals, and the record that comes of them.
+"""
 
 import dataclasses
 import json
@@ -15,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 
 class CountingBackend(CpuBackend):
-    """Counts bindings, and refuses or plans as told."""
+    """Counts bindings, and refuses or plans as configured."""
 
     def __init__(self, kernel=right, refuses=None):
         super().__init__(kernel)
@@ -42,7 +45,7 @@ def test_only_lengths_ask_for_a_new_binding():
 
 
 def test_a_schedule_made_for_other_lengths_would_show():
-    """A kernel that keeps the lengths of its first launch and is not bound anew computes the wrong thing."""
+    # A kernel that keeps the lengths of its first launch and is not bound again computes the wrong thing.
     kept = {}
 
     def forgetful(workload, inputs, outputs):
@@ -55,7 +58,10 @@ def test_a_schedule_made_for_other_lengths_would_show():
 
 
 class PlanningBackend(CountingBackend):
-    """Its kernel goes by the lengths that `bind` or `plan` saw last; a plan that is `stale` keeps the old ones."""
+    """Its kernel goes by the lengths that `bind` or `plan` saw last.
+
+    A plan that is `stale` keeps the old ones.
+    """
 
     def __init__(self, stale=False):
         super().__init__()
@@ -129,11 +135,11 @@ def test_a_failure_beyond_what_a_kernel_promises_is_recorded_and_fails_nothing(m
     kernel = load_kernel("mla_decode", "torch_sdpa")
     monkeypatch.setattr(kernel, "UNSUPPORTED", {"empty_requests": "it is for requests with keys"}, raising=False)
     metrics, reason = check_case(small_case(), CpuBackend(nan_where_a_request_is_empty))
-    beyond = [c for c in metrics["checks"] if c["distribution"] == "empty_requests"]
+    past = [c for c in metrics["checks"] if c["distribution"] == "empty_requests"]
     assert reason is None and metrics["failed"] == 0
-    assert [c["passed"] for c in beyond] == [False, False] and "NaN" in beyond[0]["reason"]
-    assert {c.get("outside") for c in beyond} == {"it is for requests with keys"}
-    assert metrics["checks"][-2:] == beyond, "last: what breaks there must not keep anything else from being checked"
+    assert [c["passed"] for c in past] == [False, False] and "NaN" in past[0]["reason"]
+    assert {c.get("outside") for c in past} == {"it is for requests with keys"}
+    assert metrics["checks"][-2:] == past, "last: what breaks there must not keep anything else from being checked"
     entry = make_record(small_case(), metrics, reason)
     record.check("correctness", json.loads(json.dumps(entry, allow_nan=False)), "record")
 

@@ -1,4 +1,4 @@
-"""The kernel that does nothing, by which the timing stage tells what a lone launch costs on this host."""
+"""The empty kernel, which measures what a single launch costs on this host."""
 
 import subprocess
 

@@ -50,8 +50,8 @@ class Workplace:
         fetch("tiny", self.folder, self.upstream)
 
     def files(self) -> list[str]:
-        found = (path for path in self.folder.rglob("*") if path.is_file())
-        return sorted(str(path.relative_to(self.folder)) for path in found)
+        result = (path for path in self.folder.rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(self.folder)) for path in result)
 
 
 @pytest.fixture
@@ -202,8 +202,10 @@ def test_what_pip_did_not_foresee_is_told_by_its_last_line(place: Workplace, mon
     """Of a full disk pip says `ERROR: Exception:` and a traceback."""
     (place.wheels / WHEEL).unlink()
     refuse_network(monkeypatch)
-    said = "ERROR: Exception:\nTraceback (most recent call last):\n  ...\nOSError: [Errno 28] No space left on device\n"
-    monkeypatch.setattr(stage.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 2, "", said))
+    message = (
+        "ERROR: Exception:\nTraceback (most recent call last):\n  ...\nOSError: [Errno 28] No space left on device\n"
+    )
+    monkeypatch.setattr(stage.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 2, "", message))
     with pytest.raises(FetchError, match=r"downloaded \(OSError: \[Errno 28\] No space left on device\)"):
         place.fetch()
 
@@ -264,7 +266,7 @@ def test_a_wheel_of_too_many_files_is_refused(place: Workplace, monkeypatch: pyt
 
 @pytest.mark.fault("Users", "a wrong pin in `kernels/upstream.yaml`", "one line")
 @pytest.mark.parametrize(
-    ("key", "value", "words"),
+    ("key", "value", "message"),
     [
         ("sha256", "abc", "tiny/sha256"),
         ("files", [], "tiny/files"),
@@ -273,11 +275,11 @@ def test_a_wheel_of_too_many_files_is_refused(place: Workplace, monkeypatch: pyt
         ("version", None, "version"),
     ],
 )
-def test_pins_are_checked(place: Workplace, key: str, value: object, words: str) -> None:
+def test_pins_are_checked(place: Workplace, key: str, value: object, message: str) -> None:
     pins = yaml.safe_load(place.upstream.read_text())
     pins["tiny"][key] = value
     place.upstream.write_text(yaml.safe_dump(pins))
-    with pytest.raises(FetchError, match=words):
+    with pytest.raises(FetchError, match=message):
         place.fetch()
 
 

@@ -1,4 +1,7 @@
-"""Cases on a GPU: clean processes, time limits, one at a time, and what is left of a case that dies."""
+"""Cases on a GPU.
+
+Clean processes, time limits, one at a time, and what is left of a case that dies.
+"""
 
 import concurrent.futures
 import contextlib
@@ -18,17 +21,17 @@ from cpu_backend import small_case
 from cutesnake.runtime import gpu_slots, locks, pool
 from cutesnake.stages.measure import gpu_process
 
-HERE = Path(__file__).parents[1]
+FOLDER = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
 def own_server(monkeypatch, tmp_path_factory):
-    """A server that knows the tasks of this folder, and locks that no other run shares."""
+    """Start a server with this folder's tasks and locks of its own."""
     folder = tmp_path_factory.getbasetemp() / "sockets"
     folder.mkdir(exist_ok=True)
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(HERE.parent)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FOLDER), str(FOLDER.parent)]))
 
 
 def ask(task, limit_s=20.0, **settings):
@@ -52,7 +55,7 @@ def test_torch_is_imported_before_the_fork():
     "Kernels", "a case crashes or corrupts its context", "failed record; the next case has a new process"
 )
 @pytest.mark.parametrize(
-    "task, words",
+    "task, message",
     [
         ("wrong", "the result is wrong"),
         ("crash", "the process of the case was ended by SIGSEGV"),
@@ -60,9 +63,9 @@ def test_torch_is_imported_before_the_fork():
         ("raise_error", "RuntimeError: CUDA error: an illegal memory access was encountered"),
     ],
 )
-def test_a_failure_is_a_record_and_the_next_case_runs(task, words):
+def test_a_failure_is_a_record_and_the_next_case_runs(task, message):
     failed = ask(task)
-    assert failed["status"] == "failed" and words in failed["reason"]
+    assert failed["status"] == "failed" and message in failed["reason"]
     assert ask("fine")["status"] == "ok"
 
 
@@ -95,13 +98,13 @@ def test_the_time_limit_does_not_count_the_wait_for_the_card():
         assert waiting.result(timeout=20)["status"] == "ok"
 
 
-@pytest.mark.parametrize("held", ["card", "turn"])
-def test_a_case_has_everything_imported_before_its_card_is_free(held, tmp_path, monkeypatch):
-    """Whether it waits for the card or for one of the run's jobs to end, in the folder of the run that asks."""
+@pytest.mark.parametrize("kept", ["card", "turn"])
+def test_a_case_has_everything_imported_before_its_card_is_free(kept, tmp_path, monkeypatch):
+    # Whether it waits for the GPU or for one of the run's jobs to end, in the folder of the run that asks.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(gpu_slots.AT_ONCE, "1")
     ask("fine")
-    path = locks.gpu_lock_path("none") if held == "card" else tmp_path / gpu_slots.SLOTS / "0.lock"
+    path = locks.gpu_lock_path("none") if kept == "card" else tmp_path / gpu_slots.SLOTS / "0.lock"
     with concurrent.futures.ThreadPoolExecutor(1) as pool, path.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = pool.submit(ask, "when_imported")
@@ -109,17 +112,17 @@ def test_a_case_has_everything_imported_before_its_card_is_free(held, tmp_path, 
         assert not done
         freed = time.monotonic()
         fcntl.flock(lock, fcntl.LOCK_UN)
-        found = waiting.result(timeout=20)["metrics"]
-    assert found["imported"] < freed < found["began"]
+        result = waiting.result(timeout=20)["metrics"]
+    assert result["imported"] < freed < result["began"]
 
 
 @pytest.mark.slow
 def test_a_case_dies_with_its_client(tmp_path):
-    """Killing the workflow leaves nothing running on the card."""
+    """Killing the workflow leaves nothing running on the GPU."""
     ask("fine")  # the server is up
     code = f"import test_gpu_process as t; t.ask('slow', folder={str(tmp_path)!r})"
     paths = os.pathsep.join(
-        [str(HERE / "stages"), str(HERE), str(HERE.parent), str(HERE.parent / "workflow" / "scripts")]
+        [str(FOLDER / "stages"), str(FOLDER), str(FOLDER.parent), str(FOLDER.parent / "workflow" / "scripts")]
     )
     client = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
     started = tmp_path / "started"
@@ -148,7 +151,7 @@ def test_a_server_that_was_killed_is_replaced():
 
 
 def test_an_idle_server_ends_and_the_next_client_starts_another(monkeypatch):
-    """Jobs of a kind that does not exist need no import, so that two servers start at once."""
+    # Jobs of a kind that does not exist need no import, so that two servers start at once.
     for _ in range(2):
         with contextlib.closing(pool.shared("nothing", idle_s=0.0)) as connection:
             address = connection.getpeername()
@@ -180,7 +183,7 @@ def test_a_temporary_folder_with_a_long_name_is_no_obstacle(tmp_path, monkeypatc
 
 def test_the_lock_is_freed_when_its_holder_is_killed():
     code = "from cutesnake.runtime.locks import gpu_lock\nwith gpu_lock('t'): print(1, flush=True); input()"
-    paths = str(HERE.parent / "workflow" / "scripts")
+    paths = str(FOLDER.parent / "workflow" / "scripts")
     holder = subprocess.Popen(
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Reading cubin, SASS and PTX of hand-written kernels, against what NVIDIA's own tools say of the same files."""
+"""Reading cubin, SASS and PTX, compared with NVIDIA's tools on the same files."""
 
 import re
 import subprocess
@@ -24,8 +24,8 @@ def everything(tmp_path_factory):
 
 
 def spilling(folder, target, *options, bound=""):
-    said = tiny_build.assemble(tiny_build.SPILLING.format(target=target, bound=bound), target, folder, *options)
-    return read_cubin(folder / "kernel.cubin").kernels[0], said
+    message = tiny_build.assemble(tiny_build.SPILLING.format(target=target, bound=bound), target, folder, *options)
+    return read_cubin(folder / "kernel.cubin").kernels[0], message
 
 
 def test_a_cubin_gives_what_the_source_asks_for(everything) -> None:
@@ -41,10 +41,10 @@ def test_a_cubin_gives_what_the_source_asks_for(everything) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("registers", [255, 32])
 def test_registers_stack_and_shared_memory_are_those_of_ptxas_and_cuobjdump(tmp_path, target, registers) -> None:
-    kernel, said = spilling(tmp_path, target, f"--maxrregcount={registers}")
-    assert f"Used {kernel.registers_per_thread} registers" in said
-    assert f"{kernel.stack_bytes} bytes stack frame" in said
-    assert f" {kernel.static_shared_bytes} bytes smem" in said  # ptxas leaves the system's kilobyte out, too
+    kernel, message = spilling(tmp_path, target, f"--maxrregcount={registers}")
+    assert f"Used {kernel.registers_per_thread} registers" in message
+    assert f"{kernel.stack_bytes} bytes stack frame" in message
+    assert f" {kernel.static_shared_bytes} bytes smem" in message  # ptxas leaves the system's kilobyte out, too
     assert (kernel.stack_bytes > 0) == (registers < 64)
     command = [tiny_build.tool("cuobjdump"), "--dump-resource-usage", str(tmp_path / "kernel.cubin")]
     usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -157,7 +157,7 @@ def test_a_truncated_or_missing_artifact_is_one_clear_line_and_no_record(build, 
 
 
 def test_a_cubin_that_was_written_short_is_one_clear_line(build) -> None:
-    """The sha256 of build.json is that of the short file: a disk that filled up while compiling."""
+    # The sha256 of build.json is that of the short file. A disk that filled up while compiling.
     folder = build()
     (folder / "kernel.cubin").write_bytes((folder / "kernel.cubin").read_bytes()[:1000])
     with pytest.raises(RecordError, match=r"kernel\.cubin: not a whole cubin \(.+\); delete its folder"):
@@ -172,14 +172,17 @@ def test_a_build_json_cut_short_is_one_clear_line(build) -> None:
 
 
 def test_no_script_stands_in_for_a_module_of_python() -> None:
-    """A script run by its path puts workflow/scripts first on sys.path: no name there may hide the standard library."""
+    # A script run by its path puts workflow/scripts first on sys.path. No name there may hide the standard library.
     names = {path.stem for path in (ROOT / "workflow/scripts").iterdir() if not path.name.startswith("_")}
     assert not names & sys.stdlib_module_names
 
 
 @pytest.fixture
 def compiled(build, monkeypatch):
-    """compiled(…) does a build's job, whose compiler leaves what is in `folder` already; returns whether it ran."""
+    """compiled(…) does a build's job, whose compiler leaves what is in `folder` already.
+
+    Returns whether it ran.
+    """
     folder, started = build(), []
 
     def compile_build(*arguments, **options):

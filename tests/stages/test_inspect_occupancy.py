@@ -43,9 +43,9 @@ LIMITS = read_devices(ROOT / "config/devices.yaml").limits
     ],
 )
 def test_worked_examples(capability, usage, blocks, percent, limiter) -> None:
-    found = occupancy(usage, LIMITS[capability])
-    assert (found.blocks_per_sm, found.percent, found.limiter) == (blocks, percent, limiter)
-    assert found.warps_per_sm == blocks * -(-usage.threads // 32)
+    result = occupancy(usage, LIMITS[capability])
+    assert (result.blocks_per_sm, result.percent, result.limiter) == (blocks, percent, limiter)
+    assert result.warps_per_sm == blocks * -(-usage.threads // 32)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_worked_examples(capability, usage, blocks, percent, limiter) -> None:
     ],
 )
 def test_a_block_that_asks_for_too_much_does_not_fit(capability, usage, limiter) -> None:
-    found = occupancy(usage, LIMITS[capability])
-    assert (found.blocks_per_sm, found.percent, found.limiter) == (0, 0.0, limiter)
+    result = occupancy(usage, LIMITS[capability])
+    assert (result.blocks_per_sm, result.percent, result.limiter) == (0, 0.0, limiter)
 
 
 PROGRAM = """
@@ -122,7 +122,7 @@ def test_as_nvidias_calculator_has_it(tmp_path, capability) -> None:
     ]
     done = subprocess.run([calculator(tmp_path)], input="\n".join(lines), capture_output=True, text=True, check=True)
     theirs = list(map(int, done.stdout.split()))
-    ours = [occupancy(usage, limits).blocks_per_sm for usage in usages]
-    different = [(u, a, b) for u, a, b in zip(usages, ours, theirs, strict=True) if a != b]
+    own = [occupancy(usage, limits).blocks_per_sm for usage in usages]
+    different = [(u, a, b) for u, a, b in zip(usages, own, theirs, strict=True) if a != b]
     assert not different, f"{len(different)} of {len(usages)} differ; first: {different[0]}"
-    assert len(set(ours)) > 5
+    assert len(set(own)) > 5

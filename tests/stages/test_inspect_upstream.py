@@ -1,4 +1,4 @@
-"""Inspect of real builds of large kernels, against figures that were read from them by hand."""
+"""Inspection of large real builds, compared with figures read by hand."""
 
 import re
 import subprocess
@@ -24,7 +24,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def built(tmp_path):
-    """Fetch, compile and inspect one kernel; returns the inspect record and the folder of the build."""
+    """Fetch, compile and inspect one kernel.
+
+    Returns the inspect record and the folder of the build.
+    """
 
     def make(kernel, target, dtype, kv_length=4096):
         module, problem = load_kernel("mla_decode", kernel), load_operator("mla_decode")
@@ -70,8 +73,8 @@ def test_named_barriers_of_an_older_compiler(built) -> None:
     """CuTe DSL 4.8.1 compiles for sm_90a with CUDA 12.9, whose cubins keep the count elsewhere."""
     entry, folder = built("cute_sm90", "sm_90a", "bf16")
     command = [tiny_build.tool("cuobjdump"), "-elf", str(folder / "kernel.cubin")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    theirs = sorted(map(int, re.findall(r"^bar = (\d+)", said, re.MULTILINE)))
+    message = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    theirs = sorted(map(int, re.findall(r"^bar = (\d+)", message, re.MULTILINE)))
     assert sorted(function["named_barriers"] for function in entry["functions"]) == theirs
     assert max(theirs) > 0
 
@@ -81,7 +84,7 @@ def test_named_barriers_of_an_older_compiler(built) -> None:
     [("sm_90a", 226568, r"wgmma\.mma_async", 136), ("sm_100a", 220636, r"tcgen05\.mma", 68)],
 )
 def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) -> None:
-    """A kv length that no tile divides. Shared memory as cuobjdump has it, with the system's kilobyte."""
+    # A kv length that no tile divides. Shared memory as cuobjdump has it, with the system's kilobyte.
     entry, folder = built("tilegym", target, "bf16", kv_length=4000)
     main = entry["functions"][0]
     assert (main["registers_per_thread"], main["stack_bytes"], main["spill_bytes"]) == (255, 0, 0)
@@ -94,7 +97,7 @@ def test_tilegyms_mla_decode(built, target, shared, instruction, tensor_core) ->
 
 
 def test_builds_that_stand_for_others_have_their_static_figures(machine, tmp_path) -> None:
-    """One of each kernel and target, by its main function, as in tables; a constant may cost an instruction or two."""
+    # One of each kernel and target, by its main function, as in tables. A constant may cost an instruction or two.
     default = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
     stand_ins = matrix.make_plan(default, machine("none")).stand_ins
     chosen = {key.rpartition("/")[0]: (key, other) for key, other in reversed(stand_ins.items())}

@@ -1,4 +1,7 @@
-"""The digest of a build's machine code: what changes it, what does not, and that records have it."""
+"""The digest of a build's machine code.
+
+What changes it, what does not, and that records have it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ CODE, LINES = ".text.kernel", ".debug_line"
 
 
 def elf(code: bytes = b"code", lines: bytes = b"lines") -> bytes:
-    """A 64-bit ELF file with a section that is loaded, one that is not, one without bytes, and the names."""
+    """Return a 64-bit ELF file with loaded, unloaded and empty sections."""
     names = b"\0" + b"\0".join(name.encode() for name in (CODE, LINES, ".nv.shared", ".shstrtab")) + b"\0"
     sections = [(CODE, 1, 2 | 4, code), (LINES, 1, 0, lines), (".nv.shared", 8, 2, b""), (".shstrtab", 3, 0, names)]
     body, headers = b"", [struct.pack("<IIQQQQIIQQ", *[0] * 10)]
@@ -87,6 +90,6 @@ def test_a_build_is_held_against_what_was_measured_by_its_machine_code_where_tha
     }
     entry["provenance"] |= {"commit": "none"} | ({"machine_code": code} if code else {})
     (sets / "timing-rmsnorm.jsonl").write_text(json.dumps(entry) + "\n")
-    (found,) = cases.recorded(tmp_path / "sets")
-    assert found.refused(tmp_path / "results") == refused
-    assert found.by_name == (recorded is None)
+    (result,) = cases.recorded(tmp_path / "sets")
+    assert result.refused(tmp_path / "results") == refused
+    assert result.by_name == (recorded is None)

@@ -1,4 +1,4 @@
-"""ncu: the record from real counters of an H200, the bottleneck rules, and counters that are not permitted."""
+"""ncu: an H200's counters as a record, bottleneck rules, and missing permission."""
 
 import dataclasses
 import json
@@ -120,17 +120,17 @@ def test_cost_is_cross_checked_against_dram_bytes(read):
 )
 def test_bottleneck_rules(tensor, dram, hit, ratio, expected):
     figures = {"tensor_core_percent": tensor, "dram_percent": dram, "l2_hit_percent": hit, "dram_over_cost": ratio}
-    found = bottleneck.classify(figures)
-    assert found["class"] == expected
-    assert found["numbers"] == figures and found["rule"]
+    result = bottleneck.classify(figures)
+    assert result["class"] == expected
+    assert result["numbers"] == figures and result["rule"]
 
 
 def test_opportunities_name_their_metric(read):
-    found = read(ADD_COST, GEMM)["opportunities"]
-    assert found and all(o["metric"] and o["value"] is not None for o in found)
-    estimates = [o["estimated_speedup_percent"] or 0 for o in found]
+    result = read(ADD_COST, GEMM)["opportunities"]
+    assert result and all(o["metric"] and o["value"] is not None for o in result)
+    estimates = [o["estimated_speedup_percent"] or 0 for o in result]
     assert estimates == sorted(estimates, reverse=True)
-    assert not any("@" in o["text"] for o in found)
+    assert not any("@" in o["text"] for o in result)
 
 
 def test_an_empty_report_is_named(read):

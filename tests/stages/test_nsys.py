@@ -1,4 +1,4 @@
-"""nsys: the record from a real export (TileGym's split-KV kernel on an H200), and what is said when something lacks."""
+"""nsys: a record from an H200's export, and messages when data lacks."""
 
 import dataclasses
 import sqlite3
@@ -82,15 +82,15 @@ def test_an_overlap_is_a_negative_gap(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "statement, words",
+    "statement, message",
     [
         ("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL", "saw no kernel"),
         ("DELETE FROM NVTX_EVENTS", "no NVTX range 'measured'"),
         ("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL", "no kernel inside the measured range"),
     ],
 )
-def test_what_lacks_is_named(tmp_path, statement, words):
-    with pytest.raises(ProfilerError, match=words):
+def test_what_lacks_is_named(tmp_path, statement, message):
+    with pytest.raises(ProfilerError, match=message):
         nsys.read_timeline(database(tmp_path, statement))
 
 

@@ -1,4 +1,4 @@
-"""A runner's plan is timed where it has one, as a graph where it can be captured, else on the host."""
+"""Plans are timed as graphs if they can be captured, else on the host."""
 
 import time
 
@@ -59,20 +59,20 @@ def graphs(monkeypatch):
 @pytest.fixture(autouse=True)
 def flushes(monkeypatch):
     """What throws the L2 cache away is counted: one entry for each time."""
-    found = []
-    monkeypatch.setattr(plan_time, "flusher", lambda stream: lambda: found.append(stream))
-    return found
+    result = []
+    monkeypatch.setattr(plan_time, "flusher", lambda stream: lambda: result.append(stream))
+    return result
 
 
 def test_a_runner_without_a_plan_has_no_time_of_it():
-    found = plan_time.time_plan(Runner(lambda stream: None), Stream(), None)
-    assert found == {"plan_us": None, "plan_cold_us": None, "plan_kind": None}
+    result = plan_time.time_plan(Runner(lambda stream: None), Stream(), None)
+    assert result == {"plan_us": None, "plan_cold_us": None, "plan_kind": None}
 
 
 def test_a_plan_on_the_card_is_replayed_in_a_graph_of_several(graphs, flushes):
     planner = Planner()
-    found = plan_time.time_plan(planner, Stream(), None)
-    assert found == {"plan_us": 12.5, "plan_cold_us": 14.5, "plan_kind": "graph"}  # cold: a graph of one plan
+    result = plan_time.time_plan(planner, Stream(), None)
+    assert result == {"plan_us": 12.5, "plan_cold_us": 14.5, "plan_kind": "graph"}  # cold: a graph of one plan
     # One plan takes 20 us, launch included: ten of them for 200 us, which then are 16. Sustained: 0.15 s of 200 us.
     assert graphs[:3] == [(1, 1, 5), (10, 10, 5), (16, 16, 15)]
     assert graphs[3][:2] == (16, 16) and graphs[3][2] == pytest.approx(750, abs=1)
@@ -85,9 +85,9 @@ def test_a_plan_that_cannot_be_captured_is_timed_on_the_host(graphs, monkeypatch
         raise RuntimeError("operation not permitted when stream is capturing")
 
     monkeypatch.setattr(plan_time, "capture", refuse)
-    found = plan_time.time_plan(Planner(0.002), Stream(), None)
-    assert found["plan_kind"] == "host" and not graphs
-    assert 2000 <= found["plan_us"] < 20_000 and 2000 <= found["plan_cold_us"] < 20_000
+    result = plan_time.time_plan(Planner(0.002), Stream(), None)
+    assert result["plan_kind"] == "host" and not graphs
+    assert 2000 <= result["plan_us"] < 20_000 and 2000 <= result["plan_cold_us"] < 20_000
 
 
 def test_the_cache_is_flushed_before_every_cold_plan_on_the_host_and_before_no_warm_one(graphs, monkeypatch, flushes):

@@ -1,4 +1,7 @@
-"""The predict stage: what is planned and captured, what a record holds, how wide its band is, and what a page says."""
+"""The predict stage.
+
+What is planned and captured, what a record holds, how wide its band is, and what a page says.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,9 @@ def rows(bound_by: str | None, errors: list[float], kind: str = "cold", part: st
 
 def test_a_band_is_the_error_that_nine_in_ten_calls_bound_alike_stayed_below() -> None:
     known = rows("DRAM", [1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11]) + rows("waiting", [50.0] * 9)
-    alike = band("DRAM", "cold", 0, known)
-    assert alike.percent == pytest.approx(10.0)
-    assert "of 11 cold predictions of calls bound by DRAM on Hopper GPUs" in alike.text
+    same = band("DRAM", "cold", 0, known)
+    assert same.percent == pytest.approx(10.0)
+    assert "of 11 cold predictions of calls bound by DRAM on Hopper GPUs" in same.text
     every = band("tensor cores", "cold", 0, known)  # of these there are none
     assert every.percent == pytest.approx(50.0) and "of 20 cold predictions of all calls" in every.text
 
@@ -71,7 +74,7 @@ def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("shares", "message"),
     [
         ((70, 30, 20), "tensor cores"),
         ((40, 80, 90), "L2"),
@@ -79,11 +82,11 @@ def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
         ((49, 30, 20), "waiting"),
     ],
 )
-def test_what_the_longest_launch_keeps_busy_binds_a_call(shares, said) -> None:
+def test_what_the_longest_launch_keeps_busy_binds_a_call(shares, message) -> None:
     def launch(*percent: float) -> dict[str, float]:
         return dict(zip(("tensor_percent", "dram_percent", "l2_percent"), percent, strict=True))
 
-    assert bound([(1.0, launch(99, 99, 99)), (9.0, launch(*shares))]) == said
+    assert bound([(1.0, launch(99, 99, 99)), (9.0, launch(*shares))]) == message
 
 
 def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
@@ -101,10 +104,10 @@ def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
 
 
 def test_the_committed_validation_has_families_that_were_held_out_and_both_kinds() -> None:
-    held = read_validated(files())
-    assert len(held) >= 60 and len({row.operator for row in held}) >= 6
-    assert {row.kind for row in held} == {"warm", "cold"}
-    families = {part: {row.operator for row in held if row.part == part} for part in ("development", "held_out")}
+    kept = read_validated(files())
+    assert len(kept) >= 60 and len({row.operator for row in kept}) >= 6
+    assert {row.kind for row in kept} == {"warm", "cold"}
+    families = {part: {row.operator for row in kept if row.part == part} for part in ("development", "held_out")}
     assert all(families.values()) and not families["development"] & families["held_out"]
 
 
@@ -156,8 +159,14 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
     assert {key.split("/")[1] for key in planned(sweeps=one_kernel)} == {"cutile"}
 
 
+def test_what_the_configuration_lists_is_predicted_whatever_is_recorded() -> None:
+    sweep = experiment(sweeps={"elementwise_add": {"predict": ["m4096_n4096"]}}).sweeps["elementwise_add"]
+    assert [workload.id for workload in sweep.predicted_always()] == ["m4096_n4096_fp32"]
+    assert not experiment(sweeps={}).sweeps["elementwise_add"].predicted_always()
+
+
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"prediction": {"devices": ["b2000"]}}, r"prediction\.devices: .*b2000"),
         ({"prediction": {"devices": ["h200", "h100"]}}, "h200 and h100 are both sm_90a; name one"),
@@ -165,8 +174,8 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
         ({"sweeps": {"elementwise_add": {"predict": ["m4096"]}}}, r"predict: 'm4096' is no workload of the sweep"),
     ],
 )
-def test_a_wrong_card_or_workload_is_one_clear_line(changes, said) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
+def test_a_wrong_card_or_workload_is_one_clear_line(changes, message) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         experiment(**changes)
     assert "\n" not in str(caught.value)
 
@@ -226,7 +235,7 @@ def test_a_comparison_has_predictions_where_nobody_measured_and_calls_them_so() 
 
 
 def with_two_variants(quick_us: float):
-    """Predictions of 123 µs for the variant fp16 of cutlass_fp16 and of `quick_us` for one that is called quick."""
+    """Predict 123 µs for variant fp16 and `quick_us` for one named quick."""
     evidence = foreseen({"b32_s8192_fp16": 123.0})
     (path, entry), *_ = evidence.predicted.items()
     quick = copy.deepcopy(entry)
@@ -270,7 +279,7 @@ def test_a_variant_whose_prediction_failed_is_not_chosen(tmp_path) -> None:
 
 
 def test_what_a_card_measured_chooses_before_any_prediction() -> None:
-    """On a recorded or live target times decide; a prediction that says otherwise is not asked."""
+    # On a recorded or live target times decide. A prediction that says otherwise is not asked.
     plain = sample.evidence(gpu=True, recorded=True)
     timed = [(path, e) for path, e in plain.measured.items() if e["stage"] == "timing" and e["status"] == "ok"]
     case = timed[0][1]["case"]
@@ -311,17 +320,17 @@ def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) ->
 
 
 def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path) -> None:
-    """What was looked at and what was not is told apart by how a marker is filled, without colours."""
+    # What was looked at and what was not is distinguished by how a marker is filled, without colours.
     evidence = foreseen({"b32_s8192_fp16": 123.0})
-    held = rows("DRAM", [5.0, -5.0], part="development") + rows("DRAM", [40.0], "warm", "blind")
-    entry = plot(evidence, tmp_path, held)
-    picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
-    assert picture["title"] == "Predicted vs measured times, on GPUs with measurements"
-    assert "Development: median error 5.0 %, 90th percentile 5.0 % of 2" in picture["caption"]
-    assert "opened last: median error 40.0 %, 90th percentile 40.0 % of 1" in picture["caption"]
+    kept = rows("DRAM", [5.0, -5.0], part="development") + rows("DRAM", [40.0], "warm", "blind")
+    entry = plot(evidence, tmp_path, kept)
+    figure = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
+    assert figure["title"] == "Predicted vs measured times, on GPUs with measurements"
+    assert "Development: median error 5.0 %, 90th percentile 5.0 % of 2" in figure["caption"]
+    assert "opened last: median error 40.0 %, 90th percentile 40.0 % of 1" in figure["caption"]
     fills = {
         line.get_fillstyle(): len(line.get_xdata())
-        for axis in draw_validation(held).figure.axes
+        for axis in draw_validation(kept).figure.axes
         for line in axis.lines
         if line.get_marker() not in ("None", None) and len(line.get_xdata())
     }
@@ -329,13 +338,13 @@ def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path)
     page = render(contents(evidence, tmp_path, plots=entry["pictures"]))
     section = page[page.index('<section id="predicted">') :]
     assert "Predicted vs measured times, on GPUs with measurements" in section[: section.index("</section>")]
-    assert VALIDATION not in [one["name"] for one in plot(sample.evidence(), tmp_path, held)["pictures"]]
+    assert VALIDATION not in [one["name"] for one in plot(sample.evidence(), tmp_path, kept)["pictures"]]
 
 
 def test_without_validation_the_picture_says_why_it_is_not_there(tmp_path) -> None:
     entry = plot(foreseen({"b32_s8192_fp16": 123.0}), tmp_path)
-    picture = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
-    assert (picture["file"], picture["reason"]) == (None, "no prediction was compared with a measurement")
+    figure = next(one for one in entry["pictures"] if one["name"] == VALIDATION)
+    assert (figure["file"], figure["reason"]) == (None, "no prediction was compared with a measurement")
 
 
 def test_the_pipeline_of_a_kernel_is_drawn_of_its_largest_prediction(tmp_path) -> None:
@@ -343,7 +352,7 @@ def test_the_pipeline_of_a_kernel_is_drawn_of_its_largest_prediction(tmp_path) -
     drawing = draw_pipeline(evidence, "cutlass_fp16")
     assert "at batch 32, length 8192: warp 0 busy 50 %" in drawing.alt
     assert drawing.caption.startswith("Predicted, not measured") and "1,000 cycles" in drawing.caption
-    names = [picture["file"] for picture in plot(evidence, tmp_path)["pictures"]]
+    names = [figure["file"] for figure in plot(evidence, tmp_path)["pictures"]]
     assert "pipeline-cutlass_fp16.svg" in names
     roofline = (tmp_path / "roofline.svg").read_text()
     assert "cutlass_fp16 (predicted)" in roofline and "(measured)" not in roofline
@@ -371,7 +380,7 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timed", "lone"),
+    ("timed", "single"),
     [
         (None, None),
         ({"metrics": None}, None),
@@ -380,8 +389,8 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
     ],
     ids=["nothing timed", "a timing that failed", "one that does not say it", "one that does"],
 )
-def test_a_timing_of_this_host_says_what_a_lone_launch_takes(timed, lone) -> None:
-    assert empty_launch_of(timed) == lone
+def test_a_timing_of_this_host_says_what_a_lone_launch_takes(timed, single) -> None:
+    assert empty_launch_of(timed) == single
 
 
 @pytest.mark.slow

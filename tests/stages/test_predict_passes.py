@@ -12,10 +12,10 @@ from cutesnake.stages.predict.passes import Passes
 
 
 def passes(work) -> list:
-    found: list = []
-    with Passes(found.extend):
+    result: list = []
+    with Passes(result.extend):
         work()
-    return found
+    return result
 
 
 def moved(launch) -> list[int]:

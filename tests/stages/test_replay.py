@@ -1,4 +1,7 @@
-"""Replays of graphs: how many there are, and that a card's other mode of a twentieth of a second decides no median."""
+"""Replays of graphs.
+
+How many there are, and that a GPU's other mode of a twentieth of a second decides no median.
+"""
 
 import contextlib
 import time
@@ -13,8 +16,11 @@ LAUNCH_US = 10.0  # what a replay takes beyond its calls
 FAST = 0.95
 
 
-class Card:
-    """A pretended card with a clock of its own: calls take `one_us`, less while `fast` says so."""
+class Gpu:
+    """A mocked GPU with a clock of its own.
+
+    Calls take `one_us`, less while `fast` says so.
+    """
 
     def __init__(self, monkeypatch, one_us, fast=lambda seconds: False):
         torch = pytest.importorskip("torch")
@@ -52,27 +58,27 @@ class Event:
 
 @pytest.mark.parametrize("one_us, calls", [(8.0, 23), (4.0, 32), (90.0, 3), (300.0, 1)])
 def test_a_graph_is_filled_by_what_calls_take_in_a_graph_of_several(monkeypatch, one_us, calls):
-    """A lone replay has the launch on top, which for a call of 8 us had made it a graph of 12 calls."""
-    card = Card(monkeypatch, one_us)
-    single = card.capture(None, None, 1)
-    graph, found = replay.filled(lambda stream: None, single, card.stream, card.stamper)
-    assert found == calls == card.captured[-1]
+    # A single replay has the launch on top, which for a call of 8 us had made it a graph of 12 calls.
+    gpu = Gpu(monkeypatch, one_us)
+    single = gpu.capture(None, None, 1)
+    graph, result = replay.filled(lambda stream: None, single, gpu.stream, gpu.stamper)
+    assert result == calls == gpu.captured[-1]
     assert (graph is single) is (calls == 1)
 
 
 @pytest.mark.parametrize("one_us", [8.0, 400.0, 4000.0])
 @pytest.mark.parametrize("begins", [0.0, 0.04, 0.1])
 def test_sustained_replays_are_not_decided_by_a_twentieth_of_a_second(monkeypatch, one_us, begins):
-    card = Card(monkeypatch, one_us, lambda now: begins <= now < begins + replay.MODE_SECONDS)
-    graph = card.capture(None, None, 20)
-    found = replay.sustained(graph, card.stream, 20, one_us, card.stamper)
-    assert card.now >= replay.MOMENTS * replay.MODE_SECONDS
-    assert found.us == pytest.approx(one_us + LAUNCH_US / 20)
-    assert found.range_percent > 3.0 or one_us > 1000.0  # the record tells that it was there
+    gpu = Gpu(monkeypatch, one_us, lambda now: begins <= now < begins + replay.MODE_SECONDS)
+    graph = gpu.capture(None, None, 20)
+    result = replay.sustained(graph, gpu.stream, 20, one_us, gpu.stamper)
+    assert gpu.now >= replay.MOMENTS * replay.MODE_SECONDS
+    assert result.us == pytest.approx(one_us + LAUNCH_US / 20)
+    assert result.range_percent > 3.0 or one_us > 1000.0  # the record tells that it was there
 
 
 def test_a_mode_that_stays_while_the_card_has_work_is_left_in_a_pause(monkeypatch):
-    """Whether a card does so is not known: two batches of half a second without a pause were faster as a whole."""
+    # Whether a GPU does so is not known. Two batches of half a second without a pause were faster as a whole.
     begins, mode = 0.04, {"until": None}
 
     def fast(now):
@@ -80,48 +86,48 @@ def test_a_mode_that_stays_while_the_card_has_work_is_left_in_a_pause(monkeypatc
             mode["until"] = float("inf")
         return mode["until"] is not None and now < mode["until"]
 
-    card = Card(monkeypatch, 8.0, fast)
+    gpu = Gpu(monkeypatch, 8.0, fast)
     monkeypatch.setattr(
         time,
         "sleep",
         lambda seconds: (
-            mode.update(until=0.0) if card.now > begins + replay.MODE_SECONDS else None,
-            card.wait(seconds),
+            mode.update(until=0.0) if gpu.now > begins + replay.MODE_SECONDS else None,
+            gpu.wait(seconds),
         ),
     )
-    found = replay.sustained(card.capture(None, None, 20), card.stream, 20, 8.0, card.stamper)
-    assert found.us == pytest.approx(8.0 + LAUNCH_US / 20)
-    assert found.range_percent > 3.0
+    result = replay.sustained(gpu.capture(None, None, 20), gpu.stream, 20, 8.0, gpu.stamper)
+    assert result.us == pytest.approx(8.0 + LAUNCH_US / 20)
+    assert result.range_percent > 3.0
 
 
 def test_sustained_replays_are_as_many_as_fit_and_fifteen_at_least(monkeypatch):
-    card = Card(monkeypatch, 20_000.0)
-    replay.sustained(card.capture(None, None, 1), card.stream, 1, 20_000.0, card.stamper)
-    assert card.now == pytest.approx((3 + replay.LEAST_REPLAYS) * 0.02 + 2 * replay.PAUSE_SECONDS, rel=1e-3)
+    gpu = Gpu(monkeypatch, 20_000.0)
+    replay.sustained(gpu.capture(None, None, 1), gpu.stream, 1, 20_000.0, gpu.stamper)
+    assert gpu.now == pytest.approx((3 + replay.LEAST_REPLAYS) * 0.02 + 2 * replay.PAUSE_SECONDS, rel=1e-3)
 
 
 @pytest.mark.parametrize("begins", [0.0, 0.001, 0.03, 0.06, 0.1])
 def test_a_burst_is_not_decided_by_a_twentieth_of_a_second(monkeypatch, begins):
-    card = Card(monkeypatch, 8.0, lambda now: begins <= now < begins + 0.047)
-    graph = card.capture(None, None, 25)
-    found = replay.at_moments(lambda: replay.replay(graph, card.stream, 25, 7, card.stamper))
-    assert found.us == pytest.approx(8.0 + LAUNCH_US / 25)
-    assert found.range_percent == pytest.approx(100 * 8.0 * (1 - FAST) / found.us) or begins == 0.06
+    gpu = Gpu(monkeypatch, 8.0, lambda now: begins <= now < begins + 0.047)
+    graph = gpu.capture(None, None, 25)
+    result = replay.at_moments(lambda: replay.replay(graph, gpu.stream, 25, 7, gpu.stamper))
+    assert result.us == pytest.approx(8.0 + LAUNCH_US / 25)
+    assert result.range_percent == pytest.approx(100 * 8.0 * (1 - FAST) / result.us) or begins == 0.06
 
 
 def test_moments_lie_apart_and_the_middle_one_counts(monkeypatch):
-    card = Card(monkeypatch, 8.0)
+    gpu = Gpu(monkeypatch, 8.0)
     began, samples = [], [Replays(8.5, 1975.0), Replays(8.1, 1970.0), Replays(8.4, 1980.0)]
 
     def sample():
-        began.append(card.now)
-        card.now += 0.01
+        began.append(gpu.now)
+        gpu.now += 0.01
         return samples[len(began) - 1]
 
-    found = replay.at_moments(sample)
+    result = replay.at_moments(sample)
     assert began == pytest.approx([0.0, 0.05, 0.1])
-    assert (found.us, found.sm_clock_mhz) == (8.4, 1980.0)
-    assert found.range_percent == pytest.approx(100 * 0.4 / 8.4)
+    assert (result.us, result.sm_clock_mhz) == (8.4, 1980.0)
+    assert result.range_percent == pytest.approx(100 * 0.4 / 8.4)
 
 
 def test_few_replays_have_no_range():

@@ -26,8 +26,8 @@ def rows(tmp_path, operator, workloads):
 
 
 def test_mla_decode_is_compute_bound_on_an_h200_and_memory_bound_on_a_b200(tmp_path) -> None:
-    found = rows(tmp_path, "mla_decode", [{"batch": 128, "kv_length": 8192, "dtype": "bf16"}])
-    h200, b200 = found["b128_q1_s8192_bf16", "H200"], found["b128_q1_s8192_bf16", "B200"]
+    result = rows(tmp_path, "mla_decode", [{"batch": 128, "kv_length": 8192, "dtype": "bf16"}])
+    h200, b200 = result["b128_q1_s8192_bf16", "H200"], result["b128_q1_s8192_bf16", "B200"]
     assert h200["intensity"] == b200["intensity"] == pytest.approx(238, abs=5)
     assert (h200["bound"], b200["bound"]) == ("compute", "memory")
     assert (h200["target"], b200["target"]) == ("sm_90a", "sm_100a")
@@ -38,7 +38,7 @@ def test_mla_decode_is_compute_bound_on_an_h200_and_memory_bound_on_a_b200(tmp_p
 
 
 def test_the_floor_lies_below_what_was_measured_on_an_h200(tmp_path) -> None:
-    """FlashMLA, B 128, S 4096: 231.4 µs and 631 TFLOP/s. A floor above that would be wrong."""
+    # FlashMLA, B 128, S 4096: 231.4 µs and 631 TFLOP/s. A floor above that would be wrong.
     row = rows(tmp_path, "mla_decode", [Workload(128, 4096)])["b128_q1_s4096_bf16", "H200"]
     assert 0.5 * 231.4 < row["floor_us"] < 231.4
 
@@ -53,44 +53,44 @@ def test_the_ridge_is_where_both_times_meet(tmp_path) -> None:
 
 
 def test_a_device_without_the_dtype_says_so(tmp_path) -> None:
-    found = rows(tmp_path, "mla_decode", [Workload(32, 4096, "fp8")])
-    row = found["b32_q1_s4096_fp8", "A100 SXM 80GB"]
+    result = rows(tmp_path, "mla_decode", [Workload(32, 4096, "fp8")])
+    row = result["b32_q1_s4096_fp8", "A100 SXM 80GB"]
     assert (row["bound"], row["floor_us"], row["peak_tflops"]) == (None, None, None)
     assert row["reason"] == "no fp8 tensor-core rate is listed for A100 SXM 80GB"
     assert row["memory_us"] > 0
-    assert all(other["reason"] is None for (_, device), other in found.items() if device != "A100 SXM 80GB")
+    assert all(other["reason"] is None for (_, device), other in result.items() if device != "A100 SXM 80GB")
 
 
 def test_elementwise_add_is_memory_bound_everywhere(tmp_path) -> None:
-    found = rows(tmp_path, "elementwise_add", [{"rows": 4096, "columns": 4096, "dtype": t} for t in ("fp32", "bf16")])
-    assert len(found) == 2 * sum(device.reference for device in read_devices(DEVICES).devices)
-    assert {row["bound"] for row in found.values()} == {"memory"}
-    assert found["m4096_n4096_fp32", "H200"]["floor_us"] == pytest.approx(3 * 4096**2 * 4 / 4.8e12 * 1e6)
+    result = rows(tmp_path, "elementwise_add", [{"rows": 4096, "columns": 4096, "dtype": t} for t in ("fp32", "bf16")])
+    assert len(result) == 2 * sum(device.reference for device in read_devices(DEVICES).devices)
+    assert {row["bound"] for row in result.values()} == {"memory"}
+    assert result["m4096_n4096_fp32", "H200"]["floor_us"] == pytest.approx(3 * 4096**2 * 4 / 4.8e12 * 1e6)
 
 
 def test_a_card_at_hand_or_recorded_has_rows_beside_the_reference_devices(tmp_path, machine) -> None:
     reference = {device for _, device in rows(tmp_path, "mla_decode", [Workload(1, 1024)])}
     assert not {"GB300", "H100 PCIe"} & reference
-    here, kept = machine("gb300").device, ["NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA R200"]
-    roofline("mla_decode", [Workload(1, 1024)], DEVICES, tmp_path / "more.json", here, kept)
-    found = [row["device"] for row in json.loads((tmp_path / "more.json").read_text())["rows"]]
-    assert set(found) == reference | {"GB300", "H100 PCIe"} and len(found) == len(set(found))
+    local, kept = machine("gb300").device, ["NVIDIA H100 PCIe", "NVIDIA H200", "NVIDIA R200"]
+    roofline("mla_decode", [Workload(1, 1024)], DEVICES, tmp_path / "more.json", local, kept)
+    result = [row["device"] for row in json.loads((tmp_path / "more.json").read_text())["rows"]]
+    assert set(result) == reference | {"GB300", "H100 PCIe"} and len(result) == len(set(result))
 
 
 def test_a_mig_slice_has_its_share_of_the_card(tmp_path, machine) -> None:
-    here = machine("h100_mig").device
-    roofline("mla_decode", [Workload(32, 4096)], DEVICES, tmp_path / "mig.json", here)
+    local = machine("h100_mig").device
+    roofline("mla_decode", [Workload(32, 4096)], DEVICES, tmp_path / "mig.json", local)
     row = json.loads((tmp_path / "mig.json").read_text())["rows"][-1]
     assert row["device"] == "H100 SXM MIG 1g.10gb" and row["target"] == "sm_90a"
     assert row["peak_tflops"] == pytest.approx(989.4 * 16 / 132)
     assert row["memory_gb_per_s"] == pytest.approx(3350 / 8)
-    assert re.fullmatch(row["match"][0], here.name)
+    assert re.fullmatch(row["match"][0], local.name)
 
 
 def test_a_workload_asked_for_twice_has_one_row(tmp_path) -> None:
-    found = rows(tmp_path, "mla_decode", [Workload(1, 1024), {"batch": 1, "kv_length": 1024}])
+    result = rows(tmp_path, "mla_decode", [Workload(1, 1024), {"batch": 1, "kv_length": 1024}])
     entry = json.loads((tmp_path / "roofline.json").read_text())
-    assert len(entry["rows"]) == len(found)
+    assert len(entry["rows"]) == len(result)
 
 
 def test_what_is_wrong_leaves_no_record(tmp_path) -> None:

@@ -1,4 +1,7 @@
-"""Short lists by coverage: the fewest cases that reach every block which any of the full list reaches."""
+"""Short lists by coverage.
+
+The fewest cases that reach every block which any of the full list reaches.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ WHERE = ("elementwise_add", "cute", "sm_100a")
 
 
 def cases(*reached: str) -> dict[Candidate, frozenset]:
-    """Cases that reach the blocks of these letters."""
+    """Cases that reach the blocks of these characters."""
     workload = load_operator("elementwise_add").Workload
     return {
-        Candidate(workload(n + 1, 8), "randn"): frozenset(("v", "f", ord(c)) for c in letters)
-        for n, letters in enumerate(reached)
+        Candidate(workload(n + 1, 8), "randn"): frozenset(("v", "f", ord(c)) for c in characters)
+        for n, characters in enumerate(reached)
     }
 
 
@@ -46,10 +49,10 @@ def test_the_smallest_set_that_reaches_all_blocks_is_chosen(reached, rows) -> No
 
 def test_what_is_chosen_one_after_another_has_no_needless_case() -> None:
     """The first one reaches most, and nothing that the others do not."""
-    found = cases("abcdef", "abg", "cdh", "efi", "jk")
-    chosen = smallest(found)
+    result = cases("abcdef", "abg", "cdh", "efi", "jk")
+    chosen = smallest(result)
     assert sorted(case.workload.rows for case in chosen) == [2, 3, 4, 5]
-    assert union(found[case] for case in chosen) == union(found.values())
+    assert union(result[case] for case in chosen) == union(result.values())
 
 
 def sweep_of(operator: str):
@@ -64,18 +67,18 @@ def test_all_kernels_of_an_operator_that_are_simulated_are_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["no_such"], "kernels/no_such/operator.py: there is no such operator"),
         (["gemm", "tilegim"], "kernels/gemm/tilegim.py: there is no such kernel"),
         (["gemm", "tilegym", "sm_90"], "there is no target 'sm_90'; one of sm_90a,"),
     ],
 )
-def test_a_wrong_name_on_the_command_line_is_one_line(monkeypatch, capsys, arguments, words) -> None:
+def test_a_wrong_name_on_the_command_line_is_one_line(monkeypatch, capsys, arguments, message) -> None:
     monkeypatch.setattr("sys.argv", ["short_list", *arguments])
     with pytest.raises(SystemExit):
         main()
-    assert words in capsys.readouterr().err.splitlines()[-1]
+    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_builds_that_only_the_full_list_needs_are_told_apart() -> None:

@@ -1,4 +1,7 @@
-"""Correctness by simulation: which cases are planned where, what a record says, and that what is wrong fails."""
+"""Correctness by simulation.
+
+Which cases are planned where, what a record says, and that what is wrong fails.
+"""
 
 import ctypes
 import dataclasses
@@ -38,17 +41,17 @@ SETTINGS = {"schedules": ["random", "late"], "seeds": [0], "distributions": ["ra
 @pytest.fixture
 def plan(machine, tmp_path):
     def make(name: str, tools: dict | None = None, **changes) -> Plan:
-        here = machine(name)
-        here = dataclasses.replace(here, tools=tools) if tools is not None else here
-        return make_plan(configuration.check({**DEFAULT, **changes}), here)
+        local = machine(name)
+        local = dataclasses.replace(local, tools=tools) if tools is not None else local
+        return make_plan(configuration.check({**DEFAULT, **changes}), local)
 
     return make
 
 
-def simulated(found: Plan) -> dict[tuple[str, str], list[str]]:
+def simulated(result: Plan) -> dict[tuple[str, str], list[str]]:
     """(kernel, target) -> workloads."""
     cases: dict[tuple[str, str], list[str]] = {}
-    for case in found.simulated.values():
+    for case in result.simulated.values():
         cases.setdefault((case.build.kernel, case.build.target), []).append(case.workload.id)
     return cases
 
@@ -73,11 +76,11 @@ def test_what_the_card_here_does_not_run_is_simulated(plan, name, kernels) -> No
 
 
 def test_a_simulated_case_needs_no_card_and_a_case_for_the_card_is_not_simulated(plan) -> None:
-    found = plan("h200")
-    on_the_card = {case.key for case in found.cases_to_run("correctness")}
-    assert on_the_card and not on_the_card & set(found.simulated)
-    for key in found.simulated:
-        assert found.case(key).build.target == "sm_100a"
+    result = plan("h200")
+    on_the_gpu = {case.key for case in result.cases_to_run("correctness")}
+    assert on_the_gpu and not on_the_gpu & set(result.simulated)
+    for key in result.simulated:
+        assert result.case(key).build.target == "sm_100a"
 
 
 def test_the_short_list_needs_no_build_of_its_own_but_where_sizes_are_compiled_in(plan) -> None:
@@ -96,11 +99,11 @@ def test_both_ways_through_nvidias_kernels_are_checked(plan) -> None:
 
 
 def test_the_full_list_is_one_switch_away(plan) -> None:
-    found = simulated(plan("none", simulation={**DEFAULT["simulation"], "extent": "full"}))
+    result = simulated(plan("none", simulation={**DEFAULT["simulation"], "extent": "full"}))
     lengths = (1, 63, 64, 65, 257, 1024)
     for kernel, dtype in ((FP16, "fp16"), (FP8, "fp8")):
         wanted = {f"b{b}_q1_s{s}_{dtype}{pages}" for b in (1, 2) for s in lengths for pages in ("", "_paged")}
-        assert set(found[kernel, "sm_100a"]) == wanted
+        assert set(result[kernel, "sm_100a"]) == wanted
 
 
 def test_only_where_correctness_is_wanted(plan) -> None:
@@ -110,12 +113,12 @@ def test_only_where_correctness_is_wanted(plan) -> None:
 
 
 def test_cutiles_builds_for_hopper_are_simulated_where_the_configuration_takes_them_in(plan) -> None:
-    def cutile(found, target):
-        return {key for key in found.simulated if f"/cutile/{target}/" in key}
+    def cutile(result, target):
+        return {key for key in result.simulated if f"/cutile/{target}/" in key}
 
-    found = plan("none")
-    assert cutile(found, "sm_100a") and not cutile(found, "sm_90a")
-    why = next(d for d in found.decisions if (d.kernel, d.target) == ("cutile", "sm_90a")).simulate
+    result = plan("none")
+    assert cutile(result, "sm_100a") and not cutile(result, "sm_90a")
+    why = next(d for d in result.decisions if (d.kernel, d.target) == ("cutile", "sm_90a")).simulate
     assert not why.ok and "simulation={short: {without: {cutile: []}}}" in why.reason
     chosen = {**DEFAULT["simulation"], "short": {**DEFAULT["simulation"]["short"], "without": {"cutile": []}}}
     assert cutile(plan("none", simulation=chosen), "sm_90a")
@@ -137,20 +140,20 @@ def test_the_plan_lists_them(plan) -> None:
     ],
 )
 def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, words) -> None:
-    here = machine("none")
-    here = dataclasses.replace(
-        here,
-        tools={tool: path for tool, path in here.tools.items() if tool not in lacking},
-        packages={name: version for name, version in here.packages.items() if name not in lacking},
+    local = machine("none")
+    local = dataclasses.replace(
+        local,
+        tools={tool: path for tool, path in local.tools.items() if tool not in lacking},
+        packages={name: version for name, version in local.packages.items() if name not in lacking},
     )
-    answer = arch.can_simulate(here, SimpleNamespace(DSL=dsl), target)
-    assert not answer.ok and words in answer.reason
+    reply = arch.can_simulate(local, SimpleNamespace(DSL=dsl), target)
+    assert not reply.ok and words in reply.reason
 
 
 def test_without_a_compiler_nothing_is_simulated(plan) -> None:
-    found = plan("none", tools={})
-    assert not found.simulated
-    assert {d.simulate.reason for d in found.decisions if d.dsl == "cute" and d.build.ok} == {
+    result = plan("none", tools={})
+    assert not result.simulated
+    assert {d.simulate.reason for d in result.decisions if d.dsl == "cute" and d.build.ok} == {
         "a C compiler (cc, gcc, clang) is not installed here: checking by simulation needs it"
     }
 
@@ -212,9 +215,9 @@ def check(folder: Path, known: dict, output: Path, **settings) -> dict:
 
 
 def test_a_right_kernel_is_right_and_its_record_says_how_that_is_known(add, tmp_path) -> None:
-    found = check(*add, tmp_path, distributions=["randn", "large"], seeds=[0, 1])
-    assert (found["status"], found["backend"], found["device"]) == ("ok", "ptxsim", None)
-    metrics = found["metrics"]
+    result = check(*add, tmp_path, distributions=["randn", "large"], seeds=[0, 1])
+    assert (result["status"], result["backend"], result["device"]) == ("ok", "ptxsim", None)
+    metrics = result["metrics"]
     assert metrics["passed"] == 4 and metrics["deterministic"]
     assert all(c["schedules"] == ["random", "late"] and c["findings"] == [] for c in metrics["checks"])
     counted = metrics["simulated"]
@@ -233,8 +236,8 @@ def test_a_wrong_instruction_is_a_wrong_result(add, tmp_path) -> None:
     folder, known = add
     mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
     edit(mutant / "kernel.ptx", r"\badd\.(rn\.)?f32x2\b", "mul.rn.f32x2")
-    found = check(mutant, known, tmp_path)
-    assert found["status"] == "failed" and "error of c is" in found["reason"]
+    result = check(mutant, known, tmp_path)
+    assert result["status"] == "failed" and "error of c is" in result["reason"]
 
 
 @pytest.fixture
@@ -260,9 +263,9 @@ def test_an_element_that_is_wrong_under_one_schedule_only_fails(add, tmp_path, m
             ctypes.memset(output.address + 4000, 0x7F, 4)
 
     meddle(spoil)
-    found = check(*add, tmp_path)
-    assert found["status"] == "failed" and found["metrics"]["deterministic"] is False
-    assert found["metrics"]["checks"][0]["outputs"]["c"]["worst_index"] == [1, 0]
+    result = check(*add, tmp_path)
+    assert result["status"] == "failed" and result["metrics"]["deterministic"] is False
+    assert result["metrics"]["checks"][0]["outputs"]["c"]["worst_index"] == [1, 0]
 
 
 def test_a_finding_fails_a_case_whose_numbers_are_right(add, tmp_path, meddle) -> None:
@@ -271,9 +274,9 @@ def test_a_finding_fails_a_case_whose_numbers_are_right(add, tmp_path, meddle) -
             result.findings.append(ptxsim.Finding("race", "warp 1 reads what warp 0 writes", "kernel", 12))
 
     meddle(find)
-    found = check(*add, tmp_path)
-    assert found["status"] == "failed" and found["metrics"]["checks"][0]["relative_error"] == 0
-    assert "schedule late: race: warp 1 reads what warp 0 writes (kernel, PTX line 12)" in found["reason"]
+    result = check(*add, tmp_path)
+    assert result["status"] == "failed" and result["metrics"]["checks"][0]["relative_error"] == 0
+    assert "schedule late: race: warp 1 reads what warp 0 writes (kernel, PTX line 12)" in result["reason"]
 
 
 def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path, monkeypatch) -> None:
@@ -281,8 +284,8 @@ def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path, mo
         raise ptxsim.PtxError(f"{ROOT}/kernel.ptx:7: unknown opcode foo")
 
     monkeypatch.setattr(ptxsim, "run", refuse)
-    found = check(*add, tmp_path)
-    assert found["status"] == "failed" and "ptxsim cannot run it: kernel.ptx:7: unknown opcode foo" in found["reason"]
+    result = check(*add, tmp_path)
+    assert result["status"] == "failed" and "ptxsim cannot run it: kernel.ptx:7: unknown opcode foo" in result["reason"]
 
 
 def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None:
@@ -293,8 +296,8 @@ def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None
     monkeypatch.setattr(ptxsim, "run", forever)
     folder, known = add
     case = Case(stage="correctness", build=str(folder), settings=SETTINGS, **known)
-    found = simulation.simulate(case, limit_s=0.5)
-    assert found["status"] == "failed" and "time limit of 0.5 s" in found["reason"]
+    result = simulation.simulate(case, limit_s=0.5)
+    assert result["status"] == "failed" and "time limit of 0.5 s" in result["reason"]
 
 
 def test_a_limit_of_processor_time_does_not_count_waiting() -> None:
@@ -321,7 +324,7 @@ def test_a_time_limit_that_strikes_in_a_finalizer_strikes_again() -> None:
 
 @pytest.fixture(scope="session")
 def cutlass() -> tuple[Path, dict]:
-    """(folder of a build of NVIDIA's FP16 kernel that does not split, identity of its smallest default workload)."""
+    """Return the FP16 kernel's unsplit build and its smallest workload's identity."""
     known = {"batch": 1, "kv_length": 65, "dtype": "fp16"}
     case = Case("correctness", "mla_decode", FP16, "sm_100a", {"id": "", "params": {}}, known, "")
     variant = load_kernel("mla_decode", FP16).variants(case.workload, "sm_100a")[0]
@@ -330,9 +333,9 @@ def cutlass() -> tuple[Path, dict]:
 
 @pytest.mark.slow
 def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> None:
-    found = check(*cutlass, tmp_path, schedules=["random", "tma_late"])
-    assert found["reason"] is None
-    counted = found["metrics"]["simulated"]
+    result = check(*cutlass, tmp_path, schedules=["random", "tma_late"])
+    assert result["reason"] is None
+    counted = result["metrics"]["simulated"]
     assert sum(launch["mma_flops"] for launch in counted["launches"]) == 2 * 128 * 128 * (576 + 512)  # one tile of keys
     assert not any("fewer" in note for note in counted["notes"])
 
@@ -351,17 +354,17 @@ def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(cutlass, tmp_pat
     folder, known = cutlass
     mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
     edit(mutant / "kernel.ptx", pattern, replacement)
-    found = check(mutant, known, tmp_path)
-    assert found["status"] == "failed" and words in found["reason"]
+    result = check(mutant, known, tmp_path)
+    assert result["status"] == "failed" and words in result["reason"]
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_a_cutile_build_is_simulated_with_the_descriptors_of_its_own_host_code(target) -> None:
-    """Our GEMM with an epilogue in cuTile loads and stores by TMA; a wrong product would fail like a finding."""
+    # Our GEMM with an epilogue in cuTile loads and stores by TMA. A wrong product would fail like a finding.
     kernel = load_kernel("gemm_epilogue", "cutile")
-    given = {"m": 200, "n": 264, "k": 136, "activation": "silu", "dtype": "bf16"}
-    variant = next(iter(kernel.variants(make_workload("gemm_epilogue", given), target)))
-    entry = simulate("gemm_epilogue", "cutile", target, variant, given, schedules=("random", "late"))
+    values = {"m": 200, "n": 264, "k": 136, "activation": "silu", "dtype": "bf16"}
+    variant = next(iter(kernel.variants(make_workload("gemm_epilogue", values), target)))
+    entry = simulate("gemm_epilogue", "cutile", target, variant, values, schedules=("random", "late"))
     assert entry["status"] == "ok", entry["reason"]
     (launch,) = entry["metrics"]["simulated"]["launches"]
     assert launch["tma_instructions"] > 0 and launch["mma_flops"] >= 2 * 200 * 264 * 136
@@ -376,16 +379,16 @@ def test_a_search_is_so_many_runs_whose_findings_say_under_which_aim(add, tmp_pa
             result.findings.append(ptxsim.Finding("race", "found", "kernel"))
 
     meddle(find)
-    found = check(*add, tmp_path, schedules=["late", "search"], search_runs=3)
+    result = check(*add, tmp_path, schedules=["late", "search"], search_runs=3)
     assert seen[:2] == ["late", "random"] and len(seen) == 4
-    (entry,) = found["metrics"]["checks"]
+    (entry,) = result["metrics"]["checks"]
     assert entry["schedules"] == ["late", "search 1", "search 2", "search 3"]
     assert all(" under hold:" in text for text in entry["findings"])
 
 
 def test_what_a_case_never_put_to_the_test_is_a_warning_in_its_record_and_its_log(add, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("ptxsim.core.coverage.Coverage.notes", lambda _: ["mbarrier at 8: the parity never flipped"])
-    found = check(*add, tmp_path)
-    (warning,) = found["metrics"]["simulated"]["warnings"]
+    result = check(*add, tmp_path)
+    (warning,) = result["metrics"]["simulated"]["warnings"]
     assert warning.endswith(": mbarrier at 8: the parity never flipped")
     assert f"warning: {warning}" in (tmp_path / "log").read_text()

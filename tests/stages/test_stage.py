@@ -1,4 +1,7 @@
-"""The GPU stages end to end: what is not worth running here, and real runs on a GPU machine."""
+"""The GPU stages end to end.
+
+What is not worth running here, and real runs on a GPU machine.
+"""
 
 import dataclasses
 import os
@@ -178,7 +181,7 @@ def test_a_launch_on_another_stream_is_caught():
     class Astray:
         launches = ("one",)
 
-        def __call__(self, given):
+        def __call__(self, values):
             with torch.cuda.stream(other):
                 outputs.values.c.fill_(1.0)
 
@@ -203,10 +206,10 @@ def test_a_plan_on_the_gpu_is_timed_by_what_it_does(waits, kind):
                 ends.copy_(torch.cumsum(lengths.cpu() if waits else lengths, 0))
 
     stream = torch.cuda.Stream()
-    found = time_plan(Planner(), stream, Stamper())
-    assert found["plan_kind"] == kind and 0.5 < found["plan_us"] < 5000 and 0.5 < found["plan_cold_us"] < 5000
+    result = time_plan(Planner(), stream, Stamper())
+    assert result["plan_kind"] == kind and 0.5 < result["plan_us"] < 5000 and 0.5 < result["plan_cold_us"] < 5000
     # A capture that was refused leaves the process able to capture and replay.
-    assert replay(capture(lambda given: ends.add_(1), stream, 1), stream, 1, 3, Stamper()).us > 0
+    assert replay(capture(lambda values: ends.add_(1), stream, 1), stream, 1, 3, Stamper()).us > 0
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
@@ -230,8 +233,8 @@ def test_the_clock_of_a_busy_gpu_is_what_its_cycle_counter_says():
 
 @pytest.fixture
 def ask(monkeypatch):
-    here = Path(__file__).parents[1]
-    paths = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
+    local = Path(__file__).parents[1]
+    paths = [str(local), str(local.parent), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     case = Case(stage="correctness", build="", settings={}, **IDENTITY)
     return lambda task, limit_s=30.0: gpu_process.ask(case.as_dict(), limit_s, f"worker_tasks:{task}")

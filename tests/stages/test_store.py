@@ -1,4 +1,7 @@
-"""The store: the same parts are made once, other parts anew, and nothing half-written is ever taken."""
+"""The store.
+
+The same parts are made once, other parts again, and nothing half-written is ever taken.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""What is read of the card beside a measurement: what it makes of the driver's answers."""
+"""What is read of the GPU next to a measurement.
+
+What it makes of the driver's answers.
+"""
 
 import pytest
 
@@ -11,6 +14,6 @@ def test_the_power_limit_is_told_as_soon_as_it_was_seen(bits, limited, reasons):
     assert not telemetry.is_limited()
     telemetry._samples += [(100.0, 40.0, 0x1), (700.0, 60.0, bits), (650.0, 61.0, 0x1)]
     assert telemetry.is_limited() is limited
-    found = telemetry.summary()
-    assert found["throttle_reasons"] == reasons
-    assert (found["power_w"], found["median_power_w"], found["temperature_c"]) == (700.0, 650.0, 61.0)
+    result = telemetry.summary()
+    assert result["throttle_reasons"] == reasons
+    assert (result["power_w"], result["median_power_w"], result["temperature_c"]) == (700.0, 650.0, 61.0)

@@ -1,4 +1,4 @@
-"""A timeline that contradicts the timing record is refused, unless it is known why they differ."""
+"""A timeline that contradicts the timing record is refused unless the reason is known."""
 
 import pytest
 
@@ -23,16 +23,16 @@ def timeline(*calls):
 
 
 def test_lone_calls_of_the_time_that_was_measured_agree():
-    found = check_timeline(timeline([(14.9, 70.5)], [(228.5, 70.1)], [(400.0, 70.3)]), timing())
-    assert (found["made"], found["agrees"], found["reason"]) == (True, True, None)
-    assert found["span_us"] == pytest.approx(70.3) and found["difference_percent"] == 0.0
+    result = check_timeline(timeline([(14.9, 70.5)], [(228.5, 70.1)], [(400.0, 70.3)]), timing())
+    assert (result["made"], result["agrees"], result["reason"]) == (True, True, None)
+    assert result["span_us"] == pytest.approx(70.3) and result["difference_percent"] == 0.0
 
 
 def test_a_wait_that_is_counted_as_work_is_refused():
-    """The recorded calls back to back: each but the first waits 51 us on the card for the one before."""
-    found = check_timeline(timeline([(14.9, 70.5)], [(28.5, 120.3)], [(85.5, 120.4)]), timing())
-    assert found["agrees"] is False and found["difference_percent"] == pytest.approx(67.33, abs=0.01)
-    assert found["reason"] == (
+    # The recorded calls in a row. Each but the first waits 51 us on the GPU for the one before.
+    result = check_timeline(timeline([(14.9, 70.5)], [(28.5, 120.3)], [(85.5, 120.4)]), timing())
+    assert result["agrees"] is False and result["difference_percent"] == pytest.approx(67.33, abs=0.01)
+    assert result["reason"] == (
         "the timeline shows a call of 120.3 us (120.3 us of them busy), where timing measured 62.8 to 71.9 us"
     )
 
@@ -47,11 +47,11 @@ def test_ten_per_cent_outside_of_the_times_is_too_much(duration, agrees):
 
 
 def test_waiting_for_the_host_explains_a_longer_call():
-    """PyTorch: fifteen short kernels, which the host launches more slowly than the card runs them."""
+    """PyTorch: fifteen short kernels, which the host launches more slowly than the GPU runs them."""
     launches = [(20.0 * number, 3.0) for number in range(15)]
-    found = check_timeline(timeline(launches), timing(cold_us=50.8, hot_us=42.1, second_source_us=42.0, burst_us=38.9))
-    assert found["agrees"] is True and found["difference_percent"] > 400
-    assert "for 238.0 us of a lone call the card waited for the host's next launch" in found["reason"]
+    result = check_timeline(timeline(launches), timing(cold_us=50.8, hot_us=42.1, second_source_us=42.0, burst_us=38.9))
+    assert result["agrees"] is True and result["difference_percent"] > 400
+    assert "for 238.0 us of a lone call the card waited for the host's next launch" in result["reason"]
 
 
 def test_launches_explain_a_difference_in_a_short_call_only():
@@ -66,15 +66,15 @@ def test_kernels_that_overlap_are_busy_once():
 
 
 @pytest.mark.parametrize(
-    "record, words",
+    "record, message",
     [
         (None, "not held against a timing record: timing is not part of this run"),
         ({"status": "failed", "reason": "impossible: 9999 TFLOP/s", "metrics": None}, "impossible: 9999 TFLOP/s"),
     ],
 )
-def test_a_check_that_was_not_made_says_so(record, words):
-    found = check_timeline(timeline([(0.0, 500.0)]), record)
-    assert (found["made"], found["agrees"]) == (False, None) and words in found["reason"]
+def test_a_check_that_was_not_made_says_so(record, message):
+    result = check_timeline(timeline([(0.0, 500.0)]), record)
+    assert (result["made"], result["agrees"]) == (False, None) and message in result["reason"]
 
 
 @pytest.mark.parametrize("value, percent", [(9.0, -10.0), (10.0, 0.0), (15.0, 0.0), (20.0, 0.0), (25.0, 25.0)])

@@ -1,4 +1,4 @@
-"""Timing: what NVBench says becomes a row, and rows that no device could reach are rejected."""
+"""Timing: NVBench's output becomes a row, and impossible rows are rejected."""
 
 import json
 from types import SimpleNamespace
@@ -25,13 +25,13 @@ COLD = {
     "nv/cold/time/gpu/max": 0.00027366399765014647,
     "nv/cold/sm_clock_rate/mean": 1884331660.0,
 }
-LONE = {"nv/cold/time/gpu/median": 3.4880000054836274e-06}  # of a kernel that does nothing
+SINGLE = {"nv/cold/time/gpu/median": 3.4880000054836274e-06}  # of a kernel that does nothing
 HOT = {"nv/batch/sample_size": 1077.0, "nv/batch/time/gpu/mean": 0.00026052822442439936}
 IDLE = {"power_w": 307.4, "median_power_w": 300.0, "temperature_c": 53.0, "throttle_reasons": []}
 
 
 def measured(log="", cold=None):
-    return {"cold": {**COLD, **(cold or {})}, "hot": HOT, "lone": LONE, "log": log}
+    return {"cold": {**COLD, **(cold or {})}, "hot": HOT, "lone": SINGLE, "log": log}
 
 
 def row(second_us=260.9568119049072, calls=1, **changes):
@@ -43,14 +43,14 @@ def row(second_us=260.9568119049072, calls=1, **changes):
     ("stated", "with_torch", "allowed"), [(0, False, {1, 2, 9}), (2, False, {2}), (2, True, {2, 9})]
 )
 def test_a_call_is_timed_only_if_its_kernels_are_on_the_timed_stream(stated, with_torch, allowed):
-    """PyTorch's kernels beside a runner's own are not counted beforehand: a copy is one or none."""
+    # PyTorch's kernels next to a runner's own are not counted beforehand. A copy is one or none.
     runner = Runner(nothing, (Launch("k", (1, 1, 1), (1, 1, 1)),) * stated, with_torch=with_torch)
-    for found in (0, 1, 2, 9):
-        if found in allowed:
-            timing.require_kernels(found, runner)
+    for result in (0, 1, 2, 9):
+        if result in allowed:
+            timing.require_kernels(result, runner)
         else:
-            with pytest.raises(timing.TimingError, match=f"received {found} kernels"):
-                timing.require_kernels(found, runner)
+            with pytest.raises(timing.TimingError, match=f"received {result} kernels"):
+                timing.require_kernels(result, runner)
 
 
 def test_copies_count_where_they_are_asked_for(monkeypatch):
@@ -79,8 +79,8 @@ def test_a_row_has_medians_in_microseconds():
 
 def test_a_row_has_what_a_lone_launch_of_nothing_took_unless_nvbench_kept_no_sample_of_it():
     assert row()["lone_us"] == pytest.approx(3.488, abs=1e-3)
-    found = timing.summary(measured() | {"lone": {}}, 1, Replays(260.0, None))
-    assert found["lone_us"] is None and found["cold_us"] == pytest.approx(267.776, abs=0.001)
+    result = timing.summary(measured() | {"lone": {}}, 1, Replays(260.0, None))
+    assert result["lone_us"] is None and result["cold_us"] == pytest.approx(267.776, abs=0.001)
 
 
 def test_a_record_from_before_lone_launches_were_timed_is_a_whole_one():
@@ -117,11 +117,11 @@ def test_recorded_rows_have_clocks_of_the_kinds_that_were_read_when_they_were_ma
 
 
 @pytest.mark.parametrize(
-    "changes, words",
+    "changes, message",
     [
         ({"difference_percent": 5.1}, "the two sources differ by 5.1 %"),
         ({"throttled_samples": 3}, "3 throttled samples were discarded"),
-        ({"throttle_reasons": ["software power cap"]}, "the card reported: software power cap"),
+        ({"throttle_reasons": ["software power cap"]}, "the GPU reported: software power cap"),
         ({"spread_percent": 6.0}, "cold samples spread by 6.0 %"),
         ({"burst_range_percent": 4.3}, "bursts at 3 moments lie 4.3 % apart"),
         (
@@ -130,9 +130,9 @@ def test_recorded_rows_have_clocks_of_the_kinds_that_were_read_when_they_were_ma
         ),
     ],
 )
-def test_what_spoils_a_row_is_flagged(changes, words):
+def test_what_spoils_a_row_is_flagged(changes, message):
     (flag,) = timing.flags(row(**changes), SETTINGS)
-    assert words in flag
+    assert message in flag
 
 
 def test_throttled_samples_are_counted_from_nvbenchs_log():
@@ -147,22 +147,22 @@ def h200():
 
 
 @pytest.mark.parametrize(
-    "cost, words",
+    "cost, message",
     [
         (Cost(10**11, 10**8, 10**7), None),
         (Cost(3 * 10**11, 10**6, 0), "TFLOP/s, above the 989.4 TFLOP/s of bf16 on H200"),
         (Cost(1, 2 * 10**9, 0), "GB/s with cold L2, above the 4800 GB/s of H200"),
     ],
 )
-def test_a_row_above_the_card_is_impossible(cost, words):
+def test_a_row_above_the_card_is_impossible(cost, message):
     metrics = row()
     metrics |= timing.rates(cost, metrics)
     reason = timing.impossible(cost, "bf16", metrics, h200())
-    assert reason is None if words is None else reason.startswith("impossible") and words in reason
+    assert reason is None if message is None else reason.startswith("impossible") and message in reason
 
 
 def test_hot_data_that_fits_the_l2_is_no_dram_figure():
-    """5,000 GB/s from L2 is fine; the same from data of four times the L2 is not."""
+    # 5,000 GB/s from L2 is fine. The same from data of four times the L2 is not.
     small, large = Cost(1, 10**8, 0), Cost(1, 10**9, 0)
     for cost, allowed in ((small, True), (large, False)):
         metrics = {"cold_us": cost.bytes / 4e6, "hot_us": cost.bytes / 5.2e6}
@@ -176,10 +176,10 @@ def test_an_unknown_device_has_no_peak_to_hold_against():
 
 
 def test_nvbench_is_told_one_device_and_its_benchmarks(tmp_path):
-    words = timing.nvbench_arguments(tmp_path / "r.json", SETTINGS)
-    assert words[words.index("--devices") + 1] == "0"
-    assert [words[i + 1] for i, word in enumerate(words) if word == "--benchmark"] == ["cold", "hot", "lone"]
-    assert words[words.index("--max-noise") + 1] == "0.5"
+    message = timing.nvbench_arguments(tmp_path / "r.json", SETTINGS)
+    assert message[message.index("--devices") + 1] == "0"
+    assert [message[i + 1] for i, word in enumerate(message) if word == "--benchmark"] == ["cold", "hot", "lone"]
+    assert message[message.index("--max-noise") + 1] == "0.5"
 
 
 def test_a_skipped_benchmark_is_an_error():
@@ -189,10 +189,10 @@ def test_a_skipped_benchmark_is_an_error():
 
 
 def test_a_call_of_which_no_sample_was_kept_says_that_the_clock_was_too_low():
-    found = measured(log="Warn: GPU throttled below threshold (1200 MHz / 1980 MHz) (61% < 75%) on\n" * 3)
-    found["cold"] = {tag: value for tag, value in found["cold"].items() if not tag.startswith("nv/cold/time/gpu")}
-    with pytest.raises(timing.TimingError, match="too low in 3 of them"):
-        timing.summary(found, 1, Replays(260.0, None))
+    result = measured(log="Warn: GPU throttled below threshold (1200 MHz / 1980 MHz) (61% < 75%) on\n" * 3)
+    result["cold"] = {tag: value for tag, value in result["cold"].items() if not tag.startswith("nv/cold/time/gpu")}
+    with pytest.raises(timing.TimingError, match="too low in 3"):
+        timing.summary(result, 1, Replays(260.0, None))
 
 
 def test_summaries_are_read_by_tag():

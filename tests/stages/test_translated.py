@@ -1,4 +1,4 @@
-"""The folder in which the jobs of a run leave each other what ptxsim has made of PTX."""
+"""The folder in which jobs share ptxsim's translations of PTX."""
 
 import os
 import subprocess
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def check() -> dict:
-    found = simulate("elementwise_add", "cute", "sm_90a", VARIANT, asdict(WORKLOAD))
-    assert found["status"] == "ok", found["reason"]
-    return {key: found["metrics"]["simulated"][key] for key in ("launches_run", "launches", "coverage")}
+    result = simulate("elementwise_add", "cute", "sm_90a", VARIANT, asdict(WORKLOAD))
+    assert result["status"] == "ok", result["reason"]
+    return {key: result["metrics"]["simulated"][key] for key in ("launches_run", "launches", "coverage")}
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -43,10 +43,10 @@ def test_a_check_and_the_anatomy_take_what_a_check_has_left(tmp_path, monkeypatc
     record_of._translations.cache_clear()
     monkeypatch.setattr("ptxsim.frontend.program.Program.__init__", lambda *_: pytest.fail("it was translated again"))
     folder = build("elementwise_add", "cute", "sm_90a", VARIANT)
-    found = record_of.anatomy_of(folder, [asdict(WORKLOAD)], TARGETS["sm_90a"].simulated_processors)
+    result = record_of.anatomy_of(folder, [asdict(WORKLOAD)], TARGETS["sm_90a"].simulated_processors)
     record_of._module.cache_clear()
     record_of._translations.cache_clear()
-    assert found["watched"], found["not_watched"]
+    assert result["watched"], result["not_watched"]
     assert set(files(tmp_path)) == set(left)
 
 

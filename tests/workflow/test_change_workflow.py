@@ -1,4 +1,7 @@
-"""A baseline through the workflow: what it adds to a run, what goes stale with it, and the target `unchanged`."""
+"""A baseline through the workflow.
+
+What it adds to a run, what goes stale with it, and the target `unchanged`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ RECORD = "results/change/elementwise_add.json"
 
 
 def earlier_set(project: Path, factor: float) -> str:
-    """A copy of the recorded set as an earlier run would have made it, its times `factor` of today's."""
+    """Copy the recorded set with times scaled by `factor`."""
     folder = shutil.copytree(project / "recorded/nvidia_h200", project / "earlier/nvidia_h200")
     for path in folder.glob("timing-*.jsonl"):
         lines = []
@@ -58,9 +61,9 @@ def test_a_changed_kernel_shows_in_its_static_figures_without_a_gpu(project) -> 
     chosen = ("--config", "baseline=before", "baseline_fails=worse")
     done = snakemake(project, "unchanged", *chosen)
     assert done.returncode == 0, done.stdout + done.stderr  # the code is another one, and spills nothing
-    found = json.loads((project / RECORD).read_text())
-    assert {entry["kernel"] for entry in found["builds"]["changed"]} == {"cute"} and found["builds"]["compared"] == 2
-    changes = {c["figure"]: (c["before"], c["now"]) for c in found["builds"]["changed"][0]["changes"]}
+    result = json.loads((project / RECORD).read_text())
+    assert {entry["kernel"] for entry in result["builds"]["changed"]} == {"cute"} and result["builds"]["compared"] == 2
+    changes = {c["figure"]: (c["before"], c["now"]) for c in result["builds"]["changed"][0]["changes"]}
     assert changes["instructions"][0] < changes["instructions"][1]
     page = (project / "results/mla_report.html").read_text()
     assert "1 of 2 builds differ in static values" in page
@@ -82,9 +85,9 @@ def test_slower_cases_fail_the_target_and_the_report_is_made(project) -> None:
     text = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in text
     (line,) = (line for line in text.splitlines() if line.startswith("Failed: unchanged: "))
-    found = json.loads((project / RECORD).read_text())
-    assert len(found["cases"]) == found["totals"]["cold"]["slower"] > 0
-    count = len(found["cases"])
+    result = json.loads((project / RECORD).read_text())
+    assert len(result["cases"]) == result["totals"]["cold"]["slower"] > 0
+    count = len(result["cases"])
     assert f"{count} of {count} cases are slower than in earlier/nvidia_h200; the worst is elementwise_add" in line
     assert ": 2 times the time" in line
     assert 'id="changed"' in (project / "results/mla_report.html").read_text()

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.slow
 
 
 def files(project: Path) -> dict[str, str]:
-    """Results by name, with digests of those that hold neither the time nor the folder they were made at and in."""
-    found = {}
+    """Return results by name, with digests where content has no time and path."""
+    result = {}
     for path in sorted((project / "results").rglob("*")):
         if path.is_file() and not {"log", "store"} & set(path.relative_to(project).parts):
             timeless = path.suffix in (".sass", ".svg")
             name = str(path.relative_to(project))
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if timeless else "exists"
-    return found
+            result[name] = hashlib.sha256(path.read_bytes()).hexdigest() if timeless else "exists"
+    return result
 
 
 def size(project: Path) -> int:
@@ -33,7 +33,10 @@ def size(project: Path) -> int:
 
 
 def clear_line(done: subprocess.CompletedProcess, *words: str) -> None:
-    """The run failed and one line of its output has all the words; no traceback of ours."""
+    """The run failed and one line of its output has all the words.
+
+    No traceback of this project's.
+    """
     assert done.returncode != 0
     output = done.stdout + done.stderr
     assert any(all(word in line for word in words) for line in output.splitlines()), output
@@ -43,7 +46,7 @@ def clear_line(done: subprocess.CompletedProcess, *words: str) -> None:
 @pytest.mark.fault("Machine", "a run is killed", "the next run continues")
 @pytest.mark.parametrize("seconds", [2.5, 6, 12])
 def test_killed_and_started_again(built, tmp_path, seconds) -> None:
-    """SIGKILL to the whole process group at some moment; the second run ends with the same files as one in peace."""
+    # SIGKILL to the whole process group at some moment. The second run ends with the same files as one in peace.
     project = copy_project(tmp_path / "project")
     env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines/none.json")}
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "--configfile", TINY]
@@ -145,8 +148,8 @@ def test_read_only_results(project, small_disk) -> None:
     assert done.returncode == 0 and "Nothing to be done" in done.stderr
     append(project / "workflow/scripts/cutesnake/report/formatting.py", "\nCHANGED = 1\n")
     done = snakemake(project)
-    said = done.stdout + done.stderr
-    assert done.returncode != 0 and "Write-protected output files" in said and "Traceback" not in said
+    message = done.stdout + done.stderr
+    assert done.returncode != 0 and "Write-protected output files" in message and "Traceback" not in message
 
 
 def test_truncated_files_are_made_again(project) -> None:

@@ -1,4 +1,7 @@
-"""A newcomer's kernels, each wrong in its own way, beside one that is right: all are rows, and the run goes on."""
+"""A newcomer's kernels, each wrong in its own way, next to one that is right.
+
+All are rows, and the run goes on.
+"""
 
 import json
 import os
@@ -126,22 +129,22 @@ def test_each_is_a_row_with_its_reason_and_everything_else_goes_on(fresh, newcom
     settings += ["compile={max_seconds: 20}", "simulation={extent: none}"]
     done = snakemake(fresh, "--config", *settings, HOME=str(newcomer))
     assert done.returncode == 0, done.stdout + done.stderr
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("Failed: ")]
-    assert told.startswith(
+    (reported,) = [line for line in done.stderr.splitlines() if line.startswith("Failed: ")]
+    assert reported.startswith(
         f"Failed: {len(WRONG_CONTRACTS)} kernels that cannot be loaded, {len(WRONG_BUILDS)} of 12 builds"
     )
-    assert "results/mla_report.html" in told
+    assert "results/mla_report.html" in reported
     plan = json.loads((fresh / "results/plan/elementwise_add.json").read_text())
     reasons = {decision["kernel"]: decision["build"]["reason"] for decision in plan["decisions"]}
     builds = (fresh / "results/compile/elementwise_add").glob("*/*/*/build.json")
     records = {entry["kernel"]: entry for entry in map(json.loads, map(Path.read_text, builds))}
     page = (fresh / "results/mla_report.html").read_text()
-    for kernel, (_, words) in WRONG_CONTRACTS.items():
-        assert words in reasons[kernel], (kernel, reasons[kernel])
+    for kernel, (_, message) in WRONG_CONTRACTS.items():
+        assert message in reasons[kernel], (kernel, reasons[kernel])
         assert "\n" not in reasons[kernel] and "Traceback" not in reasons[kernel]
-    for kernel, (_, words) in WRONG_BUILDS.items():
+    for kernel, (_, message) in WRONG_BUILDS.items():
         assert records[kernel]["status"] == "failed"
-        assert words in records[kernel]["reason"], (kernel, records[kernel]["reason"])
+        assert message in records[kernel]["reason"], (kernel, records[kernel]["reason"])
     assert {records[kernel]["status"] for kernel in ("right", "latin_at_the_end", "cute")} == {"ok"}
     assert all(kernel in page for kernel in kernels)
     texts = [page, *(json.dumps(entry) for entry in (*records.values(), plan))]

@@ -1,4 +1,7 @@
-"""The workflow killed while the worker or a profiler has the card: it is free again, and nothing done is redone."""
+"""The workflow killed while the worker or a profiler has the GPU.
+
+It is free again, and nothing done is redone.
+"""
 
 import contextlib
 import fcntl
@@ -37,9 +40,9 @@ timing: {{max_seconds: 1, max_noise_percent: 1}}
 """
 CORES = 2  # jobs under way at most
 RECORDS = 8  # of four cases in two stages
-DRIVER_HOLDER = "/driver_holder.py"  # beside the GPU server; it has the driver open, and nothing of the card
+DRIVER_HOLDER = "/driver_holder.py"  # next to the GPU server; it has the driver open, and no part of the GPU
 IDLE = '-m cutesnake.runtime.pool {"idle_s"', DRIVER_HOLDER  # both end by themselves when the GPU server has been idle
-# In place of measuring, where there is no GPU: it takes its time, with the card's lock held.
+# In place of measuring, where there is no GPU: it takes its time, with the GPU's lock held.
 PRETEND = """
 
 def measure(case):
@@ -54,26 +57,26 @@ def command() -> list[str]:
 
 def records(project: Path) -> dict[str, int]:
     """Measurements on disk, all whole, with the times they were written at."""
-    found = {}
+    result = {}
     for stage in ("correctness", "timing", "ncu"):
         for path in (project / "results" / stage).rglob("*.json"):
             assert json.loads(path.read_text())["status"] == "ok", path.read_text()
-            found[str(path.relative_to(project))] = path.stat().st_mtime_ns
-    return found
+            result[str(path.relative_to(project))] = path.stat().st_mtime_ns
+    return result
 
 
 def processes(project: Path) -> dict[int, str]:
-    """Process -> command line, of all that were started from this copy of the project, by its path in what they got."""
-    found = {}
+    """Map processes started from this copy of the project to command lines."""
+    result = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # ended meanwhile
-            said = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
-            if any(str(project).encode() in text for text in said) and int(folder.name) != os.getpid():
-                found[int(folder.name)] = said[0].replace(b"\0", b" ").decode(errors="replace")
-    return found
+            message = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+            if any(str(project).encode() in text for text in message) and int(folder.name) != os.getpid():
+                result[int(folder.name)] = message[0].replace(b"\0", b" ").decode(errors="replace")
+    return result
 
 
-def with_the_card(project: Path) -> dict[int, str]:
+def with_the_gpu(project: Path) -> dict[int, str]:
     """Those of `processes` that have a GPU open, but for what keeps its driver initialized."""
 
     def opened(process: int) -> Iterator[str]:
@@ -90,7 +93,7 @@ def with_the_card(project: Path) -> dict[int, str]:
 
 
 def is_free(card: str) -> bool:
-    """Whether nobody holds the card's lock."""
+    """Whether nobody holds the GPU's lock."""
     with gpu_lock_path(card).open() as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,16 +111,22 @@ def wait_for(condition: Callable[[], object], seconds: float, what: str, project
 
 
 def heed_interrupts() -> None:
-    """What a shell starts in the background ignores SIGINT, and so do its children: the tests themselves, it may be."""
+    """What a shell starts in the background ignores SIGINT, and so do its children.
+
+    The tests themselves, it may be.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def kill_and_run_again(
     project: Path, machine: Machine, how: signal.Signals, under_way: Callable[[], object], environment: dict[str, str]
 ) -> None:
-    """End the process group of a run with a signal while `under_way`; then the card is free and the run goes on."""
-    card = machine.device.uuid_hash
-    gpu_lock_path(card).touch()
+    """End the process group of a run with a signal while `under_way`.
+
+    Then the GPU is free and the run goes on.
+    """
+    gpu = machine.device.uuid_hash
+    gpu_lock_path(gpu).touch()
     log = project / "killed.log"
     with log.open("w") as stream:
         run = subprocess.Popen(
@@ -137,8 +146,8 @@ def kill_and_run_again(
             os.killpg(run.pid, how)
     assert ended is None, f"the run ended with {ended} before it could be killed: {log.read_text()}"
     assert run.wait(30) != 0
-    wait_for(lambda: is_free(card), 5, "the card's lock", project)
-    wait_for(lambda: not with_the_card(project), 5, "the card to be left", project)
+    wait_for(lambda: is_free(gpu), 5, "the card's lock", project)
+    wait_for(lambda: not with_the_gpu(project), 5, "the card to be left", project)
 
     def others() -> list[str]:
         return [line for line in processes(project).values() if not any(idle in line for idle in IDLE)]
@@ -192,19 +201,19 @@ def test_a_watched_process_dies_with_whom_it_measures_for(tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=lambda s: s.name)
 def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
-    """Without a GPU: the machine, its driver and the measuring are pretended, the workflow and its worker are real."""
+    # Without a GPU. The machine, its driver and the measuring are mocked, the workflow and its worker are real.
     project = copied("timing")
     scripts = project / "workflow/scripts/cutesnake/stages/measure"
     checked, timed = sample.correctness("w"), sample.timing("torch_sdpa", sample.workloads()[0], 1.0)
     for stage, metrics in {"correctness": checked, "timing": timed}.items():
         append(scripts / f"{stage}.py", PRETEND.format(seconds=0.5, metrics=metrics))
     name = project / "tests/machines/h200.json"
-    here = machine("h200")
+    local = machine("h200")
 
     def under_way() -> bool:
-        return len(records(project)) >= 5 and not is_free(here.device.uuid_hash)
+        return len(records(project)) >= 5 and not is_free(local.device.uuid_hash)
 
-    kill_and_run_again(project, here, how, under_way, {**os.environ, "CUTESNAKE_MACHINE": str(name)})
+    kill_and_run_again(project, local, how, under_way, {**os.environ, "CUTESNAKE_MACHINE": str(name)})
     assert driver.read_text(), "nothing kept the driver initialized"
 
 
@@ -222,6 +231,6 @@ def test_killed_while_the_card_is_used(copied, how, stage, words) -> None:
     project = copied(stage)
 
     def under_way() -> bool:
-        return len(records(project)) >= 5 and any(words in line for line in with_the_card(project).values())
+        return len(records(project)) >= 5 and any(words in line for line in with_the_gpu(project).values())
 
     kill_and_run_again(project, probe(), how, under_way, dict(os.environ))

@@ -32,7 +32,7 @@ include: "{clone}/Snakefile"
 
 
 def run(clone: Path, place: Path, snakefile: str, *words: str) -> subprocess.CompletedProcess:
-    """Run Snakemake in a folder outside of the clone, with nothing of the clone on Python's path."""
+    """Run Snakemake outside the clone, without the clone on Python's path."""
     (place / "workflow").mkdir(parents=True, exist_ok=True)
     (place / "workflow/Snakefile").write_text(snakefile.format(clone=clone))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -1,4 +1,4 @@
-"""A user's own operator, in a folder outside the repository, goes through every stage like those of the project."""
+"""A user's own operator outside the repository goes through every stage."""
 
 import json
 import re
@@ -16,7 +16,7 @@ def test_its_cases_are_planned_for_every_stage_on_a_gpu(fresh, own) -> None:
     planned = jobs(fresh, *arguments(own), machine="h200")
     stages = ("compile", "timing", "nsys", "ncu", "page", "report")
     assert [planned.get(stage) for stage in stages] == [4, 4, 4, 4, None, 1]
-    assert (planned["correctness"], planned["simulated"]) == (4, 1)  # on the card, and sm_100a by simulation
+    assert (planned["correctness"], planned["simulated"]) == (4, 1)  # on the GPU, and sm_100a by simulation
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
     "Kernels", "a wrong or missing name, function, DSL or target", "one line that names file and what is allowed"
 )
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         (
             'DSL: str = "cute"',
@@ -71,12 +71,12 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
         ('SOURCE = "ours"', "1 / 0", ":5: ZeroDivisionError"),
     ],
 )
-def test_a_broken_contract_is_one_line_with_the_file(own, monkeypatch, old, new, words) -> None:
+def test_a_broken_contract_is_one_line_with_the_file(own, monkeypatch, old, new, message) -> None:
     replace(own / "double/mine/__init__.py", old, new)
     monkeypatch.setenv(catalog.PATHS, str(own))
     with pytest.raises(catalog.ContractError) as caught:
         catalog.load_kernel("double", "mine")
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith("kernels/double/mine/__init__.py") and str(ROOT) not in str(caught.value)
 
 
@@ -91,7 +91,7 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
 
 @pytest.mark.fault("Kernels", "an operator's `Workload` is wrong", "one line")
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "message"),
     [
         ('f"n{self.size}_{self.dtype}"', '"same"', "the id of a Workload must tell workloads apart; 'same' is that of"),
         (
@@ -109,11 +109,11 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
         ),
     ],
 )
-def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old, new, words) -> None:
+def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old, new, message) -> None:
     replace(own / "double/operator.py", old, new)
     done = snakemake(fresh, "-n", *arguments(own))
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("kernels/double/") and words in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("kernels/double/") and message in done.stderr
 
 
 @pytest.mark.fault(

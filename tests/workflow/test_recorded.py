@@ -68,9 +68,9 @@ def checked(entry):
 def test_what_is_written_is_read_again(tmp_path):
     live(tmp_path / "results", tuned("cutile"), tuned("tilegym"))
     assert kept_of(tmp_path / "results", tmp_path / "recorded") == {"nvidia_h200": "2 rows new"}
-    found = read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
-    assert [entry["case"]["kernel"] for entry in found.values()] == ["cutile", "tilegym"]
-    assert next(iter(found)) == "recorded/nvidia_h200/autotune-mla_decode-cutile.jsonl#1"
+    result = read_recorded((tmp_path / "recorded").glob("*/*.jsonl"))
+    assert [entry["case"]["kernel"] for entry in result.values()] == ["cutile", "tilegym"]
+    assert next(iter(result)) == "recorded/nvidia_h200/autotune-mla_decode-cutile.jsonl#1"
     summary = json.loads((tmp_path / "recorded" / "nvidia_h200" / "set.json").read_text())
     assert summary["device"] == "NVIDIA H200" and summary["records"] == {"autotune ok": 2}
     assert summary["drivers"] == ["580.159.04"] and summary["first"] <= summary["last"]
@@ -91,18 +91,18 @@ def test_a_case_measured_anew_replaces_its_own_row_and_all_others_stay(tmp_path,
     monkeypatch.setenv("CUTESNAKE_COMMIT", "bbbbbbb0")
     live(tmp_path / "two", tuned("cutile", "b1_q1_s1024_bf16", cold_us=9.0))
     assert kept_of(tmp_path / "two", folder) == {"nvidia_h200": "1 row new, 2 kept, by commit: aaaaaaa (2)"}
-    found = read_set(folder / "nvidia_h200")
-    rows = [(*(e["case"][key] for key in ("kernel", "workload")), e["provenance"]["commit"]) for e in found]
+    result = read_set(folder / "nvidia_h200")
+    rows = [(*(e["case"][key] for key in ("kernel", "workload")), e["provenance"]["commit"]) for e in result]
     assert rows == [
         ("cutile", "b1_q1_s1024_bf16", "bbbbbbb0"),
         ("cutile", "b4_q1_s1024_bf16", "aaaaaaa0"),
         ("tilegym", "b1_q1_s1024_bf16", "aaaaaaa0"),
     ]
-    assert found[0]["metrics"]["variants"][0]["cold_us"] == 9.0
+    assert result[0]["metrics"]["variants"][0]["cold_us"] == 9.0
 
 
 @pytest.mark.parametrize(
-    ("stage", "status", "day", "stays", "told"),
+    ("stage", "status", "day", "stays", "reported"),
     [
         ("timing", "ok", 3, False, "1 row new"),
         ("timing", "failed", 3, True, f"{KEPT}; 1 of these failed in this run"),
@@ -111,14 +111,14 @@ def test_a_case_measured_anew_replaces_its_own_row_and_all_others_stay(tmp_path,
     ],
 )
 def test_neither_what_failed_nor_what_is_older_replaces_a_figure(
-    monkeypatch, tmp_path, stage, status, day, stays, told
+    monkeypatch, tmp_path, stage, status, day, stays, reported
 ):
     rows = (timed("old", 2), timed("new", day, status=status))
     old, new = (checked(entry) if stage == "correctness" else entry for entry in rows)
     monkeypatch.setattr(recorded_set, "read_set", lambda folder: [typed(old)])
     written = recorded_set._write_set(tmp_path, [typed(new)])
     (line,) = (tmp_path / f"{stage}-mla_decode-cutile.jsonl").read_text().splitlines()
-    assert (json.loads(line)["provenance"]["commit"], str(written)) == ("old" if stays else "new", told)
+    assert (json.loads(line)["provenance"]["commit"], str(written)) == ("old" if stays else "new", reported)
 
 
 def test_a_figure_replaces_a_failure_whenever_it_was_measured(monkeypatch, tmp_path):
@@ -127,19 +127,19 @@ def test_a_figure_replaces_a_failure_whenever_it_was_measured(monkeypatch, tmp_p
 
 
 def test_of_a_workloads_variants_those_count_that_are_asked_for_and_else_the_newest_commits():
-    before, default, beside = timed("old", 1, "a"), timed("new", 2, "b"), timed("new", 2, "c")
+    before, default, compared = timed("old", 1, "a"), timed("new", 2, "b"), timed("new", 2, "c")
     other = timed("old", 1, "a", workload="b4_q1_s1024_bf16")
-    rows = [before, default, beside, other]
-    assert standing(rows) == [default, beside, other]
+    rows = [before, default, compared, other]
+    assert standing(rows) == [default, compared, other]
     assert standing(rows, lambda case: ["b"]) == [default, other]
     assert standing(rows, lambda case: ["a", "b"]) == [before, default, other]  # both are of the sweep
-    assert standing(rows, lambda case: ["d"]) == [default, beside, other]
+    assert standing(rows, lambda case: ["d"]) == [default, compared, other]
     elsewhere = {**before, "device": {**H200, "name": "NVIDIA H100"}}
-    assert standing([elsewhere, *rows]) == [elsewhere, default, beside, other], "a card hides another's"
+    assert standing([elsewhere, *rows]) == [elsewhere, default, compared, other], "a card hides another's"
 
 
 def test_a_report_shows_of_a_recorded_set_what_is_asked_for(tmp_path, monkeypatch):
-    """The default changed from one variant to the other since: the faster row of the older code is not shown."""
+    # The default changed from one variant to the other since. The faster row of the older code is not shown.
     monkeypatch.chdir(tmp_path)
     plan, records, roofline = sample.write(tmp_path, sample.evidence())
     kept = [entry for entry in sample.evidence(recorded=True).recorded.values() if entry["stage"] == "timing"]
@@ -156,7 +156,7 @@ def test_a_report_shows_of_a_recorded_set_what_is_asked_for(tmp_path, monkeypatc
 
 
 def test_a_set_whose_files_do_not_name_their_kernel_is_read_and_kept_by_kernel(tmp_path):
-    """As sets were written until 2026-11-23: those of users, and those that a baseline of an older commit has."""
+    # As sets were written until 2026-11-23. Those of users, and those that a baseline of an older commit has.
     folder = tmp_path / "recorded" / "nvidia_h200"
     live(tmp_path / "one", tuned("cutile"), tuned("tilegym"))
     recorded_set.write_recorded(tmp_path / "one", folder.parent)

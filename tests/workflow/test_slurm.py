@@ -1,4 +1,7 @@
-"""Runs through a real Slurm on this machine, whose GPU nodes are pretended: classes of nodes, changes, and failures."""
+"""Runs through a real Slurm on this machine, whose GPU nodes are mocked.
+
+Classes of nodes, changes, and failures.
+"""
 
 import importlib.util
 import json
@@ -77,7 +80,7 @@ import os
 if os.path.exists("broken") and snakemake.wildcards.target == "sm_100a":
     raise SystemExit("compile: broken by a test")
 """
-# Of the default report, where there is no card.
+# Of the default report, where there is no GPU.
 EVERY_RULE = {
     *("arch", "plan", "fetch", "compile", "simulated", "predict", "anatomy"),
     *("compare", "page", "operations", "overview", "report"),
@@ -106,8 +109,8 @@ class Run:
 
     def command(self, *arguments: str) -> list[str]:
         quick = ["--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
-        here = ["--slurm-status-command", "squeue", "--slurm-no-account", "--latency-wait", "5", *quick]
-        command = [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", *here]
+        local = ["--slurm-status-command", "squeue", "--slurm-no-account", "--latency-wait", "5", *quick]
+        command = [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", *local]
         return [*command, OWN_OUTPUT, *arguments, *self.configured]
 
     def environment(self) -> dict[str, str]:
@@ -122,7 +125,7 @@ class Run:
             )
 
     def end(self, run: subprocess.Popen, seconds: float = 300) -> str:
-        """What it said, when it has ended."""
+        """What it reported, when it has ended."""
         try:
             run.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -131,19 +134,19 @@ class Run:
         return self.said()
 
     def said(self) -> str:
-        """What Snakemake and the jobs that failed said."""
+        """What Snakemake and the jobs that failed reported."""
         logs = sorted((self.project / ".snakemake/slurm_logs").rglob("*.log"))
         return "\n".join(path.read_text(errors="replace") for path in (self.project / "run.log", *logs))
 
     def __call__(self, *arguments: str, seconds: float = 300) -> str:
         run = self.start(*arguments)
-        said = self.end(run, seconds)
-        assert run.returncode == 0, said[-6000:]
-        return said
+        message = self.end(run, seconds)
+        assert run.returncode == 0, message[-6000:]
+        return message
 
-    def made(self, said: str) -> dict[str, int]:
+    def made(self, message: str) -> dict[str, int]:
         """Rule -> jobs that a run announced."""
-        table = re.search(r"Job stats:\njob +count\n-+ +-+\n(.*?)\n\n", said, re.DOTALL)
+        table = re.search(r"Job stats:\njob +count\n-+ +-+\n(.*?)\n\n", message, re.DOTALL)
         rows = (line.split() for line in table.group(1).splitlines()) if table else ()
         return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
 
@@ -154,22 +157,25 @@ class Run:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("slurm"), NODES) as found:
-        yield found
+    with Cluster(tmp_path_factory.mktemp("slurm"), NODES) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, cluster) -> Run:
-    """A copy of the project whose classes of nodes were looked at; the tests go on from what others left."""
+    """A copy of the project whose classes of nodes were looked at.
+
+    The tests go on from what others left.
+    """
     project = copy_project(tmp_path_factory.mktemp("shared") / "project")
     (project / "machines.yaml").write_text(CLASSES)
     pretend(project, 0.05)
     append(project / "workflow/scripts/cutesnake/stages/compile/compile.py", TELL)
     append(project / "workflow/scripts/compile.py", BREAK)
-    found = Run(project, cluster)
-    found.configure("5")
-    found("machines")
-    return found
+    result = Run(project, cluster)
+    result.configure("5")
+    result("machines")
+    return result
 
 
 def pretend(project: Path, seconds: float) -> None:
@@ -188,17 +194,17 @@ def wait_for(condition: Callable[[], object], what: str, run: Run, seconds: floa
 
 
 def test_cases_run_on_the_cards_of_their_class_and_no_other(run) -> None:
-    """The head node has no GPU; each class is looked at by a job, and builds are made on scratch of their nodes."""
-    found = json.loads((run.project / "results/machine/b200.json").read_text())["machine"]
-    assert found["devices"][0]["name"] == "NVIDIA B200"
+    # The head node has no GPU. Each class is looked at by a job, and builds are made on scratch of their nodes.
+    result = json.loads((run.project / "results/machine/b200.json").read_text())["machine"]
+    assert result["devices"][0]["name"] == "NVIDIA B200"
     first = run.made(run("measured"))
     assert first["compile"] == first["correctness"] == first["timing"] == 2
     places = (run.project / "built_in").read_text().split()
     assert len(places) == 2 and all(Path(place).is_absolute() for place in places)  # `scratch`, see profiles/slurm
-    for target, place, card in (("sm_90a", "h200", "NVIDIA H200"), ("sm_100a", "b200", "NVIDIA B200")):
+    for target, place, gpu in (("sm_90a", "h200", "NVIDIA H200"), ("sm_100a", "b200", "NVIDIA B200")):
         for stage in ("correctness", "timing"):
             entry = run.record(stage, target, place)
-            assert entry["status"] == "ok" and entry["device"]["name"] == card
+            assert entry["status"] == "ok" and entry["device"]["name"] == gpu
 
 
 def test_what_a_failed_group_has_finished_is_kept(run) -> None:
@@ -209,8 +215,8 @@ def test_what_a_failed_group_has_finished_is_kept(run) -> None:
         (run.project / path).unlink(missing_ok=True)
     (run.project / "broken").touch()
     started = run.start("--retries", "0", *paths)
-    said = run.end(started)
-    assert started.returncode != 0 and run.made(said)["compile"] == 2 and said.count(SUBMITTED) == 1
+    message = run.end(started)
+    assert started.returncode != 0 and run.made(message)["compile"] == 2 and message.count(SUBMITTED) == 1
     assert [(run.project / path).exists() for path in paths] == [True, False]
     (run.project / "broken").unlink()
     assert run.made(run(*paths))["compile"] == 1
@@ -219,23 +225,23 @@ def test_what_a_failed_group_has_finished_is_kept(run) -> None:
 
 @pytest.mark.parametrize("kernels", ["two of each operator", pytest.param("all", marks=pytest.mark.by_hand)])
 def test_the_default_report_and_a_change(tmp_path, cluster, kernels) -> None:
-    """All 22 operators, both targets and every stage, from sources alone, by a few jobs of Slurm; then one kernel's
-    source is another one. Which kernels they are makes no difference to Slurm: CI has built all of them without it."""
+    # All 22 operators, both targets and every stage, from sources alone, by a few jobs of Slurm; then one kernel's
+    # source is another one. Which kernels they are makes no difference to Slurm: CI has built all of them without it.
     project = copy_project(tmp_path / "project")
     shutil.copytree(ROOT / "docs", project / "docs")
     run = Run(project, cluster)
     if kernels != "all":
         (project / "run.yaml").write_text(yaml.safe_dump({"sweeps": two_kernels_each(project)}))
         run.configured = ["--configfile", "run.yaml"]
-    said = run(seconds=1500)
-    made = run.made(said)
-    assert sum(made.values()) > (400 if kernels == "all" else 200) and said.count(SUBMITTED) < min(
+    message = run(seconds=1500)
+    made = run.made(message)
+    assert sum(made.values()) > (400 if kernels == "all" else 200) and message.count(SUBMITTED) < min(
         20, sum(made.values()) / 30
     )
     assert set(made) == EVERY_RULE
     grouped = int(re.search(r"builds: (\d+)", (project / "profiles/slurm/config.yaml").read_text())[1])
     assert len(list(project.glob("results/compile/*/*/*/*/build.json"))) == made["compile"] > 2 * grouped
-    assert all(f"operator={operator}" in said for operator in operators(project))
+    assert all(f"operator={operator}" in message for operator in operators(project))
     pages = [project / f"results/report/{operator}.html" for operator in operators(project)[1:]]
     written = {page: page.stat().st_mtime_ns for page in (*pages, project / "results/mla_report.html")}
     append(project / "kernels/elementwise_add/cute_tv/kernel.py", "\n# Another source.\n")
@@ -248,14 +254,13 @@ def test_the_default_report_and_a_change(tmp_path, cluster, kernels) -> None:
 
 
 def two_kernels_each(project: Path) -> dict[str, dict[str, list[str]]]:
-    """Sweeps of the first kernel of each operator, as a rule NVIDIA's or ours, and PyTorch's; but of MLA decode one in
-    cuTile, since its first one is the longest build that there is, and of the addition the one that is changed."""
-    found = {}
+    """Write sweeps of the first kernel of each operator, and of PyTorch's."""
+    result = {}
     for operator in operators(project):
         kernels = yaml.safe_load((project / "kernels" / operator / "sweep.yaml").read_text())["kernels"]
         first = {"mla_decode": "tilegym", "elementwise_add": "cute_tv"}.get(operator, kernels[0])
-        found[operator] = {"kernels": [first, *(kernel for kernel in kernels if kernel.startswith("torch_"))]}
-    return found
+        result[operator] = {"kernels": [first, *(kernel for kernel in kernels if kernel.startswith("torch_"))]}
+    return result
 
 
 def operators(project: Path) -> list[str]:
@@ -263,7 +268,7 @@ def operators(project: Path) -> list[str]:
     return yaml.safe_load((project / "config/config.yaml").read_text())["operators"]
 
 
-@pytest.mark.by_hand  # test_batch.py has batches, and the report in whole is made above, without cards
+@pytest.mark.by_hand  # test_batch.py has batches, and the report in whole is made above, without GPUs
 def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     run.configure("5")
     run()
@@ -275,21 +280,21 @@ def test_a_report_over_classes_of_nodes_and_a_change(run) -> None:
     assert batches["batch"] == 4 and "compile" not in batches and "correctness" not in batches
 
 
-@pytest.mark.by_hand  # test_serialized_plan.py has what is said, without Slurm
+@pytest.mark.by_hand  # test_serialized_plan.py has what is reported, without Slurm
 def test_a_node_with_another_driver_measures_nothing(run) -> None:
     run.configure("5")
     path = run.project / "results/machine/h200.json"
     text = path.read_text()
     path.write_text(text.replace("580.159.04", "570.1"))
     started = run.start("--retries", "0", "measured")
-    said = run.end(started)
+    message = run.end(started)
     path.write_text(text)
     assert started.returncode != 0
-    assert "this machine is not what the plan says: its driver is 580.159.04 here, planned was 570.1" in said
+    assert "this machine is not what the plan says: its driver is 580.159.04 here, planned was 570.1" in message
 
 
 def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> None:
-    """All three in the middle of a measurement, which takes long enough the first time and is quick the second."""
+    # All three in the middle of a measurement, which takes long enough the first time and is quick the second.
     cluster = run.cluster
 
     def jobs(state: str) -> list[list[str]]:
@@ -314,8 +319,8 @@ def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> N
     cluster.start_node(lost)
     wait_for(lambda: preempted in [number for number, *_ in jobs("PENDING")], "the job to be put back", run)
     cluster.run("scontrol", "update", f"JobId={preempted}", "StartTime=now")  # Slurm lets it wait for two minutes
-    said = run.end(started)
-    assert started.returncode == 0, said[-4000:]
+    message = run.end(started)
+    assert started.returncode == 0, message[-4000:]
     assert "Restarts=1" in cluster.run("scontrol", "show", "job", preempted), "it was put back into the queue by Slurm"
-    assert said.count("Trying to restart job") == 2, "the lost one and the cancelled one were started again"
+    assert message.count("Trying to restart job") == 2, "the lost one and the cancelled one were started again"
     assert [json.loads((run.project / path).read_text())["status"] for path in paths] == ["ok"] * 3

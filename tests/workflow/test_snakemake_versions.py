@@ -1,4 +1,4 @@
-"""The oldest and the newest Snakemake that are supported do the tiny experiment, and an older one is refused.
+"""The oldest and newest supported Snakemake run the tiny experiment; older ones are refused.
 
 Each has an environment of its own: a copy of this one by hard links, in which pip has put another Snakemake with what
 that version requires.
@@ -34,10 +34,10 @@ def environment(tmp_path) -> Callable[[str], Path]:
         wanted = f"snakemake~={version}.0" if version.count(".") == 1 else f"snakemake=={version}"
         command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted]
         subprocess.run(command, check=True)
-        found = subprocess.run(
+        result = subprocess.run(
             [python, "-c", "import snakemake; print(snakemake.__version__)"], capture_output=True, text=True, check=True
         )
-        assert found.stdout.startswith(version)
+        assert result.stdout.startswith(version)
         return python
 
     return make

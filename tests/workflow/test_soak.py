@@ -1,8 +1,9 @@
-"""Things that happen to a folder, in an order that a seed decides, compared with a model of what is stale.
+"""Random actions on a folder, compared with a model of what is stale.
 
 The model knows nothing of digests: it notes of what each build was made. After every action a dry run must announce the
 builds that the model names, and nothing where nothing is stale. Every run ends as a run in a new folder does.
-CI does a few actions; CONTRIBUTING.md says how many were tried by hand."""
+CI does a few actions; CONTRIBUTING.md says how many were tried by hand.
+"""
 
 import contextlib
 import json
@@ -19,13 +20,14 @@ from pathlib import Path
 
 import pytest
 
+import dry_runs
 from cutesnake.model.catalog import load_kernel, make_workload
 from project import OWN_OUTPUT, TINY, copy_project, snakemake
 
 ACTIONS = int(os.environ.get("CUTESNAKE_SOAK_ACTIONS", "40"))
 SEED = int(os.environ.get("CUTESNAKE_SOAK_SEED", "1"))
 SECONDS = float(os.environ.get("CUTESNAKE_SOAK_SECONDS", "inf"))  # no further action after this
-MOST_AT_ONCE = 6  # actions between two runs
+MOST_AT_ONCE = 12  # actions between two runs
 RUNS_PER_CLEAN = 8  # runs after which the results are compared with those of a new folder
 KERNEL = """
 import os
@@ -53,7 +55,7 @@ def bind(build, workload, inputs, outputs):
     raise NotImplementedError
 """
 VERSIONS = ("one", "two", "wrong", "killed")
-UPGRADED = ("cuda-tile", "matplotlib")  # of which a newer version is pretended; the first one makes builds
+UPGRADED = ("cuda-tile", "matplotlib")  # of which a newer version is mocked; the first one makes builds
 OF_ALL = ("mla_report.html", "compare/elementwise_add.json", "compare/elementwise_add.csv", "arch.json")
 TOOK = re.compile(r'"seconds": [\d.]+|Compiled in [\d.]+ s')
 DIGEST = re.compile(r'"[0-9a-f]{16}"')  # of records, which hold the times when they were made
@@ -71,7 +73,7 @@ class Model:
     version: dict[str, str] = field(default_factory=lambda: {"ann": "one", "bob": "one"})
     taken: list[str] = field(default_factory=lambda: ["ann", "cutile"])
     rows: list[int] = field(default_factory=lambda: [3])
-    packages: dict[str, str] = field(default_factory=dict)  # pretended: name -> version
+    packages: dict[str, str] = field(default_factory=dict)  # mocked: name -> version
     made: dict[Build, str] = field(default_factory=dict)
     reported: str | None = None  # what the report was made of
     damaged: set[Build] = field(default_factory=set)
@@ -151,23 +153,26 @@ class Folder:
         return {"PYTHONPATH": str(place)} if self.model.packages else {}
 
     def run(self) -> subprocess.CompletedProcess:
-        return snakemake(self.path, *self.arguments(), **self.environment())
+        """A run of a process that has Snakemake imported, as dry runs: `start` starts others as a user does."""
+        machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
+        words = ["--cores", "1", *self.arguments(), "--configfile", TINY]
+        return dry_runs.run(words, self.path, {**os.environ, **machine, **self.environment()})
 
     def start(self) -> subprocess.Popen:
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
         command = [sys.executable, "-m", "snakemake", "--cores", "1", *self.arguments(), "--configfile", TINY]
-        said = (self.places / "said").open("w")
+        message = (self.places / "said").open("w")
         return subprocess.Popen(
             command,
             cwd=self.path,
             env={**os.environ, **machine, **self.environment()},
             start_new_session=True,
-            stdout=said,
-            stderr=said,
+            stdout=message,
+            stderr=message,
         )
 
     def announced(self) -> tuple[set[Build], bool, str]:
-        """The builds that a dry run announces, whether it announces any job, and what it said."""
+        """Return the builds that a dry run announces, whether any job, and its output."""
         done = snakemake(self.path, "--dry-run", OWN_OUTPUT, *self.arguments(), **self.environment())
         assert done.returncode == 0, done.stdout + done.stderr
         outputs = ANNOUNCED.findall(done.stdout)
@@ -175,18 +180,18 @@ class Folder:
 
     def builds(self) -> dict[Build, Path]:
         """The builds that are there, with their folders."""
-        found = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
-        return {(path.parts[-3], path.name): path for path in found if any(path.glob("[!.]*"))}
+        result = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
+        return {(path.parts[-3], path.name): path for path in result if any(path.glob("[!.]*"))}
 
     def results(self) -> dict[str, str]:
         """Every file, less times and what took how long."""
-        found = {}
+        result = {}
         for path in sorted((self.path / "results").rglob("*")):
             name = str(path.relative_to(self.path))
             if path.is_file() and not {"log", "store"} & set(Path(name).parts) and not path.name.startswith("."):
                 text = TIMES.sub("TIME", path.read_bytes().decode("latin-1"))
-                found[name] = DIGEST.sub('"DIGEST"', TOOK.sub("TOOK", text))
-        return found
+                result[name] = DIGEST.sub('"DIGEST"', TOOK.sub("TOOK", text))
+        return result
 
 
 def first_difference(text: str, expected: str) -> str:
@@ -345,37 +350,76 @@ def kill(folder: Folder, chance: random.Random) -> str:
     return f"killed after {seconds:.1f} s"
 
 
+def fill_disk(folder: Folder, chance: random.Random) -> str:
+    """A run with its results on a disk that is full, at once or after a few files."""
+    results, disk = folder.path / "results", folder.places / "disk"
+    if results.is_symlink() or not results.exists():
+        return "no results to put on a disk"
+    disk.mkdir(exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
+        return "no disk can be mounted"
+    free = chance.choice([0, 0, 40_960, 1_048_576])
+    model = folder.model
+    try:
+        shutil.copytree(results, disk / "results", symlinks=True)
+        shutil.rmtree(results)
+        results.symlink_to(disk / "results")
+        size = shutil.disk_usage(disk).used + free
+        subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
+        done = folder.run()
+        results.unlink()
+        shutil.copytree(disk / "results", results, symlinks=True)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said, said
+    if done.returncode:
+        dies = "killed" in model.planned().values()
+        assert dies or "disk is full" in said or "No space left" in said, said
+        model.maybe, model.unsure = model.stale(), True
+    else:
+        assert free or not model.anything(), said
+        model.ran()
+    return f"a disk with {free} bytes left: {done.returncode}"
+
+
 def race(folder: Folder, chance: random.Random) -> str:
-    """Two runs at once: one of them makes what is stale, the other one does nothing or is refused."""
-    runs, said = [], []
+    """Two runs at once.
+
+    One of them makes what is stale, the other one does nothing or is refused.
+    """
+    runs, message = [], []
     for _ in range(2):
         runs.append(folder.start())
         time.sleep(chance.uniform(0.0, 3.0))
     statuses = [run.wait(300) for run in runs]
     if "killed" not in folder.model.planned().values():
-        assert 0 in statuses, said
+        assert 0 in statuses, message
     folder.model.ran()
     return f"two runs at once: {statuses}"
 
 
 CHANGES = (damage_build, damage_build, damage_folder, damage_report, damage_any, edit, edit, take, sweep, upgrade, kill)
 HARMLESS = (touch, touch, comment, copy, link, forget)
-DONE = (*CHANGES, *HARMLESS, race)
+DONE = (*CHANGES, *HARMLESS, fill_disk, race)
 
 
 def compare(folder: Folder) -> str:
-    """How what a dry run announces differs from what the model says; empty if it does not."""
+    """How what a dry run announces differs from what the model says.
+
+    Empty if it does not.
+    """
     model = folder.model
-    builds, anything, said = folder.announced()
+    builds, anything, message = folder.announced()
     if model.maybe:  # some of these are made now: the dry run says which, and must name no other
         finished = model.maybe - builds
         model.made |= {build: needs for build, needs in model.planned().items() if build in finished}
         model.damaged -= finished
         model.maybe = set()
     if builds != (stale := model.stale()):
-        return f"builds announced: {sorted(builds)}, stale by the model: {sorted(stale)}\n{said[-1200:]}"
+        return f"builds announced: {sorted(builds)}, stale by the model: {sorted(stale)}\n{message[-1200:]}"
     if model.anything() not in (None, anything):
-        return f"anything announced: {anything}, by the model: {model.anything()}\n{said[-1200:]}"
+        return f"anything announced: {anything}, by the model: {model.anything()}\n{message[-1200:]}"
     return ""
 
 
@@ -387,12 +431,12 @@ def against_clean(folder: Folder, source: Path, place: Path) -> dict[str, str]:
     results, expected = folder.results(), fresh.results()
     shutil.rmtree(fresh.path)
     differences = {name: first_difference(results.get(name, ""), text) for name, text in expected.items()}
-    return {name: said for name, said in differences.items() if said}
+    return {name: message for name, message in differences.items() if message}
 
 
 @pytest.mark.fault(
     "Results",
-    "edits, dates, copies, links, upgrades, kills and concurrent runs at random",
+    "edits, dates, copies, links, upgrades, kills, full disks and concurrent runs at random",
     "what a model calls stale is remade, and nothing else",
 )
 @pytest.mark.slow
@@ -412,13 +456,15 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
             history.append(chance.choice(DONE)(folder, chance))
             agree()
         done = folder.run()
-        told = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
+        reported = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
         dies = "killed" in [needs for build, needs in folder.model.planned().items() if build in folder.model.stale()]
-        assert (done.returncode != 0) is dies, told
+        assert (done.returncode != 0) is dies, reported
         folder.model.ran()
         history.append("run")
         agree()
         runs += not dies
         if not dies and (runs == 1 or runs % RUNS_PER_CLEAN == 0):
-            assert not (wrong := against_clean(folder, source, tmp_path / f"clean{runs}/folder")), f"{wrong}\n{told}"
+            assert not (wrong := against_clean(folder, source, tmp_path / f"clean{runs}/folder")), (
+                f"{wrong}\n{reported}"
+            )
     print(f"seed {SEED}: {len(history)} actions, {runs} whole runs")

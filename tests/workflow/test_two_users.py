@@ -1,4 +1,4 @@
-"""Two users run the workflow on one machine at the same time, each in a folder of their own."""
+"""Two users run the workflow on one machine at once."""
 
 import hashlib
 import os
@@ -49,10 +49,13 @@ def start(user: tuple[str, ...], folder: Path, *words: str) -> subprocess.Popen:
 
 
 def loads(user: tuple[str, ...], folder: Path, build: Path) -> bool:
-    """Whether a user loads a build; fails if it is refused for another reason than who compiled it."""
+    """Whether a user loads a build.
+
+    Fails if it is refused for another reason than who compiled it.
+    """
     one = start(user, folder, "-c", LOAD, str(build))
-    said = one.communicate(timeout=60)[0]
-    assert one.returncode == 0 or "was not compiled by this user" in said, said
+    message = one.communicate(timeout=60)[0]
+    assert one.returncode == 0 or "was not compiled by this user" in message, message
     return one.returncode == 0
 
 
@@ -68,7 +71,7 @@ def change(build: Path) -> None:
     "Users", "two users run the workflow at once", "both runs end; builds of the other user are not loaded"
 )
 def test_two_users_run_at_the_same_time_and_load_nothing_of_each_other(shared) -> None:
-    """Fault: two users of one machine. Outcome: each run ends; builds of the other user are not loaded."""
+    # Fault: two users of one machine. Outcome: each run ends; builds of the other user are not loaded.
     folders = []
     for name in ("root", "nobody"):
         folder = copy_project(shared / name / "project")
@@ -81,8 +84,8 @@ def test_two_users_run_at_the_same_time_and_load_nothing_of_each_other(shared) -
     run = ("-m", "snakemake", "--cores", "1", "results/mla_report.html", "--configfile", TINY)
     running = [start(user, folder, *run) for user, folder in zip(users, folders, strict=True)]
     for one in running:
-        said = one.communicate(timeout=300)[0]
-        assert one.returncode == 0, said
+        message = one.communicate(timeout=300)[0]
+        assert one.returncode == 0, message
     pages = [folder / "results/mla_report.html" for folder in folders]
     assert [page.stat().st_uid for page in pages] == [0, NOBODY]
 
@@ -95,5 +98,5 @@ def test_two_users_run_at_the_same_time_and_load_nothing_of_each_other(shared) -
     assert loads((), folders[0], foreign) is loads(AS_NOBODY, folders[1], own) is False
 
     one = start(AS_NOBODY, folders[0], *run, "--dry-run")
-    said = one.communicate(timeout=60)[0]
-    assert one.returncode != 0 and "cannot be written" in said and "Traceback" not in said
+    message = one.communicate(timeout=60)[0]
+    assert one.returncode != 0 and "cannot be written" in message and "Traceback" not in message

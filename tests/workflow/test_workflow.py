@@ -1,4 +1,4 @@
-"""What runs, what goes stale and what does not, shown by dry runs on a copy of the project."""
+"""What runs and what goes stale, shown by dry runs on a copy."""
 
 import json
 import os
@@ -23,8 +23,8 @@ def test_without_a_gpu_nothing_is_measured_and_cute_is_checked_by_simulation(fre
 
 def test_simulation_occupies_no_card(fresh) -> None:
     resources = r"rule {}:.*?resources: ([^\n]*)"
-    (here,) = re.findall(resources.format("simulated"), announced(fresh), re.DOTALL)
-    assert "gpu=1" not in here
+    (local,) = re.findall(resources.format("simulated"), announced(fresh), re.DOTALL)
+    assert "gpu=1" not in local
     checks = re.findall(resources.format("correctness"), announced(fresh, machine="h200"), re.DOTALL)
     assert checks and all("gpu=1" in check for check in checks)
 
@@ -69,21 +69,21 @@ def test_only_here_without_a_card_is_one_clear_line(fresh) -> None:
     "more", [(), ("--config", "operators=[elementwise_ad]"), ("results/compare/elementwise_ad.json",)]
 )
 def test_a_dry_run_of_these_tests_says_what_snakemake_says(fresh, more) -> None:
-    """Ours are forked from a process that has imported Snakemake. Lists whose order is by chance are sorted."""
-    words = ["--cores", "1", "--dry-run", *more, "--configfile", TINY]
+    # This project's are forked from a process that has imported Snakemake. Lists whose order is by chance are sorted.
+    message = ["--cores", "1", "--dry-run", *more, "--configfile", TINY]
     env = {**os.environ, "CUTESNAKE_MACHINE": str(fresh / "tests/machines/none.json")}
     started = subprocess.run(
-        [sys.executable, "-m", "snakemake", *words], cwd=fresh, env=env, capture_output=True, text=True
+        [sys.executable, "-m", "snakemake", *message], cwd=fresh, env=env, capture_output=True, text=True
     )
-    forked = dry_runs.run(words, fresh, env)
+    forked = dry_runs.run(message, fresh, env)
 
-    def told(done: subprocess.CompletedProcess) -> list[list[str]]:
+    def reported(done: subprocess.CompletedProcess) -> list[list[str]]:
         text = re.sub(r"Workflow ID: .*|Command: .*|Date: .*|\[... ... .*\]|[^ ]*\.snakemake\.log", "", done.stdout)
         return sorted(sorted(re.split(r"[ ,;]+", line)) for line in (text + done.stderr).splitlines())
 
     assert forked.returncode == started.returncode
-    assert [line for line in told(forked) if line not in told(started)] == []
-    assert len(told(forked)) == len(told(started))
+    assert [line for line in reported(forked) if line not in reported(started)] == []
+    assert len(reported(forked)) == len(reported(started))
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_a_changed_workload_rebuilds_nothing(project) -> None:
 
 @pytest.mark.slow
 def test_a_changed_workload_reruns_only_its_cases(project) -> None:
-    """Measurements of the old sweep are stood in for by records of other cases, which count as made from the same."""
+    # Measurements of the old sweep are stood in for by records of other cases, which count as made from the same.
     code = "\n\ndef difference(*_, **__):\n    return None\n"
     append(project / "workflow/scripts/cutesnake/planning/outputs.py", code)
     records = {entry["stage"]: json.dumps(entry) for entry in sample.evidence(gpu=True).measured.values()}
@@ -188,7 +188,7 @@ def test_the_loading_side_rebuilds_nothing(project) -> None:
 def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
     append(project / "ptxsim/core/run.py", "\nCHANGED = 1\n")
     assert jobs(project) == {"simulated": 1, "compare": 1, "report": 1}
-    assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the card
+    assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the GPU
 
 
 @pytest.mark.slow
@@ -208,7 +208,7 @@ def test_plot_code_redraws_and_reports_only(project) -> None:
 
 @pytest.mark.slow
 def test_the_code_of_static_figures_compiles_and_simulates_nothing_again(project) -> None:
-    """Jobs of what follows from a build run, and find what they would make there, made from the same."""
+    # Jobs of what follows from a build run, and find what they would make there, made from the same.
     before = {
         path.relative_to(project): path.stat().st_mtime_ns
         for stage, kind in (("compile", "*.cubin"), ("correctness", "*.json"))
@@ -248,7 +248,7 @@ def test_snakemakes_own_report_holds_pages_pictures_and_tables(project) -> None:
 
 
 def test_what_is_missing_behind_a_stale_result_is_made(fresh) -> None:
-    """Snakemake looks at no job behind one that runs if all its inputs are `ancient`, not even for missing outputs."""
+    # Snakemake looks at no job behind one that runs if all its inputs are `ancient`, not even for missing outputs.
     everything = jobs(fresh)
     record = fresh / "results/arch.json"
     record.parent.mkdir(parents=True)

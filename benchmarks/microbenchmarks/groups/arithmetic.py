@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -129,8 +129,8 @@ def expected() -> dict[str, tuple[str, int]]:
 def _latency(index: int) -> Benchmark:
     operation = OPERATIONS[index]
 
-    def measure(card: Card) -> Reading:
-        return card.slope(f"op{index}_1", Shape(), Arguments(c=1), (64, 320), UNROLL)
+    def measure(gpu: Gpu) -> Reading:
+        return gpu.slope(f"op{index}_1", Shape(), Arguments(c=1), (64, 320), UNROLL)
 
     return Benchmark("dependent latency", {"instruction": operation.name, "warps": 1}, "cycles", measure)
 
@@ -138,10 +138,10 @@ def _latency(index: int) -> Benchmark:
 def _interval(index: int, warps: int) -> Benchmark:
     operation = OPERATIONS[index]
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         per_scheduler = max(1, warps // 4)
         shape = Shape(block=32 * warps)
-        return card.slope(f"op{index}_{CHAINS}", shape, Arguments(c=1), (64, 320), UNROLL * per_scheduler)
+        return gpu.slope(f"op{index}_{CHAINS}", shape, Arguments(c=1), (64, 320), UNROLL * per_scheduler)
 
     unit = "cycles per warp instruction of a scheduler"
     return Benchmark("issue interval", {"instruction": operation.name, "warps": warps}, unit, measure)
@@ -150,9 +150,9 @@ def _interval(index: int, warps: int) -> Benchmark:
 def _clock(ctas_per_processor: int, warps: int) -> Benchmark:
     index = next(i for i, operation in enumerate(OPERATIONS) if operation.name == "fma.rn.f32")
 
-    def measure(card: Card) -> Reading:
-        shape = Shape(grid=max(1, ctas_per_processor * card.processors), block=32 * warps)
-        runs = [card.run(f"op{index}_{CHAINS}", shape, Arguments(c=1), 40_000) for _ in range(5)]
+    def measure(gpu: Gpu) -> Reading:
+        shape = Shape(grid=max(1, ctas_per_processor * gpu.processors), block=32 * warps)
+        runs = [gpu.run(f"op{index}_{CHAINS}", shape, Arguments(c=1), 40_000) for _ in range(5)]
         clocks = sorted(run.clock_mhz for run in runs)
         return Reading(clocks[2], clocks[0], clocks[-1], 5, clocks[2], {"milliseconds": runs[-1].nanoseconds / 1e6})
 
@@ -161,8 +161,8 @@ def _clock(ctas_per_processor: int, warps: int) -> Benchmark:
 
 
 def _loop(warps: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        return card.slope("branch", Shape(block=32 * warps), Arguments(c=3), (2000, 10_000), 1)
+    def measure(gpu: Gpu) -> Reading:
+        return gpu.slope("branch", Shape(block=32 * warps), Arguments(c=3), (2000, 10_000), 1)
 
     what = {"instruction": "loop of mad.lo.u32, sub, setp, bra", "warps": warps}
     return Benchmark("short loop", what, "cycles per round", measure)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
 from benchmarks.microbenchmarks.groups.tma import RESIDENT_ROWS, ROW_BYTES, SHARED
 from benchmarks.microbenchmarks.kernel import timed
@@ -102,17 +102,17 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _burst(kernel: str, kib: int, demand: int, everywhere: bool) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        large, other = card.buffer("large", LARGE), card.buffer("other", LARGE // 4)
-        tensor = card.tensor_map(large, 64, LARGE // ROW_BYTES, BOX // ROW_BYTES) if kernel == "burst_copy" else None
+    def measure(gpu: Gpu) -> Reading:
+        large, other = gpu.buffer("large", LARGE), gpu.buffer("other", LARGE // 4)
+        tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, BOX // ROW_BYTES) if kernel == "burst_copy" else None
         count = kib * KIB // (BOX if kernel == "burst_copy" else 16 * THREADS)
         arguments = Arguments(a=large, b=other, d=count, e=kib * KIB // demand, tensor_map=tensor)
-        grid = card.processors if everywhere else 1
+        grid = gpu.processors if everywhere else 1
         shape = Shape(grid, 32, SHARED) if kernel == "burst_copy" else Shape(grid, THREADS)
-        card.run(kernel, shape, arguments, ROUNDS)
+        gpu.run(kernel, shape, arguments, ROUNDS)
         values, slowest = [], []
         for _ in range(REPETITIONS):
-            stamps = card.run(kernel, shape, arguments, ROUNDS).stamps
+            stamps = gpu.run(kernel, shape, arguments, ROUNDS).stamps
             cycles = (stamps[:, :, 1] - stamps[:, :, 0]).max(axis=1) / ROUNDS
             values.append(float(np.mean(cycles)))
             slowest.append(float(np.max(cycles)))

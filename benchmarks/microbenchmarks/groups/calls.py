@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE, UNROLL, _laps
 from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, SPIN
 from benchmarks.microbenchmarks.kernel import timed
@@ -33,19 +33,19 @@ def expected() -> dict[str, tuple[str, int]]:
 def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
     """Microseconds of a launch among CALLS in a graph, each of which goes through the same bytes once."""
 
-    def measure(card: Card) -> Reading:
-        shape = Shape(ctas * card.processors, threads)
+    def measure(gpu: Gpu) -> Reading:
+        shape = Shape(ctas * gpu.processors, threads)
         size = shape.grid * threads * 16 * UNROLL * rounds
-        arguments = Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=size)
+        arguments = Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=size)
         name = "laps_copy" if copies else "laps"
-        put: Callable[[], None] = lambda: card.launch(name, shape, arguments, rounds)  # noqa: E731
-        replay = card.graph([put] * CALLS)
+        put: Callable[[], None] = lambda: gpu.launch(name, shape, arguments, rounds)  # noqa: E731
+        replay = gpu.graph([put] * CALLS)
         replay()
 
         def hold() -> None:
-            card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
+            gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
 
-        values = sorted(card.microseconds(replay, hold) / CALLS for _ in range(REPETITIONS))
+        values = sorted(gpu.microseconds(replay, hold) / CALLS for _ in range(REPETITIONS))
         also = {"footprint_bytes": size * (2 if copies else 1)}
         return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape, checked
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape, checked
 from benchmarks.microbenchmarks.groups.global_memory import BLOCK, LARGE, UNROLL, _laps
 from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN
 from benchmarks.microbenchmarks.kernel import timed
@@ -23,7 +23,7 @@ REPETITIONS = 11
 
 
 class Parameters:
-    """What `Card.launch` hands to a kernel as its first parameter."""
+    """What `GPU.launch` hands to a kernel as its first parameter."""
 
     def __init__(self, size: int) -> None:
         self._bytes = (ctypes.c_uint8 * size)()
@@ -44,36 +44,36 @@ def expected() -> dict[str, tuple[str, int]]:
     return {"laps": ("LDG", UNROLL), "laps_copy": ("STG", UNROLL), "nothing_0": ("CS2R|S2UR|S2R", 1)}
 
 
-def _flush(card: Card, flush: str) -> Callable[[], None]:
+def _flush(gpu: Gpu, flush: str) -> Callable[[], None]:
     """Holds the GPU and then leaves L2 as `flush` says: as it was, full of stored bytes, or full of read ones."""
-    size = int(card.describe()["l2_bytes"])
-    target, other = card.buffer("l2", 1 << 28), card.buffer("clean", 1 << 29)
+    size = int(gpu.describe()["l2_bytes"])
+    target, other = gpu.buffer("l2", 1 << 28), gpu.buffer("clean", 1 << 29)
 
     def put() -> None:
-        card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
+        gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
         if flush != "none":
-            checked(card.driver.cuMemsetD8Async(target, 0, size, card.stream))
+            checked(gpu.driver.cuMemsetD8Async(target, 0, size, gpu.stream))
         if flush == "memset, then reads":
-            grid = Shape(2 * card.processors, BLOCK)
-            step = 2 * card.processors * BLOCK * 16
-            card.launch("laps", grid, Arguments(a=other, c=CLEAN_STEPS * step), CLEAN_STEPS // UNROLL)
+            grid = Shape(2 * gpu.processors, BLOCK)
+            step = 2 * gpu.processors * BLOCK * 16
+            gpu.launch("laps", grid, Arguments(a=other, c=CLEAN_STEPS * step), CLEAN_STEPS // UNROLL)
 
     return put
 
 
-def _around(card: Card, flush: str, work: Callable[[], None]) -> Reading:
-    hold = _flush(card, flush)
-    card.microseconds(work, hold)
-    values = sorted(card.microseconds(work, hold) for _ in range(REPETITIONS))
+def _around(gpu: Gpu, flush: str, work: Callable[[], None]) -> Reading:
+    hold = _flush(gpu, flush)
+    gpu.microseconds(work, hold)
+    values = sorted(gpu.microseconds(work, hold) for _ in range(REPETITIONS))
     return Reading(values[REPETITIONS // 2], values[1], values[-2], REPETITIONS, None)
 
 
 def _start(flush: str, shape: Shape, size: int) -> Benchmark:
     """Event to event around a kernel that does nothing."""
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         arguments = Arguments(tensor_map=Parameters(size) if size else None)
-        return _around(card, flush, lambda: card.launch(f"nothing_{size}", shape, arguments, 1))
+        return _around(gpu, flush, lambda: gpu.launch(f"nothing_{size}", shape, arguments, 1))
 
     parameters = {"flush": flush, "ctas": shape.grid, "threads": shape.block, "shared_bytes": shape.shared}
     return Benchmark("events around a lone launch", parameters | {"parameter_bytes": size}, "µs", measure)
@@ -82,11 +82,11 @@ def _start(flush: str, shape: Shape, size: int) -> Benchmark:
 def _moved(flush: str, steps: int, copies: bool) -> Benchmark:
     """Event to event around a kernel that reads (or copies) so many steps of the grid, each byte once."""
 
-    def measure(card: Card) -> Reading:
-        shape, step = Shape(2 * card.processors, BLOCK), 2 * card.processors * BLOCK * 16
-        arguments = Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=steps * step)
+    def measure(gpu: Gpu) -> Reading:
+        shape, step = Shape(2 * gpu.processors, BLOCK), 2 * gpu.processors * BLOCK * 16
+        arguments = Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=steps * step)
         name = "laps_copy" if copies else "laps"
-        reading = _around(card, flush, lambda: card.launch(name, shape, arguments, steps // UNROLL))
+        reading = _around(gpu, flush, lambda: gpu.launch(name, shape, arguments, steps // UNROLL))
         reading.also["bytes"] = steps * step * (2 if copies else 1)
         return reading
 

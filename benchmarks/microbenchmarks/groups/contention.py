@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups import together
 from benchmarks.microbenchmarks.groups.global_memory import LARGE, _by_global_timer
 from benchmarks.microbenchmarks.groups.tensor_cores import Product
@@ -46,33 +46,33 @@ def _shared_ring() -> str:
 
 
 def kernels() -> list[str]:
-    beside = [together.kernel_of(product, f"beside_{product.name}") for product in PRODUCTS]
-    return [_shared_ring(), _tested("try_wait"), _tested("test_wait"), *beside]
+    joint = [together.kernel_of(product, f"beside_{product.name}") for product in PRODUCTS]
+    return [_shared_ring(), _tested("try_wait"), _tested("test_wait"), *joint]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    found = {
+    result = {
         "ring_shared": ("UTMALDG", 2),
         "completed_try_wait": ("SYNCS", TESTS),
         "completed_test_wait": ("SYNCS", TESTS),
     }
-    return found | {f"beside_{product.name}": ("HGMMA", 4) for product in PRODUCTS}
+    return result | {f"beside_{product.name}": ("HGMMA", 4) for product in PRODUCTS}
 
 
 def _same_rows(shift: int, box: int, slots: int) -> Benchmark:
     """Boxes of which so many neighbouring CTAs fetch the same, from L2."""
 
-    def measure(card: Card) -> Reading:
-        tensor = card.tensor_map(card.buffer("large", LARGE), 64, LARGE // ROW_BYTES, box // ROW_BYTES)
+    def measure(gpu: Gpu) -> Reading:
+        tensor = gpu.tensor_map(gpu.buffer("large", LARGE), 64, LARGE // ROW_BYTES, box // ROW_BYTES)
         arguments = Arguments(a=64, b=shift, c=box, d=slots, e=RESIDENT_ROWS, tensor_map=tensor)
         times = (256 * KIB // box * 16, 256 * KIB // box * 48)
 
         def run(rounds: int) -> Run:
-            return card.run("ring_shared", Shape(card.processors, 32, SHARED), arguments, rounds)
+            return gpu.run("ring_shared", Shape(gpu.processors, 32, SHARED), arguments, rounds)
 
         run(times[0])
         pairs = [(run(times[0]), run(times[1])) for _ in range(5)]
-        return _by_global_timer(pairs, times, box * card.processors, card.processors)
+        return _by_global_timer(pairs, times, box * gpu.processors, gpu.processors)
 
     parameters = {"ctas_that_fetch_the_same": 1 << shift, "box_bytes": box, "boxes_in_flight": slots}
     return Benchmark("TMA from L2, the same bytes for several", parameters, "bytes per cycle of an SM", measure)
@@ -81,15 +81,15 @@ def _same_rows(shift: int, box: int, slots: int) -> Benchmark:
 def _narrow(columns: int, box: int, slots: int, everywhere: bool) -> Benchmark:
     """Boxes whose rows have so many 16-bit columns."""
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         rows = box // (2 * columns)
-        tensor = card.tensor_map(card.buffer("large", LARGE), 64, LARGE // ROW_BYTES, rows, columns)
+        tensor = gpu.tensor_map(gpu.buffer("large", LARGE), 64, LARGE // ROW_BYTES, rows, columns)
         arguments = Arguments(a=64, c=box, d=slots, e=RESIDENT_ROWS, tensor_map=tensor)
-        ctas = card.processors if everywhere else 1
+        ctas = gpu.processors if everywhere else 1
         times = (256 * KIB // box * 8, 256 * KIB // box * 24)
 
         def run(rounds: int) -> Run:
-            return card.run("ring_shared", Shape(ctas, 32, SHARED), arguments, rounds)
+            return gpu.run("ring_shared", Shape(ctas, 32, SHARED), arguments, rounds)
 
         run(times[0])
         pairs = [(run(times[0]), run(times[1])) for _ in range(5)]
@@ -100,15 +100,15 @@ def _narrow(columns: int, box: int, slots: int, everywhere: bool) -> Benchmark:
     return Benchmark("TMA from L2 by width of a row", parameters, "bytes per cycle of an SM", measure)
 
 
-def _beside(product: Product, sms: int, loads: bool) -> Benchmark:
+def _together(product: Product, sms: int, loads: bool) -> Benchmark:
     """Cycles of a product of two warpgroups while a third warp fills shared memory as fast as it can."""
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         boxes = ROUNDS * 8 * MOST_CYCLES * 64 // together.BOX if loads else together.SLOTS
-        tensor = card.tensor_map(card.buffer("large", LARGE), 64, LARGE // ROW_BYTES, together.BOX // ROW_BYTES)
-        shape = Shape(sms or card.processors, 32 * together.WARPS, together.SHARED)
+        tensor = gpu.tensor_map(gpu.buffer("large", LARGE), 64, LARGE // ROW_BYTES, together.BOX // ROW_BYTES)
+        shape = Shape(sms or gpu.processors, 32 * together.WARPS, together.SHARED)
         arguments = Arguments(c=boxes, tensor_map=tensor)
-        runs = [card.run(f"beside_{product.name}", shape, arguments, ROUNDS) for _ in range(4)][1:]
+        runs = [gpu.run(f"beside_{product.name}", shape, arguments, ROUNDS) for _ in range(4)][1:]
         cycles = sorted(Run(run.stamps[:, :8, :]).cycles / (ROUNDS * 8) for run in runs)
         loaders = [Run(run.stamps[:, 8:, :]) for run in runs]
         also = {
@@ -123,10 +123,10 @@ def _beside(product: Product, sms: int, loads: bool) -> Benchmark:
 
 
 def _test(kind: str) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         times = (64, 192)
         pairs = [
-            tuple(card.run(f"completed_{kind}", Shape(1, 32, KIB), Arguments(), rounds) for rounds in times)
+            tuple(gpu.run(f"completed_{kind}", Shape(1, 32, KIB), Arguments(), rounds) for rounds in times)
             for _ in range(5)
         ]
         return slope_reading(pairs, times, TESTS)
@@ -146,4 +146,4 @@ def benchmarks() -> Iterator[Benchmark]:
     for product in PRODUCTS:
         for sms in (1, 0):
             for loads in (False, True):
-                yield _beside(product, sms, loads)
+                yield _together(product, sms, loads)

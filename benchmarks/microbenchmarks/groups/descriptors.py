@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import REPETITIONS, Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import REPETITIONS, Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
 from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
 from benchmarks.microbenchmarks.kernel import timed
@@ -68,12 +68,12 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _round(kind: str, everywhere: bool) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        large = card.buffer("large", LARGE)
-        tensor = card.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
-        arguments = Arguments(a=card.buffer("maps", 1 << 20), b=large, tensor_map=tensor)
-        shape = Shape(card.processors if everywhere else 1, 32, SHARED)
-        return card.slope(f"map_{kind}", shape, arguments, TIMES, 1)
+    def measure(gpu: Gpu) -> Reading:
+        large = gpu.buffer("large", LARGE)
+        tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
+        arguments = Arguments(a=gpu.buffer("maps", 1 << 20), b=large, tensor_map=tensor)
+        shape = Shape(gpu.processors if everywhere else 1, 32, SHARED)
+        return gpu.slope(f"map_{kind}", shape, arguments, TIMES, 1)
 
     parameters = {"what": kind, "box_bytes": BOX, "sms": "all" if everywhere else 1}
     return Benchmark("a TMA descriptor in global memory", parameters, "cycles per round", measure)
@@ -82,14 +82,14 @@ def _round(kind: str, everywhere: bool) -> Benchmark:
 def _first(everywhere: bool) -> Benchmark:
     """What the first box of a launch takes longer than the ones behind it, with the launch's own descriptor."""
 
-    def measure(card: Card) -> Reading:
-        large = card.buffer("large", LARGE)
-        tensor = card.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
-        arguments = Arguments(a=card.buffer("maps", 1 << 20), tensor_map=tensor)
-        shape = Shape(card.processors if everywhere else 1, 32, SHARED)
+    def measure(gpu: Gpu) -> Reading:
+        large = gpu.buffer("large", LARGE)
+        tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
+        arguments = Arguments(a=gpu.buffer("maps", 1 << 20), tensor_map=tensor)
+        shape = Shape(gpu.processors if everywhere else 1, 32, SHARED)
 
         def cycles(rounds: int) -> float:
-            return card.run("map_of_launch", shape, arguments, rounds).cycles
+            return gpu.run("map_of_launch", shape, arguments, rounds).cycles
 
         cycles(8)
         alone, usual = cycles(1), (cycles(40) - cycles(8)) / 32

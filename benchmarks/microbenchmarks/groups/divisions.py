@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -46,10 +46,10 @@ def _bits(value: float) -> int:
 def _division(operands: str, lanes: str, warps: int, chains: int) -> Benchmark:
     """Cycles of a division and the multiply-add before it, of a warp of each scheduler."""
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         arguments = Arguments(b=_bits(OPERANDS[operands][0]), c=_bits(OPERANDS[operands][1]), d=LANES[lanes])
         per = UNROLL * max(1, warps // 4)
-        return card.slope(f"divide_{chains}", Shape(block=32 * warps), arguments, TIMES, per)
+        return gpu.slope(f"divide_{chains}", Shape(block=32 * warps), arguments, TIMES, per)
 
     parameters = {"operands": operands, "lanes": lanes, "warps": warps, "chains": chains}
     return Benchmark("div.rn.f32 and a multiply-add before it", parameters, "cycles", measure)

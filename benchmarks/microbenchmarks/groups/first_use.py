@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups import instruction_fetch
 from benchmarks.microbenchmarks.groups.cold import _flush
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
@@ -20,7 +20,7 @@ from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
 NAME = "first_use"
 CODE_KIB = (4, 16, 32, 64, 96)  # straight code
 HOPS = (8, 32, 64, 128)  # pieces of code with as many branches between them
-PIECE, SKIPPED = 8, 23  # instructions that a piece runs and that it jumps over: 512 bytes with the branch
+SPLIT, SKIPPED = 8, 23  # instructions that a piece runs and that it jumps over: 512 bytes with the branch
 MAPS = (1, 2, 4)
 BOX = 4096
 NODES = 16  # launches in a graph
@@ -28,7 +28,7 @@ REPETITIONS = 5
 COLD_REPETITIONS = 11
 FLUSHES = ("none", "memset")
 
-# Which threads go on is told by a number that has been loaded: the clock is read behind the load.
+# Which threads go on is reported by a number that has been loaded: the clock is read behind the load.
 USED = "setp.eq.u32 %p, {value}, 0x7fedcba9;  @%p bra END;"
 
 
@@ -39,9 +39,9 @@ def _hops(count: int) -> str:
     setup += lines("add.u32 %i, %thread, {i}; cvt.rn.f32.u32 %x{i}, %i;", chains)
     setup += "\n  cvt.rn.f32.u32 %y, %c; cvt.rn.f32.u32 %z, %d; setp.ne.u32 %on, %c, 12345;"
     xs = [f"%x{i}" for i in range(chains)]
-    piece = lines("fma.rn.f32 {x}, {x}, %y, %z;", PIECE, x=xs)
+    split = lines("fma.rn.f32 {x}, {x}, %y, %z;", SPLIT, x=xs)
     skipped = lines("fma.rn.f32 {x}, {x}, %z, %y;", SKIPPED, x=xs)
-    body = "\n  ".join(f"{piece}\n  @%on bra HOP{n};\n  {skipped}\nHOP{n}:" for n in range(count))
+    body = "\n  ".join(f"{split}\n  @%on bra HOP{n};\n  {skipped}\nHOP{n}:" for n in range(count))
     after = lines("mov.b32 %i, %x{i}; xor.b32 %sink, %sink, %i;", chains)
     return timed(f"hops{count}", body, setup=setup, after=after)
 
@@ -115,21 +115,21 @@ def kernels() -> list[str]:
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    found = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
-    found |= {f"hops{count}": ("BRA", count) for count in HOPS}
-    found |= {f"maps{count}": ("UTMALDG", count) for count in MAPS}
-    found |= {f"bulk{count}": ("UBLKCP", count) for count in MAPS}
-    found |= {"load_one": ("LDG", 1), "load_next": ("LDG", 2), "load_other": ("LDG", 2)}
-    return found | {"move_copy": ("LDG|STG", 2)}
+    result = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
+    result |= {f"hops{count}": ("BRA", count) for count in HOPS}
+    result |= {f"maps{count}": ("UTMALDG", count) for count in MAPS}
+    result |= {f"bulk{count}": ("UBLKCP", count) for count in MAPS}
+    result |= {"load_one": ("LDG", 1), "load_next": ("LDG", 2), "load_other": ("LDG", 2)}
+    return result | {"move_copy": ("LDG|STG", 2)}
 
 
 class Maps:
     """Tensor maps one behind the other, as a kernel's first parameter."""
 
-    def __init__(self, card: Card, count: int) -> None:
-        large = card.buffer("large", LARGE)
+    def __init__(self, gpu: Gpu, count: int) -> None:
+        large = gpu.buffer("large", LARGE)
         rows = (4 << 20) // ROW_BYTES
-        made = [card.tensor_map(large + (n * 4 << 20), 64, rows, BOX // ROW_BYTES) for n in range(count)]
+        made = [gpu.tensor_map(large + (n * 4 << 20), 64, rows, BOX // ROW_BYTES) for n in range(count)]
         raw = b"".join(ctypes.string_at(int(one.getPtr()), 128) for one in made)
         self._space = (ctypes.c_uint8 * (len(raw) + 64))()
         self._at = -(-ctypes.addressof(self._space) // 64) * 64
@@ -139,37 +139,37 @@ class Maps:
         return self._at
 
 
-def _arguments(card: Card, kernel: str) -> Arguments:
-    tensor_map = Maps(card, int(kernel[4:])) if kernel.startswith("maps") else None
-    return Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=1, d=1, tensor_map=tensor_map)
+def _arguments(gpu: Gpu, kernel: str) -> Arguments:
+    tensor_map = Maps(gpu, int(kernel[4:])) if kernel.startswith("maps") else None
+    return Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=1, d=1, tensor_map=tensor_map)
 
 
-def _inside(card: Card, shape: Shape) -> tuple[float, float]:
+def _inside(gpu: Gpu, shape: Shape) -> tuple[float, float]:
     """Cycles between the stamps of the launch that wrote them last: of the median CTA and of the slowest."""
     warps = max(1, shape.block // 32)
-    run = Run.of(card.read(card.out, shape.grid * warps * STAMPS), shape.grid, warps)
+    run = Run.of(gpu.read(gpu.out, shape.grid * warps * STAMPS), shape.grid, warps)
     slowest = max(float(rows[:, 1].max() - rows[:, 0].min()) for rows in run.stamps)
     return run.cycles, slowest
 
 
-def _hold(card: Card) -> None:
-    card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
+def _hold(gpu: Gpu) -> None:
+    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
 
 
 def _warm(kernel: str, shape: Shape) -> Benchmark:
     """Microseconds from launch to launch of the same kernel in a graph, and the cycles inside one."""
 
-    def measure(card: Card) -> Reading:
-        arguments = _arguments(card, kernel)
-        replay: Callable[[], None] = card.graph([lambda: card.launch(kernel, shape, arguments, 1)] * NODES)
+    def measure(gpu: Gpu) -> Reading:
+        arguments = _arguments(gpu, kernel)
+        replay: Callable[[], None] = gpu.graph([lambda: gpu.launch(kernel, shape, arguments, 1)] * NODES)
         replays = {count: (lambda count=count: [replay() for _ in range(count)] and None) for count in (1, 9)}
         replay()
         values = []
         for _ in range(REPETITIONS):
-            few, many = (card.microseconds(replays[count], lambda: _hold(card)) for count in (1, 9))
+            few, many = (gpu.microseconds(replays[count], lambda: _hold(gpu)) for count in (1, 9))
             values.append((many - few) / 8 / NODES)
         values.sort()
-        inside, slowest = _inside(card, shape)
+        inside, slowest = _inside(gpu, shape)
         also = {"cycles_inside": inside, "cycles_of_the_slowest": slowest}
         return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
 
@@ -179,17 +179,17 @@ def _warm(kernel: str, shape: Shape) -> Benchmark:
 def _cold(flush: str, kernel: str, shape: Shape) -> Benchmark:
     """Event to event around a graph of the one launch, behind the flush, and the cycles inside it."""
 
-    def measure(card: Card) -> Reading:
-        arguments = _arguments(card, kernel)
-        replay = card.graph([lambda: card.launch(kernel, shape, arguments, 1)])
-        hold = _flush(card, flush)
-        card.microseconds(replay, hold)
+    def measure(gpu: Gpu) -> Reading:
+        arguments = _arguments(gpu, kernel)
+        replay = gpu.graph([lambda: gpu.launch(kernel, shape, arguments, 1)])
+        hold = _flush(gpu, flush)
+        gpu.microseconds(replay, hold)
         values, inside, slowest = [], [], []
         for _ in range(COLD_REPETITIONS):
-            values.append(card.microseconds(replay, hold))
-            here = _inside(card, shape)
-            inside.append(here[0])
-            slowest.append(here[1])
+            values.append(gpu.microseconds(replay, hold))
+            local = _inside(gpu, shape)
+            inside.append(local[0])
+            slowest.append(local[1])
         values.sort()
         also = {"cycles_inside": float(np.median(inside)), "cycles_of_the_slowest": float(np.median(slowest))}
         middle = COLD_REPETITIONS // 2

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run, slope_reading
 
@@ -160,18 +160,18 @@ def _latency(cache: str, footprint: int, where: str) -> Benchmark:
     cold = footprint > 64 * MIB
     stride = footprint // 65_536 if cold else 128
 
-    def measure(card: Card) -> Reading:
-        buffer = card.buffer("large", LARGE)
+    def measure(gpu: Gpu) -> Reading:
+        buffer = gpu.buffer("large", LARGE)
         order = np.random.default_rng(1).permutation(footprint // stride).astype(np.uint64)
         links = np.zeros(len(order), np.uint64)
         links[order] = buffer + np.roll(order, -1) * stride
-        card.write_spaced(buffer, stride, links)
+        gpu.write_spaced(buffer, stride, links)
         arguments = Arguments(a=buffer + int(order[0]) * stride)
 
         def run(rounds: int) -> Run:
             if cold:
-                card.overwrite_l2()
-            return card.run(f"chase_{cache}", Shape(), arguments, rounds)
+                gpu.overwrite_l2()
+            return gpu.run(f"chase_{cache}", Shape(), arguments, rounds)
 
         run(1 if cold else len(order) // CHASE_UNROLL + 1)
         pairs = [(run(200), run(600)) for _ in range(5)]
@@ -184,26 +184,26 @@ def _latency(cache: str, footprint: int, where: str) -> Benchmark:
 def _sweep(kernel: str, width: int, footprint: int, where: str, everywhere: bool, per_processor: int = 2) -> Benchmark:
     """Bandwidth over a footprint: a lap to warm, then the slope between few and many rounds."""
 
-    def measure(card: Card) -> Reading:
-        ctas = per_processor * card.processors if everywhere else 1
+    def measure(gpu: Gpu) -> Reading:
+        ctas = per_processor * gpu.processors if everywhere else 1
         each = UNROLL * BLOCK * width * (2 if kernel == "copy" else 1)
         arguments = Arguments(
-            a=card.buffer("large", LARGE),
-            b=card.buffer("other", LARGE // 4) if kernel == "copy" else 0,
+            a=gpu.buffer("large", LARGE),
+            b=gpu.buffer("other", LARGE // 4) if kernel == "copy" else 0,
             c=footprint - 1,
         )
         rounds = max(8, min(400, LARGE // 4 // (each * ctas)))
         shape = Shape(ctas, BLOCK, 128 * 1024 if kernel == "cp_async" else 0)
         if footprint <= 256 * MIB:
-            card.run(kernel, shape, arguments, footprint // (UNROLL * BLOCK * width * ctas) + 1)
+            gpu.run(kernel, shape, arguments, footprint // (UNROLL * BLOCK * width * ctas) + 1)
         times = (rounds, 3 * rounds)
         if not everywhere and footprint > 256 * MIB:  # the little that one SM reads would stay in the L2
-            pairs = [tuple(_overwritten(card, kernel, shape, arguments, count) for count in times) for _ in range(5)]
+            pairs = [tuple(_overwritten(gpu, kernel, shape, arguments, count) for count in times) for _ in range(5)]
             return slope_reading(pairs, times, each, bytes_per_iteration=each, rate=True)
-        card.run(kernel, shape, arguments, rounds)
-        pairs = [tuple(card.run(kernel, shape, arguments, count) for count in times) for _ in range(5)]
+        gpu.run(kernel, shape, arguments, rounds)
+        pairs = [tuple(gpu.run(kernel, shape, arguments, count) for count in times) for _ in range(5)]
         if everywhere:
-            return _by_global_timer(pairs, times, each * ctas, card.processors)
+            return _by_global_timer(pairs, times, each * ctas, gpu.processors)
         return slope_reading(pairs, times, each, bytes_per_iteration=each * ctas, rate=True)
 
     where_from = {"kernel": kernel, "from": where, "footprint_bytes": footprint}
@@ -211,9 +211,9 @@ def _sweep(kernel: str, width: int, footprint: int, where: str, everywhere: bool
     return Benchmark("global bandwidth", parameters, "bytes per cycle of an SM", measure)
 
 
-def _overwritten(card: Card, kernel: str, shape: Shape, arguments: Arguments, rounds: int) -> Run:
-    card.overwrite_l2()
-    return card.run(kernel, shape, arguments, rounds)
+def _overwritten(gpu: Gpu, kernel: str, shape: Shape, arguments: Arguments, rounds: int) -> Run:
+    gpu.overwrite_l2()
+    return gpu.run(kernel, shape, arguments, rounds)
 
 
 def _residency(steps: int, copies: bool) -> Benchmark:
@@ -221,15 +221,15 @@ def _residency(steps: int, copies: bool) -> Benchmark:
     kernel = "laps_copy" if copies else "laps"
     sides = 2 if copies else 1  # a copy reads one buffer and writes another
 
-    def measure(card: Card) -> Reading:
-        ctas = 2 * card.processors
+    def measure(gpu: Gpu) -> Reading:
+        ctas = 2 * gpu.processors
         step = ctas * BLOCK * 16
-        arguments = Arguments(a=card.buffer("large", LARGE), b=card.buffer("other", LARGE // 4), c=steps * step)
+        arguments = Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=steps * step)
         rounds = max(8, steps)  # of UNROLL steps each
-        card.run(kernel, Shape(ctas, BLOCK), arguments, rounds)
+        gpu.run(kernel, Shape(ctas, BLOCK), arguments, rounds)
         times = (rounds, 3 * rounds)
-        pairs = [tuple(card.run(kernel, Shape(ctas, BLOCK), arguments, count) for count in times) for _ in range(5)]
-        reading = _by_global_timer(pairs, times, step * UNROLL * sides, card.processors)
+        pairs = [tuple(gpu.run(kernel, Shape(ctas, BLOCK), arguments, count) for count in times) for _ in range(5)]
+        reading = _by_global_timer(pairs, times, step * UNROLL * sides, gpu.processors)
         reading.also["footprint_bytes"] = steps * step * sides
         return reading
 
@@ -248,11 +248,11 @@ def _by_global_timer(pairs: list, times: tuple[int, int], total: float, processo
 
 
 def _atomic(kernel: str, what: str, ctas: int, block: int, lane_bytes: int, cta_bytes: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        a = card.buffer("large", LARGE)
-        shape = Shape(grid=card.processors if ctas == 0 else ctas, block=block, shared=4096)
+    def measure(gpu: Gpu) -> Reading:
+        a = gpu.buffer("large", LARGE)
+        shape = Shape(grid=gpu.processors if ctas == 0 else ctas, block=block, shared=4096)
         arguments = Arguments(a=a, c=lane_bytes, d=cta_bytes)
-        return card.slope(kernel, shape, arguments, (16, 80), CHASE_UNROLL)
+        return gpu.slope(kernel, shape, arguments, (16, 80), CHASE_UNROLL)
 
     parameters = {"instruction": what, "ctas": ctas or "all SMs", "threads": block, "bytes_between_lanes": lane_bytes}
     parameters["bytes_between_ctas"] = cta_bytes

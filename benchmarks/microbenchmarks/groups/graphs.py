@@ -1,5 +1,5 @@
 """Graphs of few launches: what one after the other costs beyond its launches, at the GPU's pace and at the host's; and
-what a lone one of one to three launches costs between two events.
+what a single one of one to three launches costs between two events.
 
 Calls are timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of L2.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.cold import Parameters, _flush
 from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN, _parameters
 from benchmarks.microbenchmarks.kernel import timed
@@ -19,7 +19,7 @@ NAME = "graphs"
 CALLS = (1, 2, 4, 8, 16, 32)  # launches in a graph
 MOST_NODES = 320  # of all graphs behind one hold
 REPETITIONS = 5
-LONE_REPETITIONS = 11
+SINGLE_REPETITIONS = 11
 PARAMETER_BYTES = 512  # of a call with four tensor maps
 
 
@@ -36,29 +36,29 @@ def expected() -> dict[str, tuple[str, int]]:
     return {"spin": ("CS2R", 1), "nothing": ("CS2R|S2UR|S2R", 1)}
 
 
-def _graph(card: Card, kernel: str, shape: Shape, spin: int, calls: int) -> Callable[[], None]:
+def _graph(gpu: Gpu, kernel: str, shape: Shape, spin: int, calls: int) -> Callable[[], None]:
     """A graph of so many launches of the kernel; calling the result replays it."""
     tensor_map = Parameters(PARAMETER_BYTES) if kernel == "nothing_many" else None
     arguments = Arguments(c=spin, tensor_map=tensor_map)
-    return card.graph([lambda: card.launch(kernel, shape, arguments, 1)] * calls)
+    return gpu.graph([lambda: gpu.launch(kernel, shape, arguments, 1)] * calls)
 
 
-def _hold(card: Card) -> None:
-    card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 2, e=HOLD_PLACE), 1)
+def _hold(gpu: Gpu) -> None:
+    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 2, e=HOLD_PLACE), 1)
 
 
 def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
     """Microseconds of a graph among many that the host has enqueued beforehand."""
 
-    def measure(card: Card) -> Reading:
-        replay, count = _graph(card, kernel, shape, spin, calls), max(MOST_NODES // calls, 8)
+    def measure(gpu: Gpu) -> Reading:
+        replay, count = _graph(gpu, kernel, shape, spin, calls), max(MOST_NODES // calls, 8)
 
         def work() -> None:
             for _ in range(count):
                 replay()
 
         work()
-        values = sorted(card.microseconds(work, lambda: _hold(card)) / count for _ in range(REPETITIONS))
+        values = sorted(gpu.microseconds(work, lambda: _hold(gpu)) / count for _ in range(REPETITIONS))
         return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None)
 
     named = _parameters(shape, kernel) | {"kernel": kernel, "spin_cycles": spin, "launches": calls}
@@ -68,8 +68,8 @@ def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
 def _at_hosts_pace(shape: Shape, spin: int, calls: int) -> Benchmark:
     """The same without a hold: the host launches one graph after the other, in a loop of Python."""
 
-    def measure(card: Card) -> Reading:
-        replay, count = _graph(card, "spin", shape, spin, calls), 200
+    def measure(gpu: Gpu) -> Reading:
+        replay, count = _graph(gpu, "spin", shape, spin, calls), 200
         values, host = [], []
 
         def work() -> None:
@@ -79,7 +79,7 @@ def _at_hosts_pace(shape: Shape, spin: int, calls: int) -> Benchmark:
             host.append((time.perf_counter() - began) / count * 1e6)
 
         for _ in range(REPETITIONS):
-            values.append(card.microseconds(work) / count)
+            values.append(gpu.microseconds(work) / count)
         values.sort()
         also = {"host_us": sorted(host)[REPETITIONS // 2]}
         return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
@@ -88,17 +88,17 @@ def _at_hosts_pace(shape: Shape, spin: int, calls: int) -> Benchmark:
     return Benchmark("graph after graph, at the host's pace", named, "µs per graph", measure)
 
 
-def _lone(flush: str, shape: Shape, kernel: str, spin: int, calls: int, graph: bool = True) -> Benchmark:
+def _single(flush: str, shape: Shape, kernel: str, spin: int, calls: int, graph: bool = True) -> Benchmark:
     """Event to event around one replay, or one launch through the stream, behind the flush."""
 
-    def measure(card: Card) -> Reading:
-        work = _graph(card, kernel, shape, spin, calls)
+    def measure(gpu: Gpu) -> Reading:
+        work = _graph(gpu, kernel, shape, spin, calls)
         if not graph:
-            work = lambda: card.launch(kernel, shape, Arguments(c=spin), 1)  # noqa: E731
-        hold = _flush(card, flush)
-        card.microseconds(work, hold)
-        values = sorted(card.microseconds(work, hold) for _ in range(LONE_REPETITIONS))
-        return Reading(values[LONE_REPETITIONS // 2], values[1], values[-2], LONE_REPETITIONS, None)
+            work = lambda: gpu.launch(kernel, shape, Arguments(c=spin), 1)  # noqa: E731
+        hold = _flush(gpu, flush)
+        gpu.microseconds(work, hold)
+        values = sorted(gpu.microseconds(work, hold) for _ in range(SINGLE_REPETITIONS))
+        return Reading(values[SINGLE_REPETITIONS // 2], values[1], values[-2], SINGLE_REPETITIONS, None)
 
     named = {"flush": flush} | _parameters(shape, kernel) | {"kernel": kernel, "spin_cycles": spin, "launches": calls}
     return Benchmark("events around a lone graph", named | {"through": "graph" if graph else "stream"}, "µs", measure)
@@ -115,8 +115,8 @@ def benchmarks() -> Iterator[Benchmark]:
         yield _at_hosts_pace(plain, 4000, calls)
     for flush in ("none", "memset"):
         for shape in (one, plain, full):
-            yield _lone(flush, shape, "nothing", 0, 1, graph=False)
+            yield _single(flush, shape, "nothing", 0, 1, graph=False)
             for calls in (1, 2, 3):
-                yield _lone(flush, shape, "nothing", 0, calls)
-                yield _lone(flush, shape, "spin", 4000, calls)
-            yield _lone(flush, shape, "nothing_many", 0, 1)
+                yield _single(flush, shape, "nothing", 0, calls)
+                yield _single(flush, shape, "spin", 4000, calls)
+            yield _single(flush, shape, "nothing_many", 0, 1)

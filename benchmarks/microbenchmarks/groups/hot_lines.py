@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import BLOCK, LARGE, UNROLL, _load
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
@@ -39,13 +39,13 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _bandwidth(kib: int, ctas_per_sm: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        arguments = Arguments(a=card.buffer("large", LARGE), c=kib * KIB - 1)
-        grid = card.processors * ctas_per_sm
+    def measure(gpu: Gpu) -> Reading:
+        arguments = Arguments(a=gpu.buffer("large", LARGE), c=kib * KIB - 1)
+        grid = gpu.processors * ctas_per_sm
         per_round = BLOCK * UNROLL * WIDTH
         shape = Shape(grid, BLOCK)
-        return card.slope(
-            "ld_same", shape, arguments, TIMES, per_round * ctas_per_sm, card_bytes=per_round * grid, rate=True
+        return gpu.slope(
+            "ld_same", shape, arguments, TIMES, per_round * ctas_per_sm, gpu_bytes=per_round * grid, rate=True
         )
 
     parameters = {"footprint_kib": kib, "ctas_per_sm": ctas_per_sm}
@@ -53,12 +53,12 @@ def _bandwidth(kib: int, ctas_per_sm: int) -> Benchmark:
 
 
 def _latency(ctas: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        zeros = card.buffer("zeros", 4 * KIB)
+    def measure(gpu: Gpu) -> Reading:
+        zeros = gpu.buffer("zeros", 4 * KIB)
         import numpy as np
 
-        card.write(zeros, np.zeros(512, np.uint64))
-        return card.slope("same_line", Shape(ctas or card.processors, 32), Arguments(a=zeros), TIMES, UNROLL)
+        gpu.write(zeros, np.zeros(512, np.uint64))
+        return gpu.slope("same_line", Shape(ctas or gpu.processors, 32), Arguments(a=zeros), TIMES, UNROLL)
 
     return Benchmark("loads of one line", {"sms": ctas or "all"}, "cycles", measure)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -33,22 +33,22 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _looped(size: int, warps: int, everywhere: bool) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        shape = Shape(grid=card.processors if everywhere else 1, block=32 * warps)
+    def measure(gpu: Gpu) -> Reading:
+        shape = Shape(grid=gpu.processors if everywhere else 1, block=32 * warps)
         instructions = size * 1024 // INSTRUCTION_BYTES
         rounds = max(2, 16_384 // instructions)
-        return card.slope(f"fetch{size}", shape, Arguments(c=1, d=1), (rounds, 3 * rounds), instructions)
+        return gpu.slope(f"fetch{size}", shape, Arguments(c=1, d=1), (rounds, 3 * rounds), instructions)
 
     parameters = {"code_kib": size, "warps": warps, "ctas": "all SMs" if everywhere else "one SM"}
     return Benchmark("loop over straight code", parameters, "cycles per instruction of each warp", measure)
 
 
 def _first_pass(size: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         instructions = size * 1024 // INSTRUCTION_BYTES
-        shape = Shape(grid=card.processors)
-        first = card.run(f"fetch{size}", shape, Arguments(c=1, d=1), 1)
-        again = card.run(f"fetch{size}", shape, Arguments(c=1, d=1), 1)
+        shape = Shape(grid=gpu.processors)
+        first = gpu.run(f"fetch{size}", shape, Arguments(c=1, d=1), 1)
+        again = gpu.run(f"fetch{size}", shape, Arguments(c=1, d=1), 1)
         values = [run.cycles / instructions for run in (first, again)]
         return Reading(values[0], values[0], values[0], 1, first.clock_mhz, {"second_launch": values[1]})
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import STAMPS, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
 
@@ -50,33 +50,33 @@ def _words(shape: Shape) -> int:
     return shape.grid * max(1, shape.block // 32) * STAMPS
 
 
-def _sequence(card: Card, kernel: str, shape: Shape, spin: int) -> list[Callable[[], None]]:
+def _sequence(gpu: Gpu, kernel: str, shape: Shape, spin: int) -> list[Callable[[], None]]:
     """COUNT launches; the i-th writes its stamps at the i-th place of the output."""
     return [
-        lambda i=i: card.launch(kernel, shape, Arguments(c=spin, e=8 * _words(shape) * i), 1)  # type: ignore[misc]
+        lambda i=i: gpu.launch(kernel, shape, Arguments(c=spin, e=8 * _words(shape) * i), 1)  # type: ignore[misc]
         for i in range(COUNT)
     ]
 
 
-def _hold(card: Card) -> None:
-    card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES, e=HOLD_PLACE), 1)
+def _hold(gpu: Gpu) -> None:
+    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES, e=HOLD_PLACE), 1)
 
 
 def _period(shape: Shape, kernel: str, graph: bool) -> Benchmark:
     """Start to start in a sequence of launches, by their stamps, and the gap from the last end to the next start."""
     spin = SPIN_CYCLES if kernel.startswith("spin") else 0
 
-    def measure(card: Card) -> Reading:
-        launches = _sequence(card, kernel, shape, spin)
-        replay = card.graph(launches) if graph else lambda: [put() for put in launches] and None
+    def measure(gpu: Gpu) -> Reading:
+        launches = _sequence(gpu, kernel, shape, spin)
+        replay = gpu.graph(launches) if graph else lambda: [put() for put in launches] and None
         replay()
-        card.synchronize()
+        gpu.synchronize()
         periods, gaps, inside, spread = [], [], [], []
         for _ in range(5):
-            _hold(card)
+            _hold(gpu)
             replay()
-            card.synchronize()
-            rows = card.read(card.out, COUNT * _words(shape)).astype(np.int64).reshape(COUNT, -1, STAMPS)
+            gpu.synchronize()
+            rows = gpu.read(gpu.out, COUNT * _words(shape)).astype(np.int64).reshape(COUNT, -1, STAMPS)
             starts, ends = rows[:, :, 2].min(axis=1), rows[:, :, 3].max(axis=1)
             periods.append(float(starts[-1] - starts[0]) / (COUNT - 1) / 1000)
             gaps.append(float(np.median(starts[1:] - ends[:-1])))
@@ -107,14 +107,14 @@ def _parameters(shape: Shape, kernel: str) -> dict[str, object]:
 def _waves(block: int, shared: int, per_processor: int, cluster: int) -> Benchmark:
     """What one more wave of CTAs costs that spin 2,000 cycles each: the slope over the number of waves."""
 
-    def measure(card: Card) -> Reading:
-        processors = card.processors // cluster * cluster
+    def measure(gpu: Gpu) -> Reading:
+        processors = gpu.processors // cluster * cluster
         values = []
         for _ in range(5):
             spans = []
             for waves in (4, 12):
                 shape = Shape(processors * per_processor * waves, block, shared, cluster)
-                spans.append(card.run("spin", shape, Arguments(c=2000), 1).nanoseconds)
+                spans.append(gpu.run("spin", shape, Arguments(c=2000), 1).nanoseconds)
             values.append((spans[1] - spans[0]) / 8)
         values.sort()
         return Reading(values[2], values[0], values[-1], 5, None)
@@ -126,9 +126,9 @@ def _waves(block: int, shared: int, per_processor: int, cluster: int) -> Benchma
 def _start(shape: Shape) -> Benchmark:
     """Measure the spread of CTAs' starts in a launch and in a cluster, and how many start in the first µs."""
 
-    def measure(card: Card) -> Reading:
-        card.run("spin", shape, Arguments(c=SPIN_CYCLES), 1)
-        runs = [card.run("spin", shape, Arguments(c=SPIN_CYCLES), 1) for _ in range(9)]
+    def measure(gpu: Gpu) -> Reading:
+        gpu.run("spin", shape, Arguments(c=SPIN_CYCLES), 1)
+        runs = [gpu.run("spin", shape, Arguments(c=SPIN_CYCLES), 1) for _ in range(9)]
         spreads = sorted(run.start_spread_ns for run in runs)
         skews, first = [], []
         for run in runs:
@@ -146,18 +146,18 @@ def _lone(shape: Shape, kernel: str) -> Benchmark:
     """Event to event around one launch behind a kernel that holds the GPU, less what the stamps say of its inside."""
     spin = SPIN_CYCLES if kernel == "spin" else 0
 
-    def measure(card: Card) -> Reading:
-        beyond, whole = [], []
+    def measure(gpu: Gpu) -> Reading:
+        past, whole = [], []
         for _ in range(15):
-            around = card.microseconds(
-                lambda: card.launch(kernel, shape, Arguments(c=spin), 1),
-                lambda: card.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1),
+            around = gpu.microseconds(
+                lambda: gpu.launch(kernel, shape, Arguments(c=spin), 1),
+                lambda: gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1),
             )
-            inside = Run.of(card.read(card.out, _words(shape)), shape.grid, max(1, shape.block // 32)).nanoseconds
+            inside = Run.of(gpu.read(gpu.out, _words(shape)), shape.grid, max(1, shape.block // 32)).nanoseconds
             whole.append(around)
-            beyond.append(around - inside / 1000)
-        beyond.sort()
-        return Reading(beyond[7], beyond[1], beyond[-2], 15, None, {"event_to_event_us": statistics.median(whole)})
+            past.append(around - inside / 1000)
+        past.sort()
+        return Reading(past[7], past[1], past[-2], 15, None, {"event_to_event_us": statistics.median(whole)})
 
     parameters = _parameters(shape, kernel) | {"spin_cycles": spin}
     return Benchmark("events around one launch, beyond its stamps", parameters, "µs", measure)

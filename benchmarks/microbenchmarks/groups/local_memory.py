@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -135,13 +135,13 @@ def _bandwidth(
     `sms`: how many have a CTA (None: all).
     """
 
-    def measure(card: Card) -> Reading:
-        grid = sms or card.processors
+    def measure(gpu: Gpu) -> Reading:
+        grid = sms or gpu.processors
         shape = Shape(grid, threads, shared_kib * KIB)
         arguments = Arguments(c=used - 1, d=used // 2)
         per_round = threads * ROUND_BYTES
         kernel = f"local_{'far_' if used > PLACE_BYTES else ''}{kind}_{width}"
-        return card.slope(kernel, shape, arguments, TIMES, per_round, card_bytes=per_round * grid, rate=True)
+        return gpu.slope(kernel, shape, arguments, TIMES, per_round, gpu_bytes=per_round * grid, rate=True)
 
     parameters = {"what": KINDS[kind], "bytes_a_lane": width, "bytes_in_use_of_a_thread": used, "threads": threads}
     parameters |= {"shared_kib": shared_kib, "sms": sms or "all"}
@@ -149,12 +149,12 @@ def _bandwidth(
 
 
 def _spills(values: int, threads: int, shared_kib: int, sms: int | None = None) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        grid = sms or card.processors
+    def measure(gpu: Gpu) -> Reading:
+        grid = sms or gpu.processors
         shape = Shape(grid, threads, shared_kib * KIB)
         moved = 2 * 4 * SPILLED[values] * threads
         name = f"spilling_{values}"
-        return card.slope(name, shape, Arguments(d=3, e=5), TIMES, moved, card_bytes=moved * grid, rate=True)
+        return gpu.slope(name, shape, Arguments(d=3, e=5), TIMES, moved, gpu_bytes=moved * grid, rate=True)
 
     parameters = {"values": values, "registers": REGISTERS, "spilled": SPILLED[values], "threads": threads}
     parameters |= {"shared_kib": shared_kib, "sms": sms or "all"}
@@ -162,9 +162,9 @@ def _spills(values: int, threads: int, shared_kib: int, sms: int | None = None) 
 
 
 def _latency(kernel: str, what: str, used: int, threads: int = 32, shared_kib: int = 0) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         shape = Shape(1, threads, shared_kib * KIB)
-        return card.slope(kernel, shape, Arguments(c=used - 1), TIMES, CHASE_UNROLL)
+        return gpu.slope(kernel, shape, Arguments(c=used - 1), TIMES, CHASE_UNROLL)
 
     parameters = {"what": what, "bytes_in_use_of_a_thread": used, "threads": threads, "shared_kib": shared_kib}
     return Benchmark("local memory latency", parameters, "cycles", measure)

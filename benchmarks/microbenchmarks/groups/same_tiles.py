@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups import instruction_fetch
 from benchmarks.microbenchmarks.groups.cold import _flush
 from benchmarks.microbenchmarks.groups.first_use import COLD_REPETITIONS, FLUSHES, _inside
@@ -67,33 +67,33 @@ def kernels() -> list[str]:
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    found = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
-    return found | {"tiles_loaded": ("LDG", 1)} | {f"tiles_copied{size}": ("UBLKCP", 1) for size in BOXES}
+    result = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
+    return result | {"tiles_loaded": ("LDG", 1)} | {f"tiles_copied{size}": ("UBLKCP", 1) for size in BOXES}
 
 
-def _cycles(card: Card, kernel: str, shape: Shape, arguments: Arguments, flush: str, times: int) -> np.ndarray:
+def _cycles(gpu: Gpu, kernel: str, shape: Shape, arguments: Arguments, flush: str, times: int) -> np.ndarray:
     """Cycles inside of single launches behind the flush: of the median CTA, and of the slowest."""
-    replay = card.graph([lambda: card.launch(kernel, shape, arguments, times)])
-    hold = _flush(card, flush)
-    card.microseconds(replay, hold)
-    found = []
+    replay = gpu.graph([lambda: gpu.launch(kernel, shape, arguments, times)])
+    hold = _flush(gpu, flush)
+    gpu.microseconds(replay, hold)
+    result = []
     for _ in range(COLD_REPETITIONS):
-        card.microseconds(replay, hold)
-        found.append(_inside(card, shape))
-    return np.sort(np.array(found), axis=0)
+        gpu.microseconds(replay, hold)
+        result.append(_inside(gpu, shape))
+    return np.sort(np.array(result), axis=0)
 
 
 def _reading(values: np.ndarray, also: dict[str, float]) -> Reading:
-    """Of what `_cycles` gives: the median CTA's, in the median, second and last but one launch."""
+    """Of what `_cycles` gives: the median CTA's, (median), second and last but one launch."""
     return Reading(*(float(values[n, 0]) for n in (MIDDLE, 1, -2)), COLD_REPETITIONS, None, also)
 
 
 def _tiles(kernel: str, shape: Shape, same: bool, flush: str) -> Benchmark:
     """Cycles from tile to tile, by the slope between few and many."""
 
-    def measure(card: Card) -> Reading:
-        arguments = Arguments(a=card.buffer("large", LARGE), d=0 if same else APART)
-        few, many = (_cycles(card, kernel, shape, arguments, flush, times) for times in TIMES)
+    def measure(gpu: Gpu) -> Reading:
+        arguments = Arguments(a=gpu.buffer("large", LARGE), d=0 if same else APART)
+        few, many = (_cycles(gpu, kernel, shape, arguments, flush, times) for times in TIMES)
         values = (many - few) / (TIMES[1] - TIMES[0])
         also = {"cycles_of_the_slowest": float(values[MIDDLE, 1]), "cycles_of_few": float(few[MIDDLE, 0])}
         return _reading(values, also)
@@ -103,9 +103,9 @@ def _tiles(kernel: str, shape: Shape, same: bool, flush: str) -> Benchmark:
 
 
 def _code(size: int, ctas: int, flush: str) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         shape = Shape(ctas, 128)
-        values = _cycles(card, f"fetch{size}", shape, Arguments(c=1, d=1), flush, 1) / (size * 1024 // 16)
+        values = _cycles(gpu, f"fetch{size}", shape, Arguments(c=1, d=1), flush, 1) / (size * 1024 // 16)
         return _reading(values, {"slowest": float(values[MIDDLE, 1])})
 
     named = {"code_kib": size, "ctas": ctas, "flush": flush}

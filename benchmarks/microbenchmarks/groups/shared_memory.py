@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -135,24 +135,24 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _latency(kernel: str, what: str) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        return card.slope(kernel, Shape(shared=SIZE), Arguments(), (32, 160), UNROLL)
+    def measure(gpu: Gpu) -> Reading:
+        return gpu.slope(kernel, Shape(shared=SIZE), Arguments(), (32, 160), UNROLL)
 
     return Benchmark("shared latency", {"instruction": what, "warps": 1}, "cycles", measure)
 
 
 def _rate(kernel: str, what: str, warps: int, bytes_each: int, stride: int = 0) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         shape = Shape(block=32 * warps, shared=SIZE)
-        return card.slope(kernel, shape, Arguments(c=stride), (32, 160), UNROLL * warps * bytes_each, rate=True)
+        return gpu.slope(kernel, shape, Arguments(c=stride), (32, 160), UNROLL * warps * bytes_each, rate=True)
 
     return Benchmark("shared bandwidth", {"instruction": what, "warps": warps}, "bytes per cycle of an SM", measure)
 
 
 def _conflict(kernel: str, what: str, stride: int, warps: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         shape = Shape(block=32 * warps, shared=SIZE)
-        return card.slope(kernel, shape, Arguments(c=stride), (32, 160), UNROLL * warps)
+        return gpu.slope(kernel, shape, Arguments(c=stride), (32, 160), UNROLL * warps)
 
     parameters = {"instruction": what, "stride_bytes": stride, "warps": warps}
     return Benchmark("shared stride", parameters, "cycles per warp instruction of an SM", measure)

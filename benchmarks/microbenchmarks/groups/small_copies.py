@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.microbenchmarks.card import REPETITIONS, Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import REPETITIONS, Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups import together
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
 from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
@@ -37,7 +37,7 @@ WAIT{i}:
 WAITS = {"wait_group": GROUP, "mbarrier": BARRIER}
 
 
-def _beside() -> str:
+def _together() -> str:
     """A warp whose loads of one line depend on each other, and one that copies boxes as fast as it can."""
     select = together.RING.replace("setp.lt.u32 %q, %warp, 8;", "setp.lt.u32 %q, %warp, 1;")
     assert select != together.RING
@@ -47,11 +47,11 @@ def _beside() -> str:
 
 
 def kernels() -> list[str]:
-    found = []
+    result = []
     for name, text in WAITS.items():
         body = "\n  ".join(text.replace("{i}", str(i)) for i in range(UNROLL))
-        found.append(timed(f"copy_{name}", body, setup=PLACES))
-    return [*found, _beside()]
+        result.append(timed(f"copy_{name}", body, setup=PLACES))
+    return [*result, _together()]
 
 
 def expected() -> dict[str, tuple[str, int]]:
@@ -59,10 +59,10 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _copy(wait: str, between: int, to: int, warps: int, everywhere: bool) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        shape = Shape(card.processors if everywhere else 1, 32 * warps, 8 * KIB)
-        arguments = Arguments(a=card.buffer("large", LARGE), c=between, d=to)
-        return card.slope(f"copy_{wait}", shape, arguments, TIMES, UNROLL)
+    def measure(gpu: Gpu) -> Reading:
+        shape = Shape(gpu.processors if everywhere else 1, 32 * warps, 8 * KIB)
+        arguments = Arguments(a=gpu.buffer("large", LARGE), c=between, d=to)
+        return gpu.slope(f"copy_{wait}", shape, arguments, TIMES, UNROLL)
 
     parameters = {"wait": wait, "bytes_between_lanes": between, "between_their_places": to, "warps": warps}
     parameters["sms"] = "all" if everywhere else 1
@@ -72,25 +72,25 @@ def _copy(wait: str, between: int, to: int, warps: int, everywhere: bool) -> Ben
 def _load(sms: int, copies: bool) -> Benchmark:
     """Cycles of a load that hits L2, while the SM's other warp copies boxes into shared memory or does nothing."""
 
-    def measure(card: Card) -> Reading:
-        zeros = card.buffer("zeros", 4 * KIB)
-        card.write(zeros, np.zeros(512, np.uint64))
-        tensor = card.tensor_map(card.buffer("large", LARGE), 64, LARGE // ROW_BYTES, together.BOX // ROW_BYTES)
+    def measure(gpu: Gpu) -> Reading:
+        zeros = gpu.buffer("zeros", 4 * KIB)
+        gpu.write(zeros, np.zeros(512, np.uint64))
+        tensor = gpu.tensor_map(gpu.buffer("large", LARGE), 64, LARGE // ROW_BYTES, together.BOX // ROW_BYTES)
         boxes = BOXES if copies else together.SLOTS
-        shape = Shape(sms or card.processors, 64, together.SHARED)
+        shape = Shape(sms or gpu.processors, 64, together.SHARED)
         arguments = Arguments(a=zeros, c=boxes, tensor_map=tensor)
 
         def run(rounds: int) -> tuple[Run, Run]:
-            found = card.run("beside", shape, arguments, rounds)
-            return Run(found.stamps[:, :1, :]), Run(found.stamps[:, 1:, :])
+            result = gpu.run("beside", shape, arguments, rounds)
+            return Run(result.stamps[:, :1, :]), Run(result.stamps[:, 1:, :])
 
         run(TIMES[0])
         pairs = [(run(TIMES[0]), run(TIMES[1])) for _ in range(REPETITIONS)]
-        found = slope_reading([(few[0], many[0]) for few, many in pairs], TIMES, UNROLL)
+        result = slope_reading([(few[0], many[0]) for few, many in pairs], TIMES, UNROLL)
         loader = pairs[-1][1][1]
         also = {"bytes_per_cycle_of_an_sm": boxes * together.BOX / loader.cycles, "copied_for_cycles": loader.cycles}
         also["loaded_for_cycles"] = pairs[-1][1][0].cycles
-        return Reading(found.value, found.low, found.high, found.repetitions, found.sm_clock_mhz, also)
+        return Reading(result.value, result.low, result.high, result.repetitions, result.sm_clock_mhz, also)
 
     return Benchmark("loads from L2 beside copies by TMA", {"sms": sms or "all", "copies": copies}, "cycles", measure)
 

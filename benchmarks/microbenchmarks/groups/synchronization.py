@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -139,17 +139,17 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _cycles(kernel: str, what: str, warps: int, per_round: int, unit: str = "cycles", cluster: int = 1) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         shape = Shape(grid=cluster, block=32 * warps, shared=SHARED, cluster=cluster)
-        return card.slope(kernel, shape, Arguments(), (32, 160), per_round)
+        return gpu.slope(kernel, shape, Arguments(), (32, 160), per_round)
 
     return Benchmark("synchronization", {"what": what, "warps": warps, "cluster": cluster}, unit, measure)
 
 
 def _remote_rate(kind: str, warps: int, everywhere: bool) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        shape = Shape(grid=card.processors if everywhere else 2, block=32 * warps, shared=SHARED, cluster=2)
-        return card.slope(f"remote_{kind}", shape, Arguments(), (32, 160), 8 * 512 * warps, rate=True)
+    def measure(gpu: Gpu) -> Reading:
+        shape = Shape(grid=gpu.processors if everywhere else 2, block=32 * warps, shared=SHARED, cluster=2)
+        return gpu.slope(f"remote_{kind}", shape, Arguments(), (32, 160), 8 * 512 * warps, rate=True)
 
     parameters = {"instruction": f"{kind}.shared::cluster.v4.u32", "warps": warps, "sms": "all" if everywhere else 2}
     return Benchmark("distributed shared memory", parameters, "bytes per cycle of an SM", measure)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.kernel import lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -146,9 +146,9 @@ def _parameters(product: Product, warpgroups: int) -> dict[str, object]:
 
 
 def _throughput(product: Product, warpgroups: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         shape = Shape(block=GROUP_THREADS * warpgroups, shared=SIZE)
-        reading = card.slope(product.name, shape, Arguments(), (200, 1200), 4 * warpgroups)
+        reading = gpu.slope(product.name, shape, Arguments(), (200, 1200), 4 * warpgroups)
         reading.also["flop_per_cycle"] = product.flops / reading.value
         return reading
 
@@ -156,16 +156,16 @@ def _throughput(product: Product, warpgroups: int) -> Benchmark:
 
 
 def _latency(product: Product) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        return card.slope(f"{product.name}_alone", Shape(block=GROUP_THREADS, shared=SIZE), Arguments(), (100, 500), 1)
+    def measure(gpu: Gpu) -> Reading:
+        return gpu.slope(f"{product.name}_alone", Shape(block=GROUP_THREADS, shared=SIZE), Arguments(), (100, 500), 1)
 
     return Benchmark("wgmma issue to wait", _parameters(product, 1), "cycles", measure)
 
 
 def _warp(chains: int, warps: int) -> Benchmark:
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         count = WARP_UNROLL * (1 if chains == 1 else warps)
-        return card.slope(f"mma_{chains}", Shape(block=32 * warps), Arguments(), (50, 250), count)
+        return gpu.slope(f"mma_{chains}", Shape(block=32 * warps), Arguments(), (50, 250), count)
 
     parameters = {"shape": "m16n8k16", "dtype": "bf16", "independent": chains, "warps": warps}
     unit = "cycles of a dependent chain" if chains == 1 else "cycles per product of an SM"
@@ -175,12 +175,12 @@ def _warp(chains: int, warps: int) -> Benchmark:
 def _sustained(product: Product) -> Benchmark:
     """All SMs for about 0.4 s: where the clock goes."""
 
-    def measure(card: Card) -> Reading:
-        shape = Shape(grid=card.processors, block=2 * GROUP_THREADS, shared=SIZE)
-        runs = [card.run(product.name, shape, Arguments(), 12_000) for _ in range(30)]
+    def measure(gpu: Gpu) -> Reading:
+        shape = Shape(grid=gpu.processors, block=2 * GROUP_THREADS, shared=SIZE)
+        runs = [gpu.run(product.name, shape, Arguments(), 12_000) for _ in range(30)]
         clocks = [run.clock_mhz for run in runs]
         last = sorted(clocks[-10:])
-        tflops = [card.processors * 8 * 12_000 * product.flops / run.nanoseconds / 1000 for run in runs]
+        tflops = [gpu.processors * 8 * 12_000 * product.flops / run.nanoseconds / 1000 for run in runs]
         also = {"first_mhz": clocks[0], "tflops_first": tflops[0], "tflops_last": tflops[-1]}
         also["milliseconds_each"] = runs[-1].nanoseconds / 1e6
         return Reading(last[5], last[0], last[-1], 10, last[5], also)

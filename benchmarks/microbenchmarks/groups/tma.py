@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE, MIB, _by_global_timer
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
@@ -241,11 +241,11 @@ class Setting:
         }
 
 
-def _run(card: Card, setting: Setting, iterations: int) -> Run:
-    ctas = card.processors // setting.cluster * setting.cluster
+def _run(gpu: Gpu, setting: Setting, iterations: int) -> Run:
+    ctas = gpu.processors // setting.cluster * setting.cluster
     share = LARGE // 256 if setting.dram else RESIDENT_ROWS * ROW_BYTES  # bytes of a CTA
     part = setting.box // {"multicast_2": 2, "multicast_4": 4, "ring_8": 8}.get(setting.kernel, 1)
-    buffer, columns = card.buffer("large", LARGE), setting.pitch // 2
+    buffer, columns = gpu.buffer("large", LARGE), setting.pitch // 2
     plain = setting.kernel == "ring_plain"
     arguments = Arguments(
         a=buffer if plain else columns,
@@ -253,21 +253,21 @@ def _run(card: Card, setting: Setting, iterations: int) -> Run:
         c=setting.box,
         d=setting.slots,
         e=share // setting.pitch,
-        tensor_map=None if plain else card.tensor_map(buffer, columns, LARGE // setting.pitch, part // ROW_BYTES),
+        tensor_map=None if plain else gpu.tensor_map(buffer, columns, LARGE // setting.pitch, part // ROW_BYTES),
     )
     if setting.dram and setting.sms:  # what a few SMs read would stay in the L2 from one run to the next
-        card.overwrite_l2()
-    return card.run(setting.kernel, Shape(ctas, 32 * setting.warps, SHARED, setting.cluster), arguments, iterations)
+        gpu.overwrite_l2()
+    return gpu.run(setting.kernel, Shape(ctas, 32 * setting.warps, SHARED, setting.cluster), arguments, iterations)
 
 
 def _bandwidth(setting: Setting) -> Benchmark:
-    def measure(card: Card) -> Reading:
-        ctas = setting.sms or card.processors // setting.cluster * setting.cluster
+    def measure(gpu: Gpu) -> Reading:
+        ctas = setting.sms or gpu.processors // setting.cluster * setting.cluster
         rounds = max(16, min(4000, (16 if setting.dram else 4) * MIB // 8 // setting.box))
         times = (rounds, 3 * rounds)
         if not setting.dram:
-            _run(card, setting, RESIDENT_ROWS * ROW_BYTES // setting.box * 2)
-        pairs = [tuple(_run(card, setting, count) for count in times) for _ in range(5)]
+            _run(gpu, setting, RESIDENT_ROWS * ROW_BYTES // setting.box * 2)
+        pairs = [tuple(_run(gpu, setting, count) for count in times) for _ in range(5)]
         reading = _by_global_timer(pairs, times, setting.box * setting.warps * ctas, ctas)
         cycles = sorted((many.cycles - few.cycles) / (times[1] - times[0]) for few, many in pairs)
         reading.also["cycles_per_box"] = cycles[len(cycles) // 2]
@@ -284,15 +284,15 @@ def _tall(box: int, slots: int, ctas: int, pitch: int, lowest: bool = False) -> 
     those of the `lowest` numbers. With rows of 128 bytes each CTA goes over 128 KiB that lie together.
     """
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         columns, rows = pitch // 2, box // ROW_BYTES
         own = rows if pitch > ROW_BYTES else RESIDENT_ROWS
         passes = own // rows * columns // (ROW_BYTES // 2)
-        of_all = card.tensor_map(card.buffer("large", LARGE), columns, LARGE // pitch, rows)
+        of_all = gpu.tensor_map(gpu.buffer("large", LARGE), columns, LARGE // pitch, rows)
         arguments = Arguments(a=columns, b=ctas if lowest else 0, c=box, d=slots, e=own, tensor_map=of_all)
-        times, shape = (2 * passes, 8 * passes), Shape(card.processors if lowest else ctas, 32, SHARED)
-        card.run("ring_tensor", shape, arguments, passes)
-        pairs = [tuple(card.run("ring_tensor", shape, arguments, count) for count in times) for _ in range(5)]
+        times, shape = (2 * passes, 8 * passes), Shape(gpu.processors if lowest else ctas, 32, SHARED)
+        gpu.run("ring_tensor", shape, arguments, passes)
+        pairs = [tuple(gpu.run("ring_tensor", shape, arguments, count) for count in times) for _ in range(5)]
         reading = _by_global_timer(pairs, times, box * ctas, ctas)
         cycles = sorted((many.cycles - few.cycles) / (times[1] - times[0]) for few, many in pairs)
         reading.also["cycles_per_box"] = cycles[len(cycles) // 2]
@@ -303,15 +303,15 @@ def _tall(box: int, slots: int, ctas: int, pitch: int, lowest: bool = False) -> 
     return Benchmark("TMA along long rows", parameters, "bytes per cycle of an SM", measure)
 
 
-def _outside(rows: int, inside: int, wide: int, ctas: int = 1) -> Benchmark:
+def _past(rows: int, inside: int, wide: int, ctas: int = 1) -> Benchmark:
     """Boxes of which only the first rows are inside of the matrix: those outside are filled with zeros."""
 
-    def measure(card: Card) -> Reading:
+    def measure(gpu: Gpu) -> Reading:
         columns, box, slots = 4096, rows * wide, 8
-        of_all = card.tensor_map(card.buffer("large", LARGE), columns, inside, rows, wide // 2)
+        of_all = gpu.tensor_map(gpu.buffer("large", LARGE), columns, inside, rows, wide // 2)
         arguments = Arguments(a=columns, c=box, d=slots, e=1, tensor_map=of_all)
         shape, times = Shape(ctas, 32, SHARED), (256, 1024)
-        pairs = [tuple(card.run("ring_tensor", shape, arguments, count) for count in times) for _ in range(5)]
+        pairs = [tuple(gpu.run("ring_tensor", shape, arguments, count) for count in times) for _ in range(5)]
         values = sorted((many.cycles - few.cycles) / (times[1] - times[0]) for few, many in pairs)
         return Reading(values[2], values[0], values[-1], len(values), pairs[0][1].clock_mhz)
 
@@ -365,6 +365,6 @@ def benchmarks() -> Iterator[Benchmark]:
             yield _tall(16384, 8, ctas, pitch, lowest=True)
     for rows, wide in ((128, 128), (128, 64), (256, 64), (64, 128)):
         for inside in (rows, rows // 2, rows // 4, 8):
-            yield _outside(rows, inside, wide)
-    yield _outside(128, 32, 128, 8)
-    yield _outside(128, 128, 128, 8)
+            yield _past(rows, inside, wide)
+    yield _past(128, 32, 128, 8)
+    yield _past(128, 128, 128, 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.card import Arguments, Card, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
 from benchmarks.microbenchmarks.groups.tensor_cores import A_BYTES, Product
 from benchmarks.microbenchmarks.groups.tensor_cores import SETUP as PRODUCT_SETUP
@@ -91,21 +91,21 @@ def expected() -> dict[str, tuple[str, int]]:
 def _loads(boxes: int, rounds: int) -> Benchmark:
     """The loaders' bandwidth and the clock in the last third of the launches; `rounds` of 1 leaves the products out."""
 
-    def measure(card: Card) -> Reading:
-        tensor = card.tensor_map(card.buffer("large", LARGE), 64, LARGE // ROW_BYTES, BOX // ROW_BYTES)
-        shape = Shape(card.processors, 32 * WARPS, SHARED)
+    def measure(gpu: Gpu) -> Reading:
+        tensor = gpu.tensor_map(gpu.buffer("large", LARGE), 64, LARGE // ROW_BYTES, BOX // ROW_BYTES)
+        shape = Shape(gpu.processors, 32 * WARPS, SHARED)
         arguments = Arguments(c=boxes, tensor_map=tensor)
-        runs = [card.run("together", shape, arguments, rounds) for _ in range(LAUNCHES)][-LAUNCHES // 3 :]
+        runs = [gpu.run("together", shape, arguments, rounds) for _ in range(LAUNCHES)][-LAUNCHES // 3 :]
         loaders = [Run(run.stamps[:, 8:, :]) for run in runs]
         clocks = sorted(run.clock_mhz for run in loaders)
-        rates = sorted(boxes * BOX * card.processors / run.nanoseconds for run in loaders)
+        rates = sorted(boxes * BOX * gpu.processors / run.nanoseconds for run in loaders)
         also = {
             "loaders_ms": loaders[-1].nanoseconds / 1e6,
             "products_ms": Run(runs[-1].stamps[:, :8, :]).nanoseconds / 1e6,
         }
         if rounds > 1:
             also["cycles_per_product"] = Run(runs[-1].stamps[:, :8, :]).cycles / (rounds * 8)
-        also["bytes_per_cycle_of_an_sm"] = rates[5] / card.processors / clocks[5] * 1000
+        also["bytes_per_cycle_of_an_sm"] = rates[5] / gpu.processors / clocks[5] * 1000
         return Reading(rates[5], rates[0], rates[-1], len(rates), clocks[5], also)
 
     parameters = {"boxes": boxes, "box_bytes": BOX, "boxes_in_flight": SLOTS, "product_rounds": rounds}

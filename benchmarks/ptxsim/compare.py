@@ -1,8 +1,8 @@
 """This checkout of ptxsim and others, alternating: CPU time of the same launches, as ratios.
 
-`python -m benchmarks.ptxsim.beside FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
+`python -m benchmarks.ptxsim.next to FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
 another checkout, such as `git worktree add` makes. Each has a process; in every round all of them run the same launch
-once, in changing order, so that what else the machine does meets all alike. A line per measurement and checkout.
+once, in changing order, so that what else the machine does meets all equal. A line per measurement and checkout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[2]
 MEASUREMENTS = ("checks on", "checks off", "warps", "ALU 32", "ALU 128", "ALU 512")
 LOOPS = 15000  # of the ALU code, so that a run takes some tenths of a second
 # reads the name of a measurement, prints the seconds of CPU of one run
@@ -55,10 +55,10 @@ class Server:
             cwd=root,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
         )
-        if self._answer() != "ready":
+        if self._reply() != "ready":
             raise SystemExit(f"{root}: its ptxsim cannot run {folder}")
 
-    def _answer(self) -> str:
+    def _reply(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
@@ -66,7 +66,7 @@ class Server:
         assert self.process.stdin is not None
         self.process.stdin.write(measurement + "\n")
         self.process.stdin.flush()
-        return float(self._answer())
+        return float(self._reply())
 
 
 def main() -> None:
@@ -75,18 +75,18 @@ def main() -> None:
     parser.add_argument("roots", type=Path, nargs="+")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    servers = [Server(root.resolve(), options.folder) for root in (*options.roots, HERE)]
+    servers = [Server(root.resolve(), options.folder) for root in (*options.roots, TESTS)]
     for measurement in MEASUREMENTS:
         times: dict[Path, list[float]] = {server.root: [] for server in servers}
         for n in range(options.rounds):
             turned = servers[n % len(servers) :] + servers[: n % len(servers)]
             for server in turned if n % 2 else turned[::-1]:
                 times[server.root].append(server.seconds(measurement))
-        ours = times[HERE]
+        own = times[TESTS]
         for root in options.roots:
             theirs = times[root.resolve()]
-            median = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-            print(f"{measurement}, over {root}: median {median:.3f}, least over least {min(ours) / min(theirs):.3f}")
+            median = statistics.median(a / b for a, b in zip(own, theirs, strict=True))
+            print(f"{measurement}, over {root}: median {median:.3f}, least over least {min(own) / min(theirs):.3f}")
 
 
 if __name__ == "__main__":

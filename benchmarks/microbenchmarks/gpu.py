@@ -19,15 +19,15 @@ OUT_BYTES = 1 << 26
 SINK_BYTES = 1 << 16
 
 
-class CardError(RuntimeError):
+class GpuError(RuntimeError):
     """A call of the driver that failed; the context may be unusable afterwards."""
 
 
 def checked(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call; CardError with the name of its error."""
+    """The value of a driver call; GpuError with the name of its error."""
     error, *values = result
     if int(error) != 0:
-        raise CardError(f"the driver answered {error.name}")
+        raise GpuError(f"the driver answered {error.name}")
     return values[0] if len(values) == 1 else values
 
 
@@ -54,7 +54,7 @@ class Arguments:
     tensor_map: Any = None
 
 
-class Card:
+class Gpu:
     """The first GPU of this machine, with a context of its own."""
 
     def __init__(self, cubins: Path) -> None:
@@ -81,7 +81,7 @@ class Card:
     def describe(self) -> dict[str, Any]:
         """What a results file says of the GPU: no serial number, no host."""
         name = checked(self.driver.cuDeviceGetName(100, self._device)).split(b"\0")[0].decode()
-        found = {
+        result = {
             "name": name,
             "compute_capability": [self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")],
             "processors": self.processors,
@@ -91,7 +91,7 @@ class Card:
             "cuda_driver_version": checked(self.driver.cuDriverGetVersion()),
             "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         }
-        return found | _from_nvml()
+        return result | _from_nvml()
 
     def load(self, text: str) -> None:
         """Make `text` the module whose kernels are launched. The driver compiles it where there is no ptxas."""
@@ -103,14 +103,14 @@ class Card:
     def function(self, name: str, shape: Shape) -> Any:
         if name not in self._functions:
             self._functions[name] = checked(self.driver.cuModuleGetFunction(self._module, name.encode()))
-        found, attribute = self._functions[name], self.driver.CUfunction_attribute
+        result, attribute = self._functions[name], self.driver.CUfunction_attribute
         if shape.shared > 48 * 1024:
             which = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            checked(self.driver.cuFuncSetAttribute(found, which, shape.shared))
+            checked(self.driver.cuFuncSetAttribute(result, which, shape.shared))
         if shape.cluster > 8:
             which = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            checked(self.driver.cuFuncSetAttribute(found, which, 1))
-        return found
+            checked(self.driver.cuFuncSetAttribute(result, which, 1))
+        return result
 
     def buffer(self, name: str, size: int) -> int:
         """The address of a buffer of this process, made (with random bytes below 2^24 repeated) at first use."""
@@ -220,11 +220,11 @@ class Card:
     def run(self, name: str, shape: Shape, arguments: Arguments, iterations: int) -> Run:
         """Launch once, wait, and read the stamps (of warps that wrote none: zeros)."""
         warps = max(1, shape.block // 32)
-        words = shape.grid * warps * STAMPS
-        checked(self.driver.cuMemsetD8(self.out, 0, words * 8))
+        stamps = shape.grid * warps * STAMPS
+        checked(self.driver.cuMemsetD8(self.out, 0, stamps * 8))
         self.launch(name, shape, arguments, iterations)
         self.synchronize()
-        return Run.of(self.read(self.out, words), shape.grid, warps)
+        return Run.of(self.read(self.out, stamps), shape.grid, warps)
 
     def slope(
         self,
@@ -234,7 +234,7 @@ class Card:
         times: tuple[int, int],
         per_iteration: float,
         *,
-        card_bytes: float = 0.0,
+        gpu_bytes: float = 0.0,
         rate: bool = False,
         repetitions: int = REPETITIONS,
     ) -> Reading:
@@ -245,7 +245,7 @@ class Card:
             (self.run(name, shape, arguments, times[0]), self.run(name, shape, arguments, times[1]))
             for _ in range(repetitions)
         ]
-        return slope_reading(pairs, times, per_iteration, bytes_per_iteration=card_bytes, rate=rate)
+        return slope_reading(pairs, times, per_iteration, bytes_per_iteration=gpu_bytes, rate=rate)
 
     def microseconds(self, work: Callable[[], None], hold: Callable[[], None] | None = None) -> float:
         """Between two events around what `work` puts on the stream; `hold` first keeps the GPU busy meanwhile."""
@@ -284,5 +284,5 @@ def _from_nvml() -> dict[str, Any]:
             "largest_sm_clock_nvml_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
             "memory_clock_in_use_mhz": pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
         }
-    except Exception as error:  # NVML is a convenience here: what failed is said in the file
+    except Exception as error:  # NVML is a convenience here: what failed is reported in the file
         return {"nvml": f"{type(error).__name__}: {error}"}

@@ -1,13 +1,13 @@
 """`cute_sm100` and NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
 
-    python -m benchmarks.mla_cute_sm100.beside_nvidia RESULTS OUT.jsonl
-    python -m benchmarks.mla_cute_sm100.beside_nvidia --table OUT.jsonl
-    python -m benchmarks.mla_cute_sm100.beside_nvidia --published RESULTS
+    python -m benchmarks.mla_cute_sm100.against_nvidia RESULTS OUT.jsonl
+    python -m benchmarks.mla_cute_sm100.against_nvidia --table OUT.jsonl
+    python -m benchmarks.mla_cute_sm100.against_nvidia --published RESULTS
 
 RESULTS is a results folder with builds of both for sm_100a (the default variants of the default sweep's rows). Rows are
-those of the default sweep that NVIDIA's kernel computes, which has 128 heads and one query token. OUT gets a line of
-JSON a row, and what stands there by this model is not predicted again. Beside both times a row has `start_us`, what the
-clock adds to a single call before its first launch (of a grid like ours), and `bytes_us`, cache, queries and results at
+the rows of the default sweep that NVIDIA's kernel computes: 128 heads, one query token. OUT gets a line of JSON a row,
+and rows that it has by this model are not predicted again. Next to both times a row has `start_us`, what the clock adds
+to a single call before its first launch (of a grid like this project's), and `bytes_us`, cache, queries and results at
 the GPU's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM write back of what lay in the L2 before.
 `--published` predicts the size for which NVIDIA has published times, at the clock that they are of.
 """
@@ -38,7 +38,7 @@ TARGET, DEVICE = "sm_100a", "b200"
 DTYPES = ("fp16", "fp8")
 NVIDIAS = {"fp16": cutlass_fp16, "fp8": cutlass_fp8}
 SMALL = 16  # batches that are to be AIM times as fast
-AIM, AIM_OF_ALL = 1.3, 1.0
+GOAL, GOAL_OF_ALL = 1.3, 1.0
 KINDS = ("cold_us", "warm_us")
 # Of NVIDIA's kernel, warm: batch and kv length, SM clock, microseconds (see docs/kernels/cute_sm100.md).
 PUBLISHED_SIZE, PUBLISHED_MHZ, PUBLISHED_US = (296, 8192), 802, {"fp16": 752, "fp8": 439}
@@ -47,8 +47,8 @@ PUBLISHED_SIZE, PUBLISHED_MHZ, PUBLISHED_US = (296, 8192), 802, {"fp16": 752, "f
 def workloads() -> list[Workload]:
     """The small batches first, and of these and the others the least work."""
     sweep = make_sweep("mla_decode", read_sweep("mla_decode", {}))
-    found = [w for w in sweep.workloads() if w.dtype in DTYPES and NVIDIAS[w.dtype].supports(w) is None]
-    return sorted(found, key=lambda w: (w.batch > SMALL, w.batch * w.kv_length, DTYPES.index(w.dtype)))
+    result = [w for w in sweep.workloads() if w.dtype in DTYPES and NVIDIAS[w.dtype].supports(w) is None]
+    return sorted(result, key=lambda w: (w.batch > SMALL, w.batch * w.kv_length, DTYPES.index(w.dtype)))
 
 
 def launches(kernel: str, module: Any, workload: Workload, results: Path) -> tuple[str, Any]:
@@ -85,7 +85,7 @@ def predicted(kernel: str, module: Any, workload: Workload, results: Path) -> di
 
 def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
     began = time.process_time()
-    ours = predicted("cute_sm100", cute_sm100, workload, results)
+    own = predicted("cute_sm100", cute_sm100, workload, results)
     nvidias = predicted(f"cutlass_{workload.dtype}", NVIDIAS[workload.dtype], workload, results)
     need = load_operator("mla_decode").cost(workload)
     gb_per_s = DeviceModel.load(DEVICE).constants.dram_read_gb_per_s
@@ -96,9 +96,9 @@ def row(workload: Workload, results: Path, model: str) -> dict[str, Any]:
         "lengths": workload.lengths,
         "dtype": workload.dtype,
         "model": model,
-        "ours": ours,
+        "ours": own,
         "nvidias": nvidias,
-        "start_us": round(ours["cold_us"] - ours["launches"][-1]["end_us"], 3),
+        "start_us": round(own["cold_us"] - own["launches"][-1]["end_us"], 3),
         "bytes_us": round((need.bytes_read + need.bytes_written) / gb_per_s / 1e3, 3),
         "cpu_seconds": round(time.process_time() - began, 1),
     }
@@ -136,23 +136,25 @@ def table(entries: list[dict[str, Any]]) -> str:
         by_size.setdefault((entry["batch"], entry["kv_length"], entry["lengths"]), {})[entry["dtype"]] = entry
     lines = ["| batch, kv | " + " | ".join(f"NVIDIA's {dtype} | cute_sm100 | warm" for dtype in DTYPES) + " |"]
     lines.append("|" + "---|" * (1 + 3 * len(DTYPES)))
-    for (batch, length, lengths), found in sorted(by_size.items(), key=lambda one: (one[0][2] != "full", *one[0][:2])):
+    for (batch, length, lengths), result in sorted(by_size.items(), key=lambda one: (one[0][2] != "full", *one[0][:2])):
         cells = [f"{batch}, {length:,}" + (" ragged" if lengths == "ragged" else "")]
         for dtype in DTYPES:
-            cells += _cells(found[dtype])
+            cells += _cells(result[dtype])
         lines.append("| " + " | ".join(cells) + " |")
     small = [entry for entry in entries if entry["batch"] <= SMALL]
-    sums = [_sum(part, kind, aim) for part, aim in ((small, AIM), (entries, AIM_OF_ALL)) for kind in KINDS]
+    sums = [_sum(part, kind, goal) for part, goal in ((small, GOAL), (entries, GOAL_OF_ALL)) for kind in KINDS]
     return "\n".join([*lines, "", *sums])
 
 
 def published(results: Path) -> None:
-    for dtype, told in PUBLISHED_US.items():
+    for dtype, reported in PUBLISHED_US.items():
         workload = Workload(*PUBLISHED_SIZE, dtype)
         for kernel, module in (("cute_sm100", cute_sm100), (f"cutlass_{dtype}", NVIDIAS[dtype])):
             variant, captured = launches(kernel, module, workload, results)
-            found = ptxsim.predict(captured.launches, DEVICE, code=captured.code, clock_mhz=PUBLISHED_MHZ)
-            print(f"{kernel} {variant}: {found.microseconds:.1f} us; NVIDIA's is published with {told}", flush=True)
+            result = ptxsim.predict(captured.launches, DEVICE, code=captured.code, clock_mhz=PUBLISHED_MHZ)
+            print(
+                f"{kernel} {variant}: {result.microseconds:.1f} us; NVIDIA's is published with {reported}", flush=True
+            )
 
 
 def ratio(entry: dict[str, Any], kind: str) -> float:
@@ -165,13 +167,13 @@ def _cells(entry: dict[str, Any]) -> list[str]:
     return [first, f"{cold:.2f}{mark} ({ratio(entry, 'cold_us'):.2f})", f"{ratio(entry, 'warm_us'):.2f}"]
 
 
-def _sum(entries: list[dict[str, Any]], kind: str, aim: float) -> str:
+def _sum(entries: list[dict[str, Any]], kind: str, goal: float) -> str:
     ratios = [ratio(entry, kind) for entry in entries]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-    below = [entry["workload"] for entry, found in zip(entries, ratios, strict=True) if found < aim]
+    below = [entry["workload"] for entry, result in zip(entries, ratios, strict=True) if result < goal]
     return (
         f"{kind}: {len(ratios)} rows of batches up to {max(entry['batch'] for entry in entries)}, geometric mean "
-        f"{mean:.3f}, least {min(ratios):.3f}; {len(below)} under {aim}: {', '.join(below)}"
+        f"{mean:.3f}, least {min(ratios):.3f}; {len(below)} under {goal}: {', '.join(below)}"
     )
 
 

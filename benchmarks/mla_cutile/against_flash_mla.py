@@ -1,10 +1,10 @@
 """Time the kernels `cutile` and FlashMLA, warm: uniform lengths, and ragged ones compared with the uniform ratio.
 
-    python -m benchmarks.mla_cutile.beside BUILDS RECORD.json
+    python -m benchmarks.mla_cutile.next to BUILDS RECORD.json
 
 BUILDS is a folder with compile/, as the workflow makes it. Needs an H100 or H200 and the package `flash_mla`. Both
-kernels take turns as in `benchmarks/mla_cute_sm90/groups.py`, replay by replay. RECORD.json gets microseconds and the
-error against float32; standard output the ratios, FlashMLA's time over ours, and which ragged rows are below FLOOR of
+kernels alternate as in `benchmarks/mla_cute_sm90/groups.py`, replay by replay. RECORD.json gets microseconds and the
+error against float32; standard output the ratios, FlashMLA's time over `cutile`'s, and ragged rows below FLOOR of
 the uniform rows' geometric mean.
 """
 
@@ -32,7 +32,7 @@ GROUPS = {
 
 
 def measure(build: LoadedBuild, work: Workload) -> dict[str, Any]:
-    """Microseconds of both kernels, and the relative error of ours."""
+    """Microseconds of both kernels, and the relative error of this project's."""
     import torch
 
     inputs, outputs, stream = make_inputs(work, 1, "cuda"), make_outputs(work, "cuda"), torch.cuda.Stream()
@@ -59,18 +59,18 @@ def main(builds: Path, record: Path) -> None:
 
     name = cutile.variants(Workload(1, 64), "sm_90a")[0].id
     build = LoadedBuild(builds / "compile" / "mla_decode" / "cutile" / "sm_90a" / name)
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "variant": name}
+    result: dict[str, Any] = {"device": torch.cuda.get_device_name(), "variant": name}
     for title, works in GROUPS.items():
-        found[title] = [measure(build, work) for work in works]
-        for row in found[title]:
+        result[title] = [measure(build, work) for work in works]
+        for row in result[title]:
             times = row[f"{groups.PEER}_us"], row["cutile_us"]
             print(row["workload"], *times, f"{ratio(row):.3f} error {row['error']:.1e}")
-        ratios = [ratio(row) for row in found[title]]
+        ratios = [ratio(row) for row in result[title]]
         print(f"{title}: geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.3f}", flush=True)
-        record.write_text(groups.text_of(found) + "\n")
-    least = FLOOR * statistics.geometric_mean(map(ratio, found["uniform"]))
-    below = [f"{row['workload']} {ratio(row):.3f}" for row in found["ragged"] if ratio(row) < least]
-    print(f"{len(below)} of {len(found['ragged'])} ragged rows below {least:.3f}:", *below)
+        record.write_text(groups.text_of(result) + "\n")
+    least = FLOOR * statistics.geometric_mean(map(ratio, result["uniform"]))
+    below = [f"{row['workload']} {ratio(row):.3f}" for row in result["ragged"] if ratio(row) < least]
+    print(f"{len(below)} of {len(result['ragged'])} ragged rows below {least:.3f}:", *below)
 
 
 if __name__ == "__main__":
