@@ -47,6 +47,7 @@ include: "workflow/rules/report.smk"
 include: "workflow/rules/learn.smk"
 include: "workflow/rules/keep.smk"
 include: "workflow/rules/site.smk"
+include: "workflow/rules/clean.smk"
 
 
 # Where jobs go to other nodes, these stay with the main process: they need a network, or take less than a job's start.
@@ -56,6 +57,7 @@ localrules:
     plan,
     fetch,
     autotune,
+    clean,
     change,
     unchanged,
     overview,

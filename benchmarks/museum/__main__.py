@@ -22,7 +22,7 @@ SCHEDULES = ("eager", "late", "tma_late", "mma_late", "random")
 SGLANG = "https://github.com/sgl-project/sglang/"
 WAIT = "cute.arch.mbarrier_wait(bar_tmem_alloc, 0) BEFORE cute.arch.mbarrier_arrive(bar_tmem_alloc)  # phase 1"
 KNOWN_IN_MLA = (
-    r"smem_exchange|shared offset 231\d\d\d of CTA|arrives on mbarrier at shared offset 144 ",
+    r"^race: .* writes shared offset 231\d\d\d of CTA|^exit: the tensor pipe",
     "two known faults of NVIDIA's FP8 MLA decode: the exchange buffer, and the last commit (docs/ptxsim/validation.md)",
 )
 
@@ -123,12 +123,14 @@ def record(pair: Pair, root: Path) -> dict[str, Any]:
     known, explained = pair.known
     first: list[Reported] = []
     for schedule in SCHEDULES:
-        first = [x for x in reported(pair, pair.before, schedule, root) if not re.search(known, x.message)]
+        first = [
+            x for x in reported(pair, pair.before, schedule, root) if not re.search(known, f"{x.kind}: {x.message}")
+        ]
         if first:
             break
     seconds = time.perf_counter() - start
     after = [x for schedule in SCHEDULES for x in reported(pair, pair.after, schedule, root)]
-    rest = [x for x in after if not re.search(known, x.message)]
+    rest = [x for x in after if not re.search(known, f"{x.kind}: {x.message}")]
     source = (root / pair.before.wheels / pair.package / pair.file).read_text().split("\n")
     places = [n for n, line in enumerate(source, 1) if re.search(pair.place, line)]
     distances = [abs(x.line - n) for x in first for n in places if x.line is not None]
@@ -150,12 +152,13 @@ def record(pair: Pair, root: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write wheels.json."""
-    records = {}
-    for name, pair in PAIRS.items():
-        records[name] = record(pair, Path("results/museum"))
+    """Write the records of the named pairs, or of all, into wheels.json."""
+    path = FOLDER / "wheels.json"
+    records = json.loads(path.read_text()) if path.exists() else {}
+    for name in sys.argv[1:] or PAIRS:
+        records[name] = record(PAIRS[name], Path("results/museum"))
         print(json.dumps({name: records[name]}, indent=1), flush=True)
-    (FOLDER / "wheels.json").write_text(json.dumps(records, indent=1) + "\n")
+        path.write_text(json.dumps(records, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -266,7 +266,9 @@ class Clocks(Actors, Observer):
         """Record words written by a copy that signals an mbarrier."""
         token = origin.token
         epoch = token.phases.get(bar, bar.phase + 1)
-        self.shared[target].write(words, Event(self.copies_of(bar), epoch, token.known, origin.at, None))
+        proxied = token.proxied if "read-fence" in self.machine.checks else None
+        event = Event(self.copies_of(bar), epoch, token.known, origin.at, None, proxied=proxied)
+        self.shared[target].write(words, event)
 
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
         actor = self._side("store", origin.cta.rank, origin.warp)

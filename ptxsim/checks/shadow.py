@@ -27,7 +27,8 @@ ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # low bits of a word's l
 class Event:
     """A read or write: its actor, epoch, vector clock (`known`) and instruction.
 
-    `proxied` is the async-proxy clock of a read through that proxy. `part` is a mask of the bytes of each word.
+    `proxied` is the async-proxy clock of an access through that proxy, where proxy fences are checked.
+    `part` is a mask of the bytes of each word.
     `own` is an actor whose reads this write may follow. Two atomics do not race.
     A write that is reported before it is made lists in `co_writers` the actors of the same access already reported.
     Several warps may write equal values for the same work; that is settled once the write is made.
@@ -215,12 +216,15 @@ class Words:
         raced = False
         first, end = _span(index)
         for reader, rows in self.readers.items():
-            if reader in (event.actor, event.own) or self.latest[reader] <= event.known[reader]:
+            known = covered = event.known[reader]
+            if event.proxied is not None and self.clocks.generic[reader]:
+                covered = event.proxied[reader]
+            if reader in (event.actor, event.own) or self.latest[reader] <= covered:
                 continue
             low, high = self.span[reader]
             if high < first or end < low:
                 continue
-            bad = rows[index] > event.known[reader]
+            bad = rows[index] > covered
             if count_nonzero(bad) and reader in self.read_bytes:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
             what = f"read by {self.clocks.names[reader]}"
@@ -228,6 +232,8 @@ class Words:
                 bad = self._certain(index, bad, event, what)
             if count_nonzero(bad):
                 why = self.clocks.arrivals_awaited(self.cta, event.at) if event.fragment is None else ""
+                if covered < known and not count_nonzero(rows[index] > known):
+                    why = ": no fence.proxy.async lies between them"
                 self._race(_first(index, bad), verb, what, self.read_at[reader], event, why)
                 raced = True
         return raced

@@ -19,7 +19,16 @@ from .search import search
 _OF_MEMORY = ("uninitialised", "race", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE)
-CHECKS = (*DEFAULT_CHECKS, "unwaited-ld", "unwritten-lanes", "outside", "outside-any", "tensor-fence", "tensor-lanes")
+CHECKS = (
+    *DEFAULT_CHECKS,
+    "unwaited-ld",
+    "unwritten-lanes",
+    "outside",
+    "outside-any",
+    "tensor-fence",
+    "tensor-lanes",
+    "read-fence",
+)
 
 
 def run(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import ptxsim
 from ptxsim.museum import CHECKED, exhibits
 from ptxsim.museum.__main__ import main
 
@@ -28,6 +29,15 @@ def test_nine_of_ten_small_kernels_with_a_bug_of_order_or_bounds_are_found() -> 
     assert records.keys() == EXHIBITS.keys()
     checked = [x["found"] for x in records.values() if x["area"] in CHECKED]
     assert sum(checked) >= 0.75 * len(checked)
+
+
+@pytest.mark.parametrize("name", ["ldmatrix_then_copy", "stage_released_without_proxy_fence"])
+@pytest.mark.parametrize("faulty", [True, False])
+def test_read_fence_asks_for_a_proxy_fence_between_loads_and_a_copy(name, faulty) -> None:
+    exhibit = EXHIBITS[name]
+    checks = (*ptxsim.DEFAULT_CHECKS, "read-fence")
+    messages = [x.message for x in ptxsim.run(exhibit.launch(faulty, exhibit.args()), checks=checks).findings]
+    assert [x.endswith(": no fence.proxy.async lies between them") for x in messages] == [True] * faulty
 
 
 def test_a_pair_is_shown_as_a_diff_with_its_messages(capsys) -> None:

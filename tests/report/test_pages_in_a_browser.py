@@ -121,6 +121,16 @@ SCRIPT = """
   out.errors = window.seen;
   document.querySelectorAll("details").forEach(function (d) { d.open = true; });
   out.dim = dim(); out.clipped = clipped();
+  // What looks clickable takes the keyboard's focus, and shows it.
+  var reach = "a[href], button, summary, input, select, [tabindex='0']";
+  out.unreached = Array.from(document.querySelectorAll("body *")).filter(function (node) {
+    return getComputedStyle(node).cursor === "pointer" && !node.closest(reach + ", label");
+  }).map(function (node) { return node.tagName + "." + node.className; });
+  out.unmarked = Array.from(document.querySelectorAll(reach)).filter(function (node) {
+    if (!node.getClientRects().length || node.closest("svg")) return false;
+    node.focus({ focusVisible: true });
+    return document.activeElement !== node || getComputedStyle(node).outlineStyle === "none";
+  }).map(function (node) { return node.tagName + "." + node.className + ": " + node.textContent.slice(0, 40); });
   out.wideUnfolded = document.documentElement.scrollWidth > document.documentElement.clientWidth;
   parent.postMessage(JSON.stringify(out), "*");
 })();
@@ -218,6 +228,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     assert out["screens"] <= 12 or width < 1280
     assert out["hints"] == 0 and out["dim"] == [] and out["clipped"] == []
     assert out["linked"]
+    assert out["unreached"] == [] and out["unmarked"] == []
     assert out["folded"] == 0 and out["one"] == out["lines"] == 5  # four kernels, and insights
     assert out["all"] == out["parts"] == 8 * 5 and out["none"] == 0
     assert out["keyboard"] and (out["ariaUp"], out["ariaDown"]) == ("ascending", "descending")

@@ -20,13 +20,14 @@ from pathlib import Path
 
 import pytest
 
+import dry_runs
 from cutesnake.model.catalog import load_kernel, make_workload
 from project import OWN_OUTPUT, TINY, copy_project, snakemake
 
 ACTIONS = int(os.environ.get("CUTESNAKE_SOAK_ACTIONS", "40"))
 SEED = int(os.environ.get("CUTESNAKE_SOAK_SEED", "1"))
 SECONDS = float(os.environ.get("CUTESNAKE_SOAK_SECONDS", "inf"))  # no further action after this
-MOST_AT_ONCE = 6  # actions between two runs
+MOST_AT_ONCE = 12  # actions between two runs
 RUNS_PER_CLEAN = 8  # runs after which the results are compared with those of a new folder
 KERNEL = """
 import os
@@ -152,7 +153,10 @@ class Folder:
         return {"PYTHONPATH": str(place)} if self.model.packages else {}
 
     def run(self) -> subprocess.CompletedProcess:
-        return snakemake(self.path, *self.arguments(), **self.environment())
+        """A run of a process that has Snakemake imported, as dry runs: `start` starts others as a user does."""
+        machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
+        words = ["--cores", "1", *self.arguments(), "--configfile", TINY]
+        return dry_runs.run(words, self.path, {**os.environ, **machine, **self.environment()})
 
     def start(self) -> subprocess.Popen:
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
@@ -346,6 +350,39 @@ def kill(folder: Folder, chance: random.Random) -> str:
     return f"killed after {seconds:.1f} s"
 
 
+def fill_disk(folder: Folder, chance: random.Random) -> str:
+    """A run with its results on a disk that is full, at once or after a few files."""
+    results, disk = folder.path / "results", folder.places / "disk"
+    if results.is_symlink() or not results.exists():
+        return "no results to put on a disk"
+    disk.mkdir(exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", disk], stderr=subprocess.DEVNULL).returncode:
+        return "no disk can be mounted"
+    free = chance.choice([0, 0, 40_960, 1_048_576])
+    model = folder.model
+    try:
+        shutil.copytree(results, disk / "results", symlinks=True)
+        shutil.rmtree(results)
+        results.symlink_to(disk / "results")
+        size = shutil.disk_usage(disk).used + free
+        subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
+        done = folder.run()
+        results.unlink()
+        shutil.copytree(disk / "results", results, symlinks=True)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said, said
+    if done.returncode:
+        dies = "killed" in model.planned().values()
+        assert dies or "disk is full" in said or "No space left" in said, said
+        model.maybe, model.unsure = model.stale(), True
+    else:
+        assert free or not model.anything(), said
+        model.ran()
+    return f"a disk with {free} bytes left: {done.returncode}"
+
+
 def race(folder: Folder, chance: random.Random) -> str:
     """Two runs at once.
 
@@ -364,7 +401,7 @@ def race(folder: Folder, chance: random.Random) -> str:
 
 CHANGES = (damage_build, damage_build, damage_folder, damage_report, damage_any, edit, edit, take, sweep, upgrade, kill)
 HARMLESS = (touch, touch, comment, copy, link, forget)
-DONE = (*CHANGES, *HARMLESS, race)
+DONE = (*CHANGES, *HARMLESS, fill_disk, race)
 
 
 def compare(folder: Folder) -> str:
@@ -399,7 +436,7 @@ def against_clean(folder: Folder, source: Path, place: Path) -> dict[str, str]:
 
 @pytest.mark.fault(
     "Results",
-    "edits, dates, copies, links, upgrades, kills and concurrent runs at random",
+    "edits, dates, copies, links, upgrades, kills, full disks and concurrent runs at random",
     "what a model calls stale is remade, and nothing else",
 )
 @pytest.mark.slow

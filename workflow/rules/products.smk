@@ -273,9 +273,8 @@ def lesson_product(lesson):
 
 PRODUCTS = {product.path: product for product in products()}
 MADE_AGAIN = MISSING = frozenset()
-if snakemake_internals.is_main(
-    workflow
-):  # a job that an executor starts reads all this again; it gets its task by arguments
+# A job that an executor starts reads all this again; it gets its task by arguments.
+if snakemake_internals.is_main(workflow):
     forced = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced)
     if FINDINGS.damage():

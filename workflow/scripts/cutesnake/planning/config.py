@@ -262,11 +262,11 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
     if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
         kernels = [*sweep.kernels, OTHERS]
         raise ConfigError(f"{local}.predict: {unknown[0]!r} is no kernel of the sweep;{nearest(unknown[0], kernels)}")
-    listed = [("profile", sweep.profile), ("predict_always", sweep.predict_always)]
-    for key, entries in [*listed, *(("predict", entries) for entries in predict.values())]:
+    listed = [("profile", sweep.profile), *(("predict", names) for names in predict.values())]
+    for key, entries in [*listed, ("predict_always", sweep.predict_always)]:
         if "workloads" in mine and key not in mine:
             continue  # the list in sweep.yaml is for the workloads there: what of it is not in these falls away
-        for entry in entries if entries != [ALL] else []:
+        for entry in entries if ALL not in entries else []:
             if not any(is_named(workload, [entry]) for workload in sweep.workloads()):
                 names = sorted(workload.id for workload in sweep.workloads())
                 raise ConfigError(f"{local}.{key}: {entry!r} is no workload of the sweep;{nearest(entry, names)}")

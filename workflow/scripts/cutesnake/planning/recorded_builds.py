@@ -92,15 +92,14 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds. A prediction of such a build is made if it has no record, if the sweep lists it under `predict_always`, or if
-    the build's own record does not hold. `recorded`: `ignore` makes every build, `only` none. Raises
+    holds. Of their predictions, those under `predict_always` of the sweep are made, and all of a kernel and target
+    without any record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises
     RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
         return Selection(frozenset(plan.builds), predicting=frozenset(case.key for case in plan.predicted()))
     only = recorded == "only"
     live, kept, stale = set(), {}, 0
-    not_predicted: set[str] = set()
     files: dict[str, dict[str, KeptKeys]] = {}
     defaults = set() if only else _defaults(plan)
     for name, build in plan.builds.items():
@@ -121,14 +120,17 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
             live.add(name)
             stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
             known = _predictions(plan, build, known) if built else {}
-        if name in live:
-            not_predicted.update(f"{name}/{one.partition('/')[2]}" for one in known)
         stale += sum(not holds for holds in known.values())
         if holding := tuple(one for one, holds in known.items() if holds):
             kept[name] = holding
     live = set() if only else live
-    cases = (case for name in live for case in plan.predictions_of_builds.get(name, ()))
-    predicting = frozenset(case.key for case in cases if case.key not in not_predicted)
+    places = {name.rpartition("/")[0] for kept_builds in files.values() for name in kept_builds}
+    predicting = frozenset(
+        case.key
+        for name in live
+        for case in plan.predictions_of_builds.get(name, ())
+        if name.rpartition("/")[0] not in places or (case.build.operator, case.workload.id) in plan.foreseen_always
+    )
     return Selection(frozenset(live), kept, predicting, stale)
 
 

@@ -70,7 +70,8 @@ class Sweep:
 
     def predicted_always(self) -> list[Workload]:
         """Return what every run predicts again, with a current record or without."""
-        return [w for w in self.workloads() if self.predict_always and is_named(w, self.predict_always)]
+        names = [] if ALL in self.predict_always else self.predict_always
+        return [w for w in self.workloads() if self.predict_always and is_named(w, names)]
 
     def _once(self, entries: Entries) -> list[Workload]:
         result = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
@@ -92,6 +93,9 @@ def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(result, dict):
         raise SweepError(f"{label(path)}: it must be a mapping of keys to values, see config/README.md")
     simulation = {**result.get("simulation", {}), **overrides.get("simulation", {})}
+    if "predict" in overrides:  # what the configuration asks for is made, whatever is recorded
+        lists = overrides["predict"].values() if isinstance(overrides["predict"], dict) else [overrides["predict"]]
+        overrides = {"predict_always": list(dict.fromkeys(itertools.chain.from_iterable(lists))), **overrides}
     return {**result, **overrides, **({"simulation": simulation} if simulation else {})}
 
 

@@ -293,7 +293,7 @@ def _published(row: Row) -> str:
 
 def predicted_speedups() -> str:
     """Return `cute_sm100` vs NVIDIA's example kernel, both predicted for a B200: small batches and all."""
-    lines = (BENCHMARKS / "mla_cute_sm100" / "beside_nvidia.jsonl").read_text().splitlines()
+    lines = (BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     rows = []
     for what, largest in (("batch 1 to 16", 16), ("all that NVIDIA's example computes", math.inf)):
