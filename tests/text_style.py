@@ -24,6 +24,7 @@ CONFIG = Path(__file__).with_suffix(".toml")
 SETTINGS = tomllib.loads(CONFIG.read_text())
 PROSE = {word: re.compile(rf"(?<![\w-])(?:{word})(?![\w-])", re.IGNORECASE) for word in SETTINGS["prose"]}
 SENTENCE_LIMIT, DOCSTRING_LIMIT = 40, 15
+_YAML_HEAD = r"\A---\n.*?\n---\n"
 TEXT = (".md", ".j2", ".rst", ".js")
 DATA = ("config/*.yaml", "profiles/*.yaml", "kernels/*.yaml", "docs/knowledge/*.yaml")
 OMITTED = ("recorded/*", "tests/text_style.*", "tests/fixtures/*", "*/measured/*")
@@ -52,8 +53,8 @@ class Sentence:
 
 
 def sentences(markdown: str) -> Iterator[Sentence]:
-    """Yield the sentences of Markdown prose, without code, tables, headings and comments."""
-    text = re.sub(r"<!--.*?-->", lambda match: "\n" * match[0].count("\n"), markdown, flags=re.DOTALL)
+    """Yield the sentences of Markdown prose, without code, tables, headings, comments and YAML heads."""
+    text = re.sub(rf"{_YAML_HEAD}|<!--.*?-->", lambda match: "\n" * match[0].count("\n"), markdown, flags=re.DOTALL)
     paragraph: list[tuple[int, str]] = []
     fenced = False
     for number, line in enumerate([*text.splitlines(), ""], 1):
@@ -249,24 +250,21 @@ def metrics() -> dict[str, float | str]:
     """Return counts over the tracked Markdown: words, long sentences, numbers and the longest document.
 
     Words are separated by blanks, in code and tables too, so a table's bars count. A number is a run of digits anywhere
-    in prose: also in names (H200, sm_100a), inline code and addresses. Tables (generated or not), headings and fenced
-    code are no prose; the YAML head of a knowledge entry is, since its claims are read. The second count of numbers
-    leaves out names, inline code, addresses and YAML heads.
+    in prose: also in names (H200, sm_100a), inline code and addresses. The second count leaves these three out. Tables
+    (generated or not), headings, fenced code and YAML heads are no prose; entries repeat the claims of their heads.
     """
     texts = {name: (ROOT / name).read_text() for name in tracked() if name.endswith(".md")}
     every = [sentence for text in texts.values() for sentence in sentences(text)]
     read = [name for name in texts if name == "README.md" or name.startswith("docs/")]
     spoken = "\n".join(line for name in read for line in _prose_lines(texts[name]))
-    bodies = (re.sub(r"\A---\n.*?\n---\n", "", texts[name], flags=re.DOTALL) for name in read)
-    body = "\n".join(line for text in bodies for line in _prose_lines(text))
-    bare = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " code ", body)
+    bare = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", " code ", spoken)
     longest = max(texts, key=lambda name: texts[name].count("\n"))
     counts = Counter(row.kind for name in tracked() for row in findings(name))
     return {
         "words in tracked Markdown": sum(len(text.split()) for text in texts.values()),
         "sentences over 30 words, %": round(100 * sum(len(each.words) > 30 for each in every) / len(every), 1),
         "numbers per 100 words of prose, README and docs": _rate(r"\d[\d.,]*", spoken, spoken),
-        "the same, without names, code, addresses and YAML": _rate(r"(?<![\w.-])\d[\d.,]*(?!\w)", bare, body),
+        "numbers without names, inline code and addresses": _rate(r"(?<![\w.-])\d[\d.,]*(?!\w)", bare, spoken),
         "words in README": len(texts["README.md"].split()),
         "longest document, lines": f"{texts[longest].count(chr(10))} ({longest})",
         "banned words in texts and names": counts["words"],
@@ -280,7 +278,7 @@ def _rate(pattern: str, text: str, words: str) -> float:
 
 
 def _prose_lines(markdown: str) -> list[str]:
-    text = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL)
+    text = re.sub(rf"{_YAML_HEAD}|```.*?```", "", markdown, flags=re.DOTALL)
     return [line for line in text.splitlines() if not line.lstrip().startswith(("|", "#"))]
 
 

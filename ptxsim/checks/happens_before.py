@@ -52,6 +52,9 @@ class Clocks(Actors, Observer):
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
         self.uses = NamedBarrierUses(self)
         self.freed: dict[TensorMemory, Clock] = {}  # clock from tcgen05.dealloc to the next tcgen05.alloc
+        # tensor memory → actor of its CTA → epoch and instruction of its last access or alloc
+        self.tensor_uses: dict[TensorMemory, dict[int, tuple[int, int]]] = {}
+        self.pair_frees: dict[TensorMemory, list[tuple[int, int, str]]] = {}  # columns that the peer freed, and where
         self.lifetimes = Lifetimes(self)
         self.lanes = LaneWrites(self)
         self.races = "race" in self.machine.checks
@@ -294,16 +297,32 @@ class Clocks(Actors, Observer):
         actor, own = (stores, loads) if write else (loads, -1)
         event = Event(actor, self.serial, self.warps[me].known, at, f, own=own)
         self._tensor_words(tm).touch(cells(rows, cols), event, write)
+        self.tensor_uses.setdefault(tm, {})[actor] = self.serial, at
+        if tm in self.pair_frees:
+            self._after_pair_free(f, at, warp, tm, cols)
+
+    def _after_pair_free(self, f: Fragment, at: int, warp: int, tm: TensorMemory, cols: np.ndarray) -> None:
+        for first, end, where in self.pair_frees[tm]:
+            if int(cols.min()) < end and int(cols.max()) >= first:
+                name = self.names[self.ids[Warp(f.cta.rank, warp)]]
+                f.report(
+                    at, "race", f"{name} accesses tensor-memory columns that the peer CTA freed for both at {where}"
+                )
 
     def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
         token = origin.token
         event = Event(self._pipe(origin.cta.rank), token.serial, token.known, origin.at, origin.fragment)
         self._tensor_words(tm).touch(cells(rows, cols), event, write)
 
-    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+    def tmem_allocated(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         if tm in self.freed:
             self.warps[Warp(f.cta.rank, warp)].learn(self.freed[tm])
         self._tensor_words(tm).forget(first, end)
+        me = Warp(f.cta.rank, warp)
+        actor = self.ids[me]
+        self.tensor_uses.setdefault(tm, {})[actor] = int(self.warps[me].known[actor]), at
+        self.pair_frees.pop(tm, None)
+        self._advance(me)
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         me = Warp(f.cta.rank, warp)
@@ -312,6 +331,18 @@ class Clocks(Actors, Observer):
         self._tensor_words(tm).free(first, end, event)
         self.freed.setdefault(tm, Clock()).learn(clock)
         self._advance(me)
+
+    def pair_freed(self, f: Fragment, at: int, warp: int, peer: TensorMemory, first: int, end: int) -> None:
+        if not self.races or len(peer.blocks) > 1:  # of several allocations, it is not known which one was used
+            return
+        me, instructions = Warp(f.cta.rank, warp), self.machine.program.instructions
+        known = self.warps[me].known
+        for actor, (epoch, used_at) in self.tensor_uses.get(peer, {}).items():
+            if known[actor] < epoch:
+                used = f"{self.names[actor]} at {instructions[used_at].location}"
+                message = f"{self.names[self.ids[me]]} frees tensor memory of both CTAs, and nothing orders that after"
+                return f.report(at, "race", f"{message} the use by {used}")
+        self.pair_frees.setdefault(peer, []).append((first, end, instructions[at].location))
 
     def cta_exited(self, cta: CTA) -> None:
         self.lifetimes.exits(cta)

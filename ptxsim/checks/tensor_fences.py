@@ -97,10 +97,9 @@ class _Fences(Clocks):
         for warp in self._warps(f):
             self._of(self.settled, warp)[self._side("st" if stores else "ld", *warp)] = self.serial
 
-    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
-        super().tmem_allocated(f, warp, tm, first, end)
+    def tmem_allocated(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        super().tmem_allocated(f, at, warp, tm, first, end)
         me = Warp(f.cta.rank, warp)
-        at = self.machine.program.blocks[f.pc].first
         owners = self.owners.setdefault(tm, np.zeros((3, COLUMNS), np.int64))
         owners[:, first:end] = np.array([[self.ids[me]], [self.warps[me].known[self.ids[me]]], [at]])
 

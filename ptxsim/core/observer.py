@@ -150,13 +150,16 @@ class Observer:
     def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
         """Handle tensor memory read or written by tcgen05.mma or tcgen05.cp."""
 
-    def tmem_allocated(self, f: Fragment, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+    def tmem_allocated(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         """Handle the allocation of columns first..end to a warp."""
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         """Handle the deallocation of columns first..end by a warp."""
 
     # global memory
+    def pair_freed(self, f: Fragment, at: int, warp: int, peer: TensorMemory, first: int, end: int) -> None:
+        """A warp freed columns with cta_group::2, which frees them in the peer CTA too."""
+
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
     ) -> None:

@@ -85,6 +85,8 @@ def _bytes(arg: Any, size: int, memory: Memory, name: str) -> bytes:
     """Return an argument as a parameter's bytes; register the memory it points to."""
     if isinstance(arg, (bytes, bytearray)):
         return bytes(arg)
+    if arg is None:
+        return bytes(size)
     if isinstance(arg, (float, np.floating)):
         return struct.pack("<f" if size == 4 else "<d", float(arg))
     if isinstance(arg, (int, np.integer)):

@@ -81,7 +81,8 @@ def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
 class Arrival:
     """An operation on an mbarrier: expect transaction bytes, complete some, arrive.
 
-    `drops` removes the arrivals from later phases too; `partial` (.noComplete) must not complete the phase.
+    `narrow` (scope .cta, as written) orders nothing for another CTA (PTX ISA 8.5, scope). `drops` removes the arrivals
+    from later phases too; `partial` (.noComplete) must not complete the phase.
     """
 
     at: int
@@ -89,6 +90,7 @@ class Arrival:
     completes: bool
     arrives: bool
     relaxed: bool
+    narrow: bool
     drops: bool
     partial: bool
 
@@ -108,6 +110,7 @@ def _arrive(g: Generator, ins: Instruction) -> None:
         completes=name == "complete_tx",
         arrives=name.startswith("arrive"),
         relaxed="relaxed" in mods,
+        narrow="cta" in mods,
         drops=name == "arrive_drop",
         partial="noComplete" in mods,
     )
@@ -141,7 +144,7 @@ def _arrive_together(
         _note_first_use(f, bar, lanes, spec.at)
     if spec.arrives and bar.cta is not f.cta:
         cluster.observer.peer_arrived(f, bar, lanes, spec.at)
-    if spec.arrives and not spec.relaxed:
+    if spec.arrives and not spec.relaxed and not (spec.narrow and bar.cta is not f.cta):
         cluster.observer.mbarrier_released(f, bar, lanes)
     if spec.expects:
         bar.expect(count, spec.at)

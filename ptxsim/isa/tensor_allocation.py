@@ -38,7 +38,8 @@ def _alloc(g: Generator, ins: Instruction) -> None:
         columns = g.read(ins.operands[1], U32)
         g.line(f"if not tmem_alloc(f, {spec}, {addr}, {columns}): return {g.block.index}")
     elif ins.parts[1] == "dealloc":
-        g.line(f"tmem_dealloc(f, {g.at}, {g.read(ins.operands[0], U32)}, {g.read(ins.operands[1], U32)})")
+        pair = "cta_group::2" in ins.parts
+        g.line(f"tmem_dealloc(f, {g.at}, {pair}, {g.read(ins.operands[0], U32)}, {g.read(ins.operands[1], U32)})")
     else:
         g.line("tmem_relinquish(f)")
 
@@ -62,7 +63,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
     tm.done += 1
     tm.locations[start] = f.machine.program.instructions[spec.at].location
     cluster.progress += 1
-    cluster.observer.tmem_allocated(f, f.warp_of(f.lanes()[0]), tm, start, start + n)
+    cluster.observer.tmem_allocated(f, spec.at, f.warp_of(f.lanes()[0]), tm, start, start + n)
     _store_by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
     return True
 
@@ -111,7 +112,7 @@ def _store_by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: n
 
 
 @runtime
-def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) -> None:
+def tmem_dealloc(f: Fragment, at: int, pair: bool, addr: np.ndarray, columns: np.ndarray) -> None:
     tm = f.cta.tensor_memory
     start, n = f.value(addr) & 0xFFFF, f.value(columns)
     if tm.blocks.get(start) != n:
@@ -121,7 +122,10 @@ def tmem_dealloc(f: Fragment, at: int, addr: np.ndarray, columns: np.ndarray) ->
         return
     warp, where = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].location
     tm.release(start, f"by warp {warp} of CTA {f.cta.rank} at {where}")
-    f.cta.cluster.observer.tmem_freed(f, at, warp, tm, start, start + n)
+    observer, peer = f.cta.cluster.observer, f.cta.peer(f.cta.rank ^ 1) if pair else None
+    if peer is not None:
+        observer.pair_freed(f, at, warp, peer.tensor_memory, start, start + n)
+    observer.tmem_freed(f, at, warp, tm, start, start + n)
     f.cta.cluster.progress += 1
 
 

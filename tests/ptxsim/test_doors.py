@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,43 @@ def test_cuda_cpp_by_nvcc(barrier, tmp_path) -> None:
     else:
         (race,) = result.findings
         assert (race.kind, race.source.split(":")[-1]) == ("race", "5")
+
+
+TRITON = """
+import sys
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+@triton.jit
+def add(x, y, z, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(z + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n)MASK)
+
+
+signature = {"x": "*fp32", "y": "*fp32", "z": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+source = ASTSource(fn=add, signature=signature, constexprs={"BLOCK": 256})
+compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+open(sys.argv[1], "w").write(compiled.asm["ptx"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.by_hand  # Triton is not pinned: 200 MB
+@pytest.mark.parametrize("mask", [", mask=i < n", ""])
+def test_triton(mask, tmp_path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "add.py").write_text(TRITON.replace("MASK", mask))
+    subprocess.run([sys.executable, tmp_path / "add.py", tmp_path / "add.ptx"], check=True, cwd=tmp_path)
+    x = np.arange(1000, dtype=np.float32)
+    z = np.zeros_like(x)
+    scratch = (None, None)  # the last two parameters of a kernel by Triton: global and profile scratch memory
+    launch = ptxsim.Launch.from_ptx(tmp_path / "add.ptx", "add", (4,), (128,), (x, 2 * x, z, 1000, *scratch))
+    found = ptxsim.run(launch).findings
+    assert any(f.kind == "out-of-bounds" for f in found) != bool(mask) and bool(found) != bool(mask)
+    np.testing.assert_array_equal(z, 3 * x)
 
 
 PRIMITIVES = """

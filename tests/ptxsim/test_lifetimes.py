@@ -77,6 +77,32 @@ def test_an_access_of_freed_tensor_memory_says_who_freed_it_where() -> None:
     assert "columns 0 to 32 were freed by warp 0 of CTA 0 at PTX line" in result.message
 
 
+PAIR = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
+tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1]; BEFORE
+shl.b32 %r5, %r3, 21; add.u32 %r5, %r5, %r4; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r2};
+tcgen05.wait::st.sync.aligned; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5]; tcgen05.wait::ld.sync.aligned;
+bar.sync 0; AFTER @%p1 bra E; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32; E:"""
+MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
+
+
+@pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
+@pytest.mark.parametrize(("before", "after", "found"), [("", MEET, False), (MEET, "", True), ("", "", True)])
+def test_a_cta_pair_frees_tensor_memory_after_the_last_use_by_both(before, after, found, schedule) -> None:
+    """PTX ISA 9.7.16.7.1: with cta_group::2, alloc and dealloc act on the tensor memory of both CTAs."""
+    body = PAIR.replace("BEFORE", before).replace("AFTER", after)
+    result = run_kernel(body, threads=128, grid=(2,), cluster=(2,), shared=64, schedule=schedule, checks=("race",))
+    assert {f.kind for f in result.findings} == ({"race"} if found else set())
+    assert not found or "both" in result.findings[0].message
+
+
+@pytest.mark.parametrize("meets", [True, False])
+def test_a_cta_pair_frees_tensor_memory_after_both_have_allocated(meets) -> None:
+    body = """mov.u32 %r1, dyn; tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32;
+    ld.shared.u32 %r4, [%r1]; MEET tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32;"""
+    result = run_kernel(body.replace("MEET", MEET * meets), grid=(2,), cluster=(2,), shared=64, checks=("race",))
+    assert result.ok == meets
+
+
 # Two pairs of warps, each meeting at a named barrier: at one of their own, or all at the same.
 PAIRS = """mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 6; setp.eq.u32 %p1, %r2, 0; @%p1 bra A;
 bar.sync OTHER, 64; bra E; A: bar.sync 1, 64; E:"""

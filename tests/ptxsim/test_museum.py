@@ -24,11 +24,11 @@ def test_the_record_of_a_pair_is_what_ptxsim_finds(name) -> None:
 
 
 @pytest.mark.skipif(not RECORDS.exists(), reason="this is not the repository")
-def test_nine_of_ten_small_kernels_with_a_bug_of_order_or_bounds_are_found() -> None:
+def test_most_small_kernels_with_a_bug_of_order_or_bounds_are_found() -> None:
     records = json.loads(RECORDS.read_text())
     assert records.keys() == EXHIBITS.keys()
     checked = [x["found"] for x in records.values() if x["area"] in CHECKED]
-    assert sum(checked) >= 0.75 * len(checked)
+    assert sum(checked) >= 0.85 * len(checked)
 
 
 @pytest.mark.parametrize("name", ["ldmatrix_then_copy", "stage_released_without_proxy_fence"])

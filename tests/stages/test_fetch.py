@@ -184,6 +184,20 @@ def test_no_network_says_which_file_to_put_where(place: Workplace, monkeypatch: 
     assert not place.folder.exists()
 
 
+@pytest.mark.fault("Machine", "an index that sends a wheel endlessly slowly", "one line after half an hour")
+def test_a_download_that_trickles_is_ended(place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.wheels / WHEEL).unlink()
+    refuse_network(monkeypatch)
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    monkeypatch.setattr(stage, "MOST_SECONDS", 0.2)
+    with pytest.raises(FetchError, match=r"tiny 1.0 was not downloaded within 0.2 s.*put tiny-1.0-py3-none-any.whl"):
+        place.fetch()
+    assert not place.folder.exists()
+
+
 def test_download_goes_through_the_users_pip(place: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = tmp_path / "index"
     index.mkdir()

@@ -15,7 +15,6 @@ EXHIBIT = Exhibit(
     args=lambda: [np.zeros(32, np.uint32)],
     grid=2,
     cluster=2,
-    missed="an alloc for a pair takes no time in ptxsim, so dealloc is never earlier",
     ptx="""
     setp.eq.u32 %p1, %cta, 0;
     setp.ne.u32 %p2, %lane, 0;

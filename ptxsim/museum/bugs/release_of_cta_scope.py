@@ -20,7 +20,6 @@ EXHIBIT = Exhibit(
     expected=lambda: [np.arange(32, dtype=np.uint32)],
     grid=2,
     cluster=2,
-    missed="within a cluster, arrivals order whatever their scope is",
     ptx="""
     setp.ne.u32 %p1, %cta, 0;
     setp.ne.u32 %p2, %lane, 0;

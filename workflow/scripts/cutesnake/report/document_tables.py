@@ -74,7 +74,7 @@ def results_per_gpu() -> str:
 
 
 def mla_speedups(kernel: str = "") -> str:
-    """Return the MLA comparisons of the recorded sets; of one kernel, also over uniform batches alone."""
+    """Return recorded MLA comparisons; of one kernel, also over uniform batches alone."""
     groups: tuple[tuple[str, Sequence[str]], ...] = (("", ()), (", uniform batches", _uniform()))
     compared = [
         (f"`{name}` vs FlashMLA{what}", _over_rival(name, workloads))
@@ -216,7 +216,7 @@ def recorded_sets() -> str:
 
 
 def prediction_accuracy() -> str:
-    """Return how far predictions are from measurements, per set, and per GPU of blind sets; errors in percent."""
+    """Return prediction errors in percent, per set; of blind sets, also per GPU."""
     header = ("set", "GPU", "rows", "median", "90th percentile", "mean", "worst", "signed median", "not predicted")
     rows = []
     for path in sorted(FOLDER.glob("*.jsonl")):
@@ -292,7 +292,7 @@ def _published(row: Row) -> str:
 
 
 def predicted_speedups() -> str:
-    """Return `cute_sm100` vs NVIDIA's example kernel, both predicted for a B200: small batches and all."""
+    """Return predicted speedups of `cute_sm100` over NVIDIA's example on a B200."""
     lines = (BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     rows = []

@@ -24,6 +24,7 @@ RECORD = "fetched.json"
 MANIFEST = ".fetched.json"  # a second copy: Snakemake deletes a rule's output before it runs the rule again
 MOST_BYTES = 64 << 20  # that the chosen files of a wheel unpack to; those of today take 3 MB
 MOST_FILES = 10_000
+MOST_SECONDS = 1800.0  # of a download
 WHEELS = "wheels"  # beside the packages: results/fetch/wheels/
 
 
@@ -112,7 +113,13 @@ def _download(package: str, pin: dict[str, Any], folder: Path, root: Path) -> Pa
     """Download with the pip of this Python, which follows the user's own configuration (index, proxy, cache)."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
     command += ["--disable-pip-version-check", "--quiet", "--dest", str(folder), f"{package}=={pin['version']}"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    try:  # pip itself ends a download that stops for 15 seconds, but not one that trickles
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise FetchError(
+            f"{package} {pin['version']} was not downloaded within {MOST_SECONDS:g} s; name a faster index, or "
+            f"put {pin['wheel']} (sha256 {pin['sha256']}) into {root / WHEELS}"
+        ) from None
     wheel = folder / pin["wheel"]
     if done.returncode or not wheel.is_file():
         lines = [line for line in done.stderr.splitlines() if line.strip()]
