@@ -12,7 +12,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.report.page import Contents
 from loose import compare, draw_plots
 
-VOID = {"meta", "link", "br", "input", "img", "hr"}
+VOID = {"wbr", "meta", "link", "br", "input", "img", "hr"}
 
 
 def contents(evidence, folder, draw=False, front=True, **more):

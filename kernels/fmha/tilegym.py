@@ -38,7 +38,7 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """The counts of heads are constants of TileGym's kernel, and whether the keys fill whole tiles."""
     w = workload
-    found = []
+    result = []
     for tile_m, tile_n, ctas, occupancy in TILINGS[target]:
         even = w.length % tile_n == 0
         params: dict[str, Any] = {"dtype": w.dtype, "heads": w.heads, "group": w.group, "head_dim": w.head_dim}
@@ -46,8 +46,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         params |= {"ctas": ctas, "occupancy": occupancy}
         name = [w.dtype, f"h{w.heads}g{w.group}d{w.head_dim}", f"{tile_m}x{tile_n}c{ctas}o{occupancy}"]
         name += ["causal"] * w.causal + ["ragged"] * (not even)
-        found.append(Variant("_".join(name), params))
-    return tuple(found)
+        result.append(Variant("_".join(name), params))
+    return tuple(result)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

@@ -43,13 +43,13 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """The length and both counts of heads are constants of TileGym's kernels."""
     w = workload
-    found = []
+    result = []
     for kv_m, kv_n, q_m, q_n in TILINGS:
         params: dict[str, Any] = {"dtype": w.dtype, "length": w.length, "heads": w.heads, "kv_heads": w.kv_heads}
         params |= {"causal": w.causal, "kv_m": kv_m, "kv_n": kv_n, "q_m": q_m, "q_n": q_n}
         name = [w.dtype, f"s{w.length}h{w.heads}kv{w.kv_heads}", f"{kv_m}x{kv_n}", f"{q_m}x{q_n}"]
-        found.append(Variant("_".join(name + ["causal"] * w.causal), params))
-    return tuple(found)
+        result.append(Variant("_".join(name + ["causal"] * w.causal), params))
+    return tuple(result)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

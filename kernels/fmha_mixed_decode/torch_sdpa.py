@@ -22,7 +22,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     def call() -> None:
         k, v = (dequantized(*cache).to(i.q.dtype) for cache in ((i.k, i.k_scale), (i.v, i.v_scale)))
-        found = scaled_dot_product_attention(i.q[:, :, None], k, v, scale=i.softmax_scale, enable_gqa=gqa)
-        outputs.out.copy_(found[:, :, 0])
+        result = scaled_dot_product_attention(i.q[:, :, None], k, v, scale=i.softmax_scale, enable_gqa=gqa)
+        outputs.out.copy_(result[:, :, 0])
 
     return runner(i.q, call)

@@ -23,9 +23,9 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     def call() -> None:
         k, v = (dequantized(*pair).to(i.q.dtype) for pair in ((i.k, i.k_scale), (i.v, i.v_scale)))
-        found = scaled_dot_product_attention(
+        result = scaled_dot_product_attention(
             i.q, k, v, is_causal=w.causal, scale=i.softmax_scale, enable_gqa=w.group > 1
         )
-        outputs.out.copy_(found)
+        outputs.out.copy_(result)
 
     return runner(i.q, call)

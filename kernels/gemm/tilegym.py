@@ -1,6 +1,6 @@
 """Adapter of TileGym's `matmul` (cuTile), the plain kernel: a block per tile of C.
 
-It wants B as (K, N): ours goes in as a view, with its first dimension contiguous where K is, and TMA fetches it so.
+It wants B as (K, N): the operator's B goes in as a view. Where K is contiguous, TMA fetches it so.
 """
 
 from __future__ import annotations

@@ -160,8 +160,8 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
         own = seed * w.groups + group
         if w.scaled:
             kind = "randn" if distribution == "large" else distribution
-            found = blockscaled.make_inputs(w.plain(p), own, device, kind)
-            drawn.append((found.a, found.b, found.a_scales, found.b_scales))
+            result = blockscaled.make_inputs(w.plain(p), own, device, kind)
+            drawn.append((result.a, result.b, result.a_scales, result.b_scales))
         else:
             kind = "randn" if distribution == "scales" else distribution
             dense = gemm.make_inputs(gemm.Workload(p.m, p.n, p.k, dtype=w.dtype), own, device, kind)
@@ -194,8 +194,8 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
     import torch
 
     groups = zip(matrices(inputs, workload), workload.problems, strict=True)
-    found = (operands(group, problem, workload) for group, problem in groups)
-    return Outputs(torch.cat([(a.float() @ b.float().T).flatten() for a, b in found]))
+    result = (operands(group, problem, workload) for group, problem in groups)
+    return Outputs(torch.cat([(a.float() @ b.float().T).flatten() for a, b in result]))
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
@@ -204,8 +204,8 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
     dtype = torch_dtype(OUTPUT[workload.dtype])
     groups = zip(matrices(inputs, workload), workload.problems, strict=True)
-    found = (operands(group, problem, workload) for group, problem in groups)
-    return Outputs(torch.cat([(a.to(dtype) @ b.to(dtype).T).flatten() for a, b in found]))
+    result = (operands(group, problem, workload) for group, problem in groups)
+    return Outputs(torch.cat([(a.to(dtype) @ b.to(dtype).T).flatten() for a, b in result]))
 
 
 def cost(workload: Workload) -> Cost:

@@ -95,7 +95,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     largest = max(w.group_rows)
     tiles = -(-largest // p["tile_m"]) * -(-w.n // BLOCK) * w.groups
     blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
-    on_card = torch.tensor([largest], dtype=torch.int32, device=outputs.c.device)  # `own` does not read it
+    on_gpu = torch.tensor([largest], dtype=torch.int32, device=outputs.c.device)  # `own` does not read it
     arrays = (inputs.a, inputs.b, inputs.a_scales.T, inputs.b_scales, outputs.c, inputs.starts)
-    values = (*arrays, w.groups, largest, on_card, w.n)
+    values = (*arrays, w.groups, largest, on_gpu, w.n)
     return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))

@@ -140,16 +140,16 @@ def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tenso
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:
     """float32 products of the dequantized operands."""
-    found = Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c.float()))
-    clear_unused(inputs, found)
-    return found
+    result = Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c.float()))
+    clear_unused(inputs, result)
+    return result
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
     """PyTorch's bf16 products of the dequantized operands, which bf16 rounds."""
-    found = Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c))
-    clear_unused(inputs, found)
-    return found
+    result = Outputs(products(inputs, workload, make_outputs(workload, inputs.a.device).c))
+    clear_unused(inputs, result)
+    return result
 
 
 def cost(workload: Workload) -> Cost:

@@ -52,14 +52,14 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """The state's extent and the heads of a group are constants of TileGym's kernels."""
     w = workload
-    found = []
+    result = []
     for tiling in TILINGS:
         if w.length % tiling.chunk:
             continue
         params: dict[str, Any] = {"dtype": w.dtype, "chunk": tiling.chunk, "share": w.share, "state": w.state}
         params |= {"head_tile": min(WIDEST, w.head_dim), "state_tile": tiling.state, "out_tile": tiling.out}
-        found.append(Variant(f"{w.dtype}_c{tiling.chunk}_n{w.state}_share{w.share}", params))
-    return tuple(found)
+        result.append(Variant(f"{w.dtype}_c{tiling.chunk}_n{w.state}_share{w.share}", params))
+    return tuple(result)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

@@ -17,8 +17,8 @@ DSL = "torch"
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     def call() -> None:
-        found = chunked(inputs, workload, CHUNK)
-        outputs.y.copy_(found.y)
-        outputs.final_state.copy_(found.final_state)
+        result = chunked(inputs, workload, CHUNK)
+        outputs.y.copy_(result.y)
+        outputs.final_state.copy_(result.final_state)
 
     return runner(inputs.x, call)

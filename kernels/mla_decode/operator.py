@@ -119,10 +119,10 @@ def request_lengths(workload: Workload) -> tuple[int, ...]:
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
     """Return workloads to check as well: shuffled pages, and a length no tile divides."""
-    found = [] if workload.paged else [replace(workload, paged=True)]
+    result = [] if workload.paged else [replace(workload, paged=True)]
     if workload.kv_length - 27 >= workload.query_tokens:
-        found.append(replace(workload, kv_length=workload.kv_length - 27))
-    return tuple(found)
+        result.append(replace(workload, kv_length=workload.kv_length - 27))
+    return tuple(result)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:

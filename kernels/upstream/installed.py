@@ -25,7 +25,7 @@ def nothing_built(package: str) -> dict[str, Any]:
 
 
 def import_package(name: str) -> ModuleType:
-    """The package; RuntimeError if it is there but broken, which is its own fault and not this machine's."""
+    """The package; RuntimeError if it exists but broken, which is its own fault and not this machine's."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:

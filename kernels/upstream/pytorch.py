@@ -34,14 +34,14 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 @not_baked
-def runner(beside: torch.Tensor, call: Callable[[], Any], finish: Callable[[], Any] = nothing) -> Runner:
-    """Calls of PyTorch on the stream that is asked for, on the GPU of the tensor `beside`.
+def runner(compared: torch.Tensor, call: Callable[[], Any], finish: Callable[[], Any] = nothing) -> Runner:
+    """Calls of PyTorch on the stream that is asked for, on the GPU of the tensor `next to`.
 
     Which kernels PyTorch's libraries choose is theirs: the runner names no launches.
     """
 
     def enqueue(stream: int) -> None:
-        with on_stream(beside, stream):
+        with on_stream(compared, stream):
             call()
 
     return Runner(enqueue, finish=finish)

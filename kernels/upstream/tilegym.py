@@ -42,7 +42,7 @@ def module(name: str, package: str = "tilegym.ops.cutile") -> Any:
         return importlib.import_module(f"{package}.{name}")
 
 
-def require_offered(found: Any, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any) -> None:
+def require_offered(result: Any, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any) -> None:
     """ValueError unless a module's autotuner would try a configuration with the fields of `wanted` on a target.
 
     `generator` names the function of the module that yields the configurations; it is called with `arguments`.
@@ -51,32 +51,34 @@ def require_offered(found: Any, generator: str, target: str, wanted: Mapping[str
     asked = {"get_device_capability": CAPABILITY[target], "get_device_properties": properties}
     with ExitStack() as stack:
         for name, answer in asked.items():
-            stack.enter_context(patch.object(found.torch.cuda, name, return_value=answer))
-        offered = [{name: getattr(c, name) for name in wanted} for c in getattr(found, generator)(*arguments)]
+            stack.enter_context(patch.object(result.torch.cuda, name, return_value=answer))
+        offered = [{name: getattr(c, name) for name in wanted} for c in getattr(result, generator)(*arguments)]
     if dict(wanted) not in offered:
         raise ValueError(f"{dict(wanted)} is none of the configurations that TileGym tries for {target}: {offered}")
 
 
-def configured(found: Any, kernel: str, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any) -> Any:
+def configured(
+    result: Any, kernel: str, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any
+) -> Any:
     """The kernel of a module as a configuration of its autotuner has it compiled: for so many CTAs, at its occupancy.
 
     What `wanted`, which has both, and the other arguments are, and what is raised, `require_offered` says.
     """
-    require_offered(found, generator, target, wanted, *arguments)
-    return getattr(found, kernel).replace_hints(num_ctas=wanted["num_ctas"], occupancy=wanted["occupancy"])
+    require_offered(result, generator, target, wanted, *arguments)
+    return getattr(result, kernel).replace_hints(num_ctas=wanted["num_ctas"], occupancy=wanted["occupancy"])
 
 
 def neighbours() -> dict[str, Any]:
     """Stand-ins for the modules of TileGym that only its own drivers need."""
     names = ("backend", "experimental", "autotune", "kernel_utils", "logger")
-    found: dict[str, Any] = {f"tilegym.{name}": types.ModuleType(f"tilegym.{name}") for name in names}
-    found["tilegym.backend"].register_impl = lambda *_, **__: lambda function: function
-    found["tilegym.experimental"].experimental_kernel = lambda kernel: kernel  # it only prints a warning at a launch
-    found["tilegym.autotune"].is_autotune_disabled = lambda: True  # variants are this project's way to try tilings
-    found["tilegym.autotune"].is_autotune_enabled = lambda: False
-    found["tilegym.kernel_utils"].get_kernel_configs = None
-    found["tilegym.logger"].get_logger = logging.getLogger
-    return found
+    result: dict[str, Any] = {f"tilegym.{name}": types.ModuleType(f"tilegym.{name}") for name in names}
+    result["tilegym.backend"].register_impl = lambda *_, **__: lambda function: function
+    result["tilegym.experimental"].experimental_kernel = lambda kernel: kernel  # it only prints a warning at a launch
+    result["tilegym.autotune"].is_autotune_disabled = lambda: True  # variants are this project's way to try tilings
+    result["tilegym.autotune"].is_autotune_enabled = lambda: False
+    result["tilegym.kernel_utils"].get_kernel_configs = None
+    result["tilegym.logger"].get_logger = logging.getLogger
+    return result
 
 
 def _torch() -> Any:

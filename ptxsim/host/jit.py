@@ -252,7 +252,8 @@ def _no_context() -> None:
     """Let code that asks the driver for a context go on without one."""
     import cutlass
 
-    for module in (getattr(cutlass, "cuda", None), sys.modules.get("cutlass.base_dsl.runtime.cuda")):
+    modules: list[Any] = [getattr(cutlass, "cuda", None), sys.modules.get("cutlass.base_dsl.runtime.cuda")]
+    for module in modules:
         if hasattr(module, "initialize_cuda_context"):
             module.initialize_cuda_context = lambda *_, **__: None
 

@@ -61,7 +61,7 @@ def test_plain_numbers_say_nothing():
 
 
 @pytest.mark.parametrize(
-    ("rule", "left", "right", "message"),
+    ("rule", "left", "right", "sentence"),
     [
         ("S2", {"spill_bytes": 48}, {}, "tile spills 48 bytes"),
         ("S3", {"registers_per_thread": 255}, {}, "tile uses the maximum of 255 registers per thread, without"),
@@ -85,8 +85,8 @@ def test_plain_numbers_say_nothing():
         ("S11", {}, {"cluster_size": 2}, "hand runs in clusters of 2 blocks"),
     ],
 )
-def test_static_rules(rule, left, right, message):
-    assert message in message(side("cutile", left), side("cute", right))[rule]
+def test_static_rules(rule, left, right, sentence):
+    assert sentence in message(side("cutile", left), side("cute", right))[rule]
 
 
 @pytest.mark.parametrize(

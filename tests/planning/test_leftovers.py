@@ -80,7 +80,7 @@ def test_only_what_nothing_names_is_removed_and_it_is_told(tmp_path, plan) -> No
     kept, gone = write(tmp_path, *KEPT, *planned(plan)), write(tmp_path, *GONE)
     found = leftovers.find(tmp_path, plan)
     assert found == sorted(gone)
-    told = leftovers.told(found, tmp_path)
+    told = leftovers.summary(found, tmp_path)
     assert f"  {ADD}/ann/sm_90a: 2 files, 0.0 MB" in told and "  softmax_of_yore: 4 files, 0.0 MB" in told
     leftovers.remove(found, tmp_path)
     assert all(path.exists() for path in kept) and not any(path.exists() for path in gone)

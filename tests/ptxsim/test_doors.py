@@ -1,4 +1,4 @@
-"""Ways into ptxsim besides exported objects: CUDA C++ by nvcc, and CuTe DSL's Primitives API; each with its race."""
+"""Other ways into ptxsim: CUDA C++, Primitives, Triton; each with a planted bug."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ REVERSE = """extern "C" __global__ void reverse(const float *x, float *y) {
 def nvcc() -> Path:
     """The compiler of the wheel nvidia-cuda-nvcc."""
     spec = importlib.util.find_spec("nvidia")
-    found = [x for root in (spec.submodule_search_locations if spec else ()) for x in Path(root).glob("*/bin/nvcc")]
-    if not found:
+    paths = [x for root in (spec.submodule_search_locations if spec else ()) for x in Path(root).glob("*/bin/nvcc")]
+    if not paths:
         pytest.skip("needs the wheel nvidia-cuda-nvcc")
-    return found[0]
+    return paths[0]
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_load(waits):
 )
 @pytest.mark.slow
 def test_primitives(pytester, monkeypatch) -> None:
-    """A TMA load by cutlass.experimental.primitives in a test as written for a GPU, and one that nothing waits for."""
+    """A TMA load by the Primitives API, and one that nothing waits for."""
     monkeypatch.setenv("PTXSIM", "1")
     monkeypatch.setenv("CUTE_DSL_ARCH", "sm_100a")
     pytester.makepyfile(PRIMITIVES)

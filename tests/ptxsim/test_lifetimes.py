@@ -86,13 +86,13 @@ MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 
 
 @pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
-@pytest.mark.parametrize(("before", "after", "found"), [("", MEET, False), (MEET, "", True), ("", "", True)])
-def test_a_cta_pair_frees_tensor_memory_after_the_last_use_by_both(before, after, found, schedule) -> None:
-    """PTX ISA 9.7.16.7.1: with cta_group::2, alloc and dealloc act on the tensor memory of both CTAs."""
+@pytest.mark.parametrize(("before", "after", "races"), [("", MEET, False), (MEET, "", True), ("", "", True)])
+def test_a_cta_pair_frees_tensor_memory_after_the_last_use_by_both(before, after, races, schedule) -> None:
+    """PTX ISA 9.7.16.7.1: with cta_group::2, dealloc acts on both CTAs."""
     body = PAIR.replace("BEFORE", before).replace("AFTER", after)
     result = run_kernel(body, threads=128, grid=(2,), cluster=(2,), shared=64, schedule=schedule, checks=("race",))
-    assert {f.kind for f in result.findings} == ({"race"} if found else set())
-    assert not found or "both" in result.findings[0].message
+    assert {f.kind for f in result.findings} == ({"race"} if races else set())
+    assert not races or "both" in result.findings[0].message
 
 
 @pytest.mark.parametrize("meets", [True, False])

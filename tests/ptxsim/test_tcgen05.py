@@ -295,7 +295,7 @@ def test_store_and_load_shapes_agree() -> None:
 
 
 def test_a_pair_of_64_rows_reads_the_second_half_of_b_s_scale_factors_from_the_upper_lanes() -> None:
-    """The 2x2 mapping of D (PTX ISA, data path layout B): columns from N / 2 on, and their factors, in lanes 64 on."""
+    """PTX ISA, data path layout B: columns from N / 2 on lie in lanes 64 on."""
     tm = TensorMemory(0, checked=True)
     codes = np.arange(256, dtype=np.uint32).reshape(2, 4, 32) % 127  # half of N, column, lane
     for lanes, half in (((0, 32), 0), ((64, 96), 1)):
@@ -321,7 +321,7 @@ tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 32; E:"""
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_warp_reaches_its_own_quarter_of_tensor_memory_whatever_the_address_names(asked) -> None:
-    """PTX ISA, tcgen05.ld and st, access restrictions: warp w of a warpgroup has lanes 32 w to 32 w + 31.
+    """PTX ISA, access restrictions of tcgen05.ld: warp w has lanes from 32 w on.
 
     FlashInfer's 16-warp MLA decode and DeepGEMM's epilogues leave the quarter out of the address on B200.
     """
@@ -333,12 +333,12 @@ def test_a_warp_reaches_its_own_quarter_of_tensor_memory_whatever_the_address_na
 
 
 @pytest.mark.parametrize(
-    ("shape", "lane", "found"), [("16x64b", 16, 0), ("16x64b", 17, 1), ("32x32b", 16, 1), ("16x64b", 128, 1)]
+    ("shape", "lane", "reported"), [("16x64b", 16, 0), ("16x64b", 17, 1), ("32x32b", 16, 1), ("16x64b", 128, 1)]
 )
-def test_an_access_stays_within_its_quarter(shape, lane, found) -> None:
+def test_an_access_stays_within_its_quarter(shape, lane, reported) -> None:
     body = QUARTERS.replace("SHAPE", shape).replace("REGISTERS", "%r2").replace("NAMED", str(lane << 16))
     result = run_kernel(body, np.zeros(128, np.uint32), threads=256, shared=64)
-    assert [f.kind for f in result.findings] == ["tensor-lanes"] * found
+    assert [f.kind for f in result.findings] == ["tensor-lanes"] * reported
 
 
 REDUCED = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;

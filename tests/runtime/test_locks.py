@@ -93,7 +93,7 @@ def test_records_and_locks_of_a_shared_folder_follow_the_umask(mask, expected, u
     store.reuse(Path("results/one.sass"), ["code"], lambda: Path("results/one.sass").touch())
     (kept,) = Path("results/store").iterdir()
     working.claim("")
-    os.close(working._held.pop())
+    os.close(working._kept_open.pop())
     os.close(gpu_slots._open_slot(0))
     files = [Path("results/one.json"), kept, Path(working.LOCK), gpu_slots.SLOTS / "0.lock"]
     assert [mode(path) for path in files] == [expected] * 4

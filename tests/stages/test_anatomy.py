@@ -75,21 +75,21 @@ def patterns_of(text: str) -> dict[str, Any]:
 
 def test_a_loop_that_ends_by_the_ctas_index_and_holds_every_store_is_persistent() -> None:
     inside = patterns_of(LOOP.replace("PLAIN", ""))
-    assert inside["persistent loop"].found and inside["boundary handling"].found
+    assert inside["persistent loop"].present and inside["boundary handling"].present
     past = patterns_of(LOOP.replace("PLAIN", "st.global.f32 [%rd1], %f1;"))
-    assert past["persistent loop"].found is False
+    assert past["persistent loop"].present is False
     assert "1 of 2 plain stores" in past["boundary handling"].evidence
 
 
 def test_a_store_without_a_test_is_told_to_need_whole_tiles() -> None:
     bare = re.sub(r"\n  @%p1 bra SKIP;|\nSKIP:", "", LOOP.replace("PLAIN", ""))
-    assert patterns_of(bare)["boundary handling"].found is False
+    assert patterns_of(bare)["boundary handling"].present is False
 
 
 def test_what_was_not_run_is_unknown_and_not_denied() -> None:
     waits = LOOP.replace("PLAIN", "mbarrier.init.shared.b64 [%r1], 1;")
     result = patterns_of(waits)
-    assert result["multi-stage pipeline"].found is None
+    assert result["multi-stage pipeline"].present is None
     assert list(result) == list(RULES) and len(result) == 10
 
 

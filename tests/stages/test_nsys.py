@@ -110,7 +110,7 @@ def test_a_profiler_that_is_not_there_is_named(monkeypatch, machine):
 
 def test_last_words_leave_progress_out():
     output = "[1/1] [0%   ] r.nsys-rep\r[1/1] [100%] r\nProcessing 3 events: [=]\nImportError: libdw.so.1\n\n"
-    assert profiled.last_words(output) == "ImportError: libdw.so.1"
+    assert profiled.last_output(output) == "ImportError: libdw.so.1"
 
 
 def profiler(folder, body):

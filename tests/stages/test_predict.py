@@ -26,8 +26,8 @@ from cutesnake.stages.predict.band import ASSUMED, LEAST_ROWS, band
 from cutesnake.stages.predict.bottleneck import bound
 from cutesnake.stages.predict.device import table
 from cutesnake.stages.predict.prediction import MOST_SPANS as MOST_KEPT
-from cutesnake.stages.predict.prediction import _middle, captured, lone_of, predict_build
-from cutesnake.stages.predict.validated import VALIDATION, Held, files, read_held
+from cutesnake.stages.predict.prediction import _middle, captured, empty_launch_of, predict_build
+from cutesnake.stages.predict.validated import VALIDATION, ValidatedRow, files, read_validated
 from loose import compare, draw_pipeline, every_row, reasons, render, to_csv, typed
 from loose import draw_plots as plot
 from project import ROOT
@@ -37,9 +37,9 @@ from report_pages import contents
 ADD = {"rows": 37, "columns": 256, "dtype": "fp32"}
 
 
-def rows(bound_by: str | None, errors: list[float], kind: str = "cold", part: str = "held_out") -> list[Held]:
+def rows(bound_by: str | None, errors: list[float], kind: str = "cold", part: str = "held_out") -> list[ValidatedRow]:
     return [
-        Held("h200", "mine", "kernel", kind, 100.0, 100.0 + error, part, bound_by)  # type: ignore[arg-type]
+        ValidatedRow("h200", "mine", "kernel", kind, 100.0, 100.0 + error, part, bound_by)  # type: ignore[arg-type]
         for error in errors
     ]
 
@@ -48,9 +48,9 @@ def test_a_band_is_the_error_that_nine_in_ten_calls_bound_alike_stayed_below() -
     known = rows("DRAM", [1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11]) + rows("waiting", [50.0] * 9)
     same = band("DRAM", "cold", 0, known)
     assert same.percent == pytest.approx(10.0)
-    assert "of 11 cold predictions of calls bound by DRAM on Hopper cards" in same.words
+    assert "of 11 cold predictions of calls bound by DRAM on Hopper GPUs" in same.text
     every = band("tensor cores", "cold", 0, known)  # of these there are none
-    assert every.percent == pytest.approx(50.0) and "of 20 cold predictions of all calls" in every.words
+    assert every.percent == pytest.approx(50.0) and "of 20 cold predictions of all calls" in every.text
 
 
 def test_families_that_the_clock_was_made_with_do_not_narrow_a_band() -> None:
@@ -65,12 +65,12 @@ def test_families_that_the_clock_was_made_with_do_not_narrow_a_band() -> None:
 def test_a_band_is_wider_where_parameters_are_assumed() -> None:
     known = rows("L2", [10.0] * LEAST_ROWS)
     assert band("L2", "cold", 3, known).percent == pytest.approx(10.0 * ASSUMED)
-    assert "twice that, since 3 of this card's parameters that count are assumed" in band("L2", "cold", 3, known).words
+    assert "twice that, since 3 of this GPU's parameters that count are assumed" in band("L2", "cold", 3, known).text
 
 
 def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
     none = band("L2", "warm", 0, rows("L2", [10.0] * LEAST_ROWS))  # those are cold
-    assert none.percent is None and "not known" in none.words
+    assert none.percent is None and "not known" in none.text
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_lines_of_other_files_are_not_taken_for_validation(tmp_path) -> None:
         json.dumps(line) + "\n" + json.dumps({**line, "predicted_us": None, "error": "too long"}) + "\n"
     )
     (tmp_path / "b200.jsonl").write_text(json.dumps({"case": "c", "published_us": 4.0, "predicted_us": 5.0}) + "\n")
-    looked_at, opened_last = read_held(files(tmp_path))
+    looked_at, opened_last = read_validated(files(tmp_path))
     assert (looked_at.part, looked_at.bound) == ("development", None)
     assert (opened_last.part, opened_last.bound) == ("held_out", "DRAM")
     assert opened_last.error_percent == pytest.approx(25.0)
 
 
 def test_the_committed_validation_has_families_that_were_held_out_and_both_kinds() -> None:
-    kept = read_held(files())
+    kept = read_validated(files())
     assert len(kept) >= 60 and len({row.operator for row in kept}) >= 6
     assert {row.kind for row in kept} == {"warm", "cold"}
     families = {part: {row.operator for row in kept if row.part == part} for part in ("development", "held_out")}
@@ -390,7 +390,7 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
     ids=["nothing timed", "a timing that failed", "one that does not say it", "one that does"],
 )
 def test_a_timing_of_this_host_says_what_a_lone_launch_takes(timed, single) -> None:
-    assert lone_of(timed) == single
+    assert empty_launch_of(timed) == single
 
 
 @pytest.mark.slow

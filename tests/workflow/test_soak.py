@@ -183,6 +183,12 @@ class Folder:
         result = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
         return {(path.parts[-3], path.name): path for path in result if any(path.glob("[!.]*"))}
 
+    def drop_lost(self, tried: set[Build]) -> None:
+        """Note which builds are gone: Snakemake deletes outputs before a job, which may then not end."""
+        for kernel, variant in tried:
+            if not (self.path / f"results/compile/elementwise_add/{kernel}/sm_90a/{variant}/build.json").exists():
+                self.model.made.pop((kernel, variant), None)
+
     def results(self) -> dict[str, str]:
         """Every file, less times and what took how long."""
         result = {}
@@ -346,6 +352,7 @@ def kill(folder: Folder, chance: random.Random) -> str:
         os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     time.sleep(0.2)
+    folder.drop_lost(model.maybe)
     model.unsure = True
     return f"killed after {seconds:.1f} s"
 
@@ -377,6 +384,7 @@ def fill_disk(folder: Folder, chance: random.Random) -> str:
         dies = "killed" in model.planned().values()
         assert dies or "disk is full" in said or "No space left" in said, said
         model.maybe, model.unsure = model.stale(), True
+        folder.drop_lost(model.maybe)
     else:
         assert free or not model.anything(), said
         model.ran()
@@ -388,7 +396,7 @@ def race(folder: Folder, chance: random.Random) -> str:
 
     One of them makes what is stale, the other one does nothing or is refused.
     """
-    runs, message = [], []
+    runs, message, tried = [], [], folder.model.stale()
     for _ in range(2):
         runs.append(folder.start())
         time.sleep(chance.uniform(0.0, 3.0))
@@ -396,6 +404,7 @@ def race(folder: Folder, chance: random.Random) -> str:
     if "killed" not in folder.model.planned().values():
         assert 0 in statuses, message
     folder.model.ran()
+    folder.drop_lost(tried)
     return f"two runs at once: {statuses}"
 
 
@@ -455,11 +464,13 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
         for _ in range(chance.randint(1, MOST_AT_ONCE)):
             history.append(chance.choice(DONE)(folder, chance))
             agree()
+        tried = folder.model.stale()
         done = folder.run()
         reported = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
         dies = "killed" in [needs for build, needs in folder.model.planned().items() if build in folder.model.stale()]
         assert (done.returncode != 0) is dies, reported
         folder.model.ran()
+        folder.drop_lost(tried)
         history.append("run")
         agree()
         runs += not dies

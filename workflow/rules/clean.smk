@@ -7,7 +7,7 @@ if snakemake_internals.is_main(workflow) and "clean" in (snakemake_internals.tar
     if snakemake_internals.targets() != ["clean"]:
         sys.exit("clean: name no other target beside it, since it must not run while results are made")
     LEFT = leftovers.find(Path("results"), PLAN)
-    logger.warning(leftovers.told(LEFT, Path("results")))
+    logger.warning(leftovers.summary(LEFT, Path("results")))
 
 
 rule clean:

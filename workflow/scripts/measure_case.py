@@ -15,6 +15,6 @@ do(
     checked=snakemake.input.get("checked", []),
     log=snakemake.log[0],
     timed=snakemake.input.get("timed", []),
-    card=snakemake.params.device,
+    planned_gpu=snakemake.params.device,
     made_from=snakemake.params.made_from,
 )

@@ -13,7 +13,7 @@ from kernels.async_copies.cute.tile import COLUMNS, ROWS
 
 THREADS = 128
 TILE = (ROWS, COLUMNS)
-PIECE = 4  # elements of 16 bytes
+VECTOR = 4  # elements of 16 bytes
 DESCRIPTOR_WORDS = 16  # of 8 bytes
 
 
@@ -37,11 +37,11 @@ class CopyThroughL2:
         bidx, bidy, _ = cute.arch.block_idx()
         gX, gY = (cute.local_tile(m, TILE, (bidx, bidy)) for m in (mX, mY))
         sX = SmemAllocator().allocate_tensor(cutlass.Float32, tile_layout(), 128)
-        threads = cute.make_layout((THREADS * PIECE // COLUMNS, COLUMNS // PIECE), stride=(COLUMNS // PIECE, 1))
+        threads = cute.make_layout((THREADS * VECTOR // COLUMNS, COLUMNS // VECTOR), stride=(COLUMNS // VECTOR, 1))
         load = cute.make_copy_atom(
             cpasync.CopyG2SOp(cache_mode=cpasync.LoadCacheMode.GLOBAL), cutlass.Float32, num_bits_per_copy=128
         )
-        tiled = cute.make_tiled_copy_tv(load, threads, cute.make_layout((1, PIECE)))
+        tiled = cute.make_tiled_copy_tv(load, threads, cute.make_layout((1, VECTOR)))
         part = tiled.get_slice(tidx)
         cute.copy(tiled, part.partition_S(gX), part.partition_D(sX))
         cute.arch.cp_async_commit_group()
@@ -103,8 +103,8 @@ class CopyByDescriptor:
         cute.arch.sync_threads()
         cute.arch.mbarrier_wait(loaded, 0)
         store = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), cutlass.Float32, num_bits_per_copy=128)
-        threads = cute.make_layout((THREADS * PIECE // COLUMNS, COLUMNS // PIECE), stride=(COLUMNS // PIECE, 1))
-        part = cute.make_tiled_copy_tv(store, threads, cute.make_layout((1, PIECE))).get_slice(tidx)
+        threads = cute.make_layout((THREADS * VECTOR // COLUMNS, COLUMNS // VECTOR), stride=(COLUMNS // VECTOR, 1))
+        part = cute.make_tiled_copy_tv(store, threads, cute.make_layout((1, VECTOR))).get_slice(tidx)
         cute.autovec_copy(part.partition_S(sX), part.partition_D(gY))
 
 

@@ -50,7 +50,7 @@ class ElementwiseAdd:
         gA = cute.zipped_divide(mA, tiler)[((None,), tile)]
         gB = cute.zipped_divide(mB, tiler)[((None,), tile)]
         gC = cute.zipped_divide(mC, tiler)[((None,), tile)]
-        # Divided alike, the identity tensor gives the coordinate that each element of the tile has in mC.
+        # Divided the same way, the identity tensor gives the coordinate that each element of the tile has in mC.
         cC = cute.zipped_divide(cute.make_identity_tensor(mC.shape), tiler)[((None,), tile)]
 
         if (tile + 1) * tiler[0] <= mC.shape[0]:

@@ -44,13 +44,13 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "group": w.group, "causal": w.causal}
     # Rows of scales are read as they are: only those of whole 16 bytes may come by TMA.
     known["aligned"] = w.length % 8 == 0
-    found = []
+    result = []
     for narrow, wide, warps in TILINGS:
         rows, keys = narrow if w.head_dim <= 256 else wide
         name = [w.dtype, f"d{w.head_dim}g{w.group}", f"{rows}x{keys}w{warps}"]
         name += ["causal"] * w.causal + ["unaligned"] * (not known["aligned"])
-        found.append(Variant("_".join(name), {**known, "rows": rows, "keys": keys, "warps": warps}))
-    return tuple(found)
+        result.append(Variant("_".join(name), {**known, "rows": rows, "keys": keys, "warps": warps}))
+    return tuple(result)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """NVIDIA's mixed-input GEMM classes for SM100, called unmodified with our operators' tensors.
 
-They call the narrow operand A and want it first: our weights B. Their C is then the transpose of ours.
+They call the narrow operand A and want it first: our weights B. Their C is then the transpose of this project's.
 """
 
 from typing import Any

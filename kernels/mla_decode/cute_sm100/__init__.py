@@ -49,17 +49,17 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     dtype = workload.dtype
     single = Variant(f"{dtype}_softmax8", {"dtype": dtype, "groups": 2, "in_place": False})
-    found = [
+    result = [
         single,
         *(Variant(f"{dtype}_pairs{pairs}", {**single.params, "pairs": pairs}) for pairs in (2, 4)),
     ]
     rows, lengths = workload.query_tokens * workload.heads, request_lengths(workload)
     element_bytes = 1 if dtype == "fp8" else 2
-    found.sort(key=lambda v: cost(lengths, rows, PROCESSORS, element_bytes, v.params.get("pairs", 1)))
-    found.append(Variant(f"{dtype}_softmax4", {**single.params, "groups": 1}))
+    result.sort(key=lambda v: cost(lengths, rows, PROCESSORS, element_bytes, v.params.get("pairs", 1)))
+    result.append(Variant(f"{dtype}_softmax4", {**single.params, "groups": 1}))
     if dtype == "fp8":
-        found.append(Variant("fp8_in_place", {**single.params, "in_place": True}))
-    return tuple(found)
+        result.append(Variant("fp8_in_place", {**single.params, "in_place": True}))
+    return tuple(result)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -119,9 +119,9 @@ def arguments(workload: Workload, inputs: Inputs, outputs: Outputs, schedule: Pa
     from kernels.mla_decode.split_kv import run
 
     rows = workload.query_tokens * workload.heads
-    found = run.arguments(
+    result = run.arguments(
         *(workload, inputs, outputs, schedule, sizes.WORK_COLUMNS, schedule.pairs),
         partial_dtype=PARTIAL_TYPES[workload.dtype][1],
         partial_rows=-(-rows // sizes.WARP) * sizes.WARP,
     )
-    return *found, *schedule.uniform_arguments
+    return *result, *schedule.uniform_arguments

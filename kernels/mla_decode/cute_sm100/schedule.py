@@ -60,7 +60,7 @@ COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their register
 @dataclass(frozen=True)
 class Even:
     """A plan without exceptions: requests of one length, each in `splits` of consecutive workers, an item for each
-    worker. The first `more` splits have a unit more than `base`. The kernel is told so, and works out its item: the
+    worker. The first `more` splits have a unit more than `base`. The kernel knows so, and works out its item: the
     table that has it would come from DRAM, before everything else."""
 
     splits: int
@@ -97,7 +97,7 @@ class PairSchedule(Schedule):
 
     @property
     def uniform_arguments(self) -> tuple[int, int, int, int, int]:
-        """What the kernel is told of an even plan; else zeros."""
+        """What the kernel gets for an even plan; else zeros."""
         even = self.even
         return (even.reciprocal, even.splits, even.base, even.more, even.length) if even else (0, 0, 0, 0, 0)
 
@@ -164,7 +164,7 @@ def _assign_splits(
     tried = [(workers, prices)] + [(fed, prices)] * (fed != workers)
     if little and (element_bytes, pairs) == (2, 1):
         tried.append((workers, replace(prices, merge=MERGE_OF_FEW)))
-    found = []
+    result = []
     for count, chosen in tried:
         worker_group = assign_splits(units, count, chosen, leftovers=True)
         merges = merges_of(worker_group)
@@ -174,8 +174,8 @@ def _assign_splits(
         busiest = max(sum(split.end - split.begin for split in splits) for splits in worker_group)
         late = 0.0 if little else max(sum(tiles) / FED - busiest, 0.0)
         rounds = ROUND[element_bytes] * ((most - 1) // PARTIALS_OF_ROUND)
-        found.append((worker_group, plan_cost(worker_group, count, chosen) + late + rounds))
-    return min(found, key=lambda one: one[1])
+        result.append((worker_group, plan_cost(worker_group, count, chosen) + late + rounds))
+    return min(result, key=lambda one: one[1])
 
 
 def _even(worker_group: Sequence[Sequence[Split]], lengths: Sequence[int]) -> Even | None:
@@ -186,7 +186,7 @@ def _even(worker_group: Sequence[Sequence[Split]], lengths: Sequence[int]) -> Ev
     count, units = len(sizes[0]), sum(sizes[0])
     base, more = divmod(units, count)
     even = [base] * (count - more) + [base + 1] * more
-    return Even(count, base, more, lengths[0]) if all(found == even for found in sizes) else None
+    return Even(count, base, more, lengths[0]) if all(result == even for result in sizes) else None
 
 
 def _worker_group_of(even: Even, requests: int) -> tuple[tuple[Split, ...], ...]:

@@ -231,12 +231,12 @@ class Sizes:
         if self.pairs > 1:
             blocks = (self.pairs - 1) * self.chunks * self.groups
             needed |= {"merge_empty": (1, self.pairs - 1), "merge_lse_full": (1, 1), "merge_full": (blocks, 1)}
-        found: dict[str, Mbarriers] = {}
+        result: dict[str, Mbarriers] = {}
         first = 0
         for name, (count, arrivals) in needed.items():
-            found[name] = Mbarriers(first, count, arrivals)
+            result[name] = Mbarriers(first, count, arrivals)
             first += count
-        return found
+        return result
 
     @property
     def mbarrier_count(self) -> int:

@@ -53,7 +53,7 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     lengths = request_lengths(workload)
     size = sum(lengths) * layout.WIDTH * 2
     names = _pairs(lengths, rows, size)
-    found = [Variant(f"{workload.dtype}_{name}", {"dtype": workload.dtype, **PAIRS[name]}) for name in names]
+    result = [Variant(f"{workload.dtype}_{name}", {"dtype": workload.dtype, **PAIRS[name]}) for name in names]
     split_kv = Variant(f"{workload.dtype}_halves", {"dtype": workload.dtype, "cluster": 2, "halves": True})
     merging = Variant(f"{split_kv.id}_met", {**split_kv.params, "meets": True})
 
@@ -62,28 +62,28 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         return cost(prices, lengths, rows, SMS, variant.params["cluster"], *kind)
 
     few = SPLIT_KV_FEW_ROWS_FACTOR if rows < layout.ROWS else 1.0
-    costs = {variant.id: price(variant, CLUSTERS) for variant in found}
+    costs = {variant.id: price(variant, CLUSTERS) for variant in result}
     if size > PREFETCH_BYTES and rows > layout.ROWS:
         costs[f"{workload.dtype}_cluster2"] *= PREFETCH_FACTOR
-    found.append(split_kv)
+    result.append(split_kv)
     costs[split_kv.id] = few * price(split_kv, SPLIT_KV)
     if (
-        0 < costs[found[0].id] - costs[split_kv.id] < WAIT_COST
-        and combine_fits_idle(lengths, rows, SMS, found[0].params["cluster"])
+        0 < costs[result[0].id] - costs[split_kv.id] < WAIT_COST
+        and combine_fits_idle(lengths, rows, SMS, result[0].params["cluster"])
         and not combine_fits_idle(lengths, rows, SMS, 2, True)
     ):
         costs[split_kv.id] += WAIT_COST
     splits_any = splits(lengths, rows, SMS, 2, split_kv=True, merge_in_kernel=True)
     if splits_any and price(merging, schedule.SPLIT_KV) <= price(split_kv, schedule.SPLIT_KV):
-        found.append(merging)
+        result.append(merging)
         costs[merging.id] = few * price(merging, SPLIT_KV) - MERGE_SAVES
-    found.sort(key=lambda variant: costs[variant.id])
-    again = next(variant for variant in found if has_another(variant))
-    if found[0] is merging:
+    result.sort(key=lambda variant: costs[variant.id])
+    again = next(variant for variant in result if has_another(variant))
+    if result[0] is merging:
         again = split_kv
     if workload.batch <= layout.MAX_REQUESTS and workload.kv_length <= layout.MAX_LENGTH:
-        found.append(Variant(f"{again.id}_planned", {**again.params, "planned": True}))
-    return tuple(found)
+        result.append(Variant(f"{again.id}_planned", {**again.params, "planned": True}))
+    return tuple(result)
 
 
 def has_another(variant: Variant) -> bool:

@@ -88,7 +88,7 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build per dtype and candidate, for every batch and kv length."""
-    found = []
+    result = []
     for wide, narrow, latency in CANDIDATES[target]:
         name = "_".join([workload.dtype, *("x".join(map(str, tiling)) for tiling in (wide, narrow)), f"t{latency}"])
         if (workload.latent, workload.rope) != (512, 64):
@@ -98,8 +98,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
             params |= dict(zip((f"{prefix}_{key}" for key in TILING), tiling, strict=True))
         if target in UNDIVIDED and workload.latent == 512 and workload.dtype != "fp8":
             params |= dict(zip((f"undivided_{key}" for key in TILING), UNDIVIDED[target][0], strict=True))
-        found.append(Variant(name, params))
-    return tuple(found)
+        result.append(Variant(name, params))
+    return tuple(result)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     functions.append(attention("first", device.split_first, partial))
     functions.append(attention("rest", device.whole_rest, out))
     if "undivided_rows" in p:
-        (rows, keys, _, warps), pieces, latency = UNDIVIDED[target]
-        tiling = [rows, keys, p["latent"], p["rope"], pieces, latency]
+        (rows, keys, _, warps), splits, latency = UNDIVIDED[target]
+        tiling = [rows, keys, p["latent"], p["rope"], splits, latency]
         for stem, kernel, results in (
             ("undivided", device.whole_undivided, out),
             ("undivided_first", device.split_undivided, scaled),
@@ -136,8 +136,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
         ):
             hinted = kernel.replace_hints(num_worker_warps=warps)
             functions.append(DeviceFunction(stem, SYMBOLS[stem], hinted, inputs + results + numbers + tiling))
-    for stem, (pieces, rows, columns) in COMBINE_TILES.items():
-        tile = [pieces, rows, min(columns, p["latent"])]
+    for stem, (splits, rows, columns) in COMBINE_TILES.items():
+        tile = [splits, rows, min(columns, p["latent"])]
         functions.append(DeviceFunction(stem, SYMBOLS[stem], device.combine, [*partial, merges, *out, *tile]))
         if "undivided_rows" in p:
             stem += "_scaled"

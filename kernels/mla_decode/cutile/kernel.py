@@ -142,9 +142,9 @@ def attend_undivided(
         scores = ct.mma(q_rope, ct.transpose(k_rope), ct.where(key < seen, 0.0, -math.inf))
         kv = ()
         for i in ct.static_iter(range(PIECES)):
-            piece = load_rows(KV, page, row, i, TILE_N, WIDTH, LATENCY)
-            scores = ct.mma(q[i], ct.transpose(piece), scores)
-            kv += (piece,)
+            part = load_rows(KV, page, row, i, TILE_N, WIDTH, LATENCY)
+            scores = ct.mma(q[i], ct.transpose(part), scores)
+            kv += (part,)
 
         new_max = ct.maximum(row_max, ct.max(scores, axis=1, keepdims=True) * scale_log2)
         p = ct.exp2(scores * scale_log2 - new_max, flush_to_zero=True)  # (TILE_H, TILE_N)
@@ -363,26 +363,26 @@ def merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TI
     partial result is in units of PartialScale.
     """
     row_tile, merge, column = ct.bid(0), ct.bid(1), ct.bid(2)
-    request, base, pieces = entry(Merges, merge, 0), entry(Merges, merge, 1), entry(Merges, merge, 2)
+    request, base, splits = entry(Merges, merge, 0), entry(Merges, merge, 1), entry(Merges, merge, 2)
     ct.grid_dependency_control_wait()  # may be launched while `attention` still runs: its results are there from here
     largest = ct.full((TILE_R, 1), LOWEST, ct.float32)
     total = ct.zeros((TILE_R, 1), ct.float32)
     acc = ct.zeros((TILE_R, TILE_D), ct.float32)
-    for chunk in range(ct.cdiv(pieces, TILE_S)):
+    for chunk in range(ct.cdiv(splits, TILE_S)):
         lses = ()
         partials = ()
         scales = ()
         new_largest = largest
         for i in ct.static_iter(range(TILE_S)):
-            piece = base + ct.minimum(chunk * TILE_S + i, pieces - 1)
-            lse = partial_row(PartialLse, piece, row_tile, TILE_R)
-            at = (piece, row_tile, column)
+            part = base + ct.minimum(chunk * TILE_S + i, splits - 1)
+            lse = partial_row(PartialLse, part, row_tile, TILE_R)
+            at = (part, row_tile, column)
             tile = (1, TILE_R, TILE_D)
             partial = ct.load(Partial, at, shape=tile, check_bounds=False, latency=COMBINE_LATENCY, allow_tma=False)
-            lses += (ct.where(chunk * TILE_S + i < pieces, lse, -math.inf),)
+            lses += (ct.where(chunk * TILE_S + i < splits, lse, -math.inf),)
             partials += (ct.reshape(partial, (TILE_R, TILE_D)),)
             for _ in ct.static_iter(range(SCALED)):
-                scales += (partial_row(PartialScale, piece, row_tile, TILE_R),)
+                scales += (partial_row(PartialScale, part, row_tile, TILE_R),)
         for i in ct.static_iter(range(TILE_S)):
             new_largest = ct.maximum(new_largest, lses[i])
         alpha = ct.exp2(largest - new_largest, flush_to_zero=True)

@@ -26,10 +26,10 @@ COMBINE_STEPS = {False: (4, 0.26), True: (16, 0.62)}  # of `combine` and `combin
 COMBINE_AFTER_US = 0.3  # more where it is launched after the blocks, not during them
 # Merging, as measured on an H100 and an H200 (docs/decisions/mla_cutile.md). `combine_many` is the faster one for more
 # pieces than this of fewer rows than this (in blocks over the whole latent width, and else).
-MANY_PIECES, FEW_ROWS = 8, (800, 512)
+MANY_SPLITS, FEW_ROWS = 8, (800, 512)
 # Blocks over the whole width let `combine` start during them. Where they leave few multiprocessors free, its blocks
 # crowd these, and many pieces are then read by few.
-CROWDING_PIECES, CROWDED = 16, 0.6
+CROWDING_SPLITS, CROWDED = 16, 0.6
 
 
 @dataclass(frozen=True)
@@ -89,18 +89,18 @@ def _tiles(lengths: tuple[int, ...], keys: int) -> Counter[int]:
 
 
 class Merging(NamedTuple):
-    """How partial results are merged: by `combine_many` or `combine`, launched `beside` the blocks or after them."""
+    """How partial results are merged: by `combine_many` or `combine`, launched `next to` the blocks or after them."""
 
     many: bool
     beside: bool
 
     @classmethod
-    def of(cls, tiling: Tiling, rows: int, most: int, pieces: int, merges: int, whole: int, processors: int) -> Merging:
+    def of(cls, tiling: Tiling, rows: int, most: int, splits: int, merges: int, whole: int, processors: int) -> Merging:
         """For `merges` requests with `pieces` in all and at most `most` of one; `whole` ones are computed meanwhile."""
         undivided = tiling.parts == 1
-        many = most > MANY_PIECES and merges * rows < FEW_ROWS[not undivided]
-        blocks = pieces * tiling.blocks(rows)
-        crowded = undivided and not whole and most > CROWDING_PIECES and blocks > CROWDED * processors
+        many = most > MANY_SPLITS and merges * rows < FEW_ROWS[not undivided]
+        blocks = splits * tiling.blocks(rows)
+        crowded = undivided and not whole and most > CROWDING_SPLITS and blocks > CROWDED * processors
         return cls(many, not crowded)
 
 
@@ -148,10 +148,10 @@ class Estimate:
     def _blocks(self) -> list[tuple[float, int]]:
         """Duration of a block and how many such blocks there are, in the order in which they start."""
         per_item = self.plan.tiling.blocks(self.problem.rows)
-        beside = REST_BLOCK_US if self._merges else 0.0
+        compared = REST_BLOCK_US if self._merges else 0.0
         return [
             (self._block_us(size, result_bytes) + more, per_item * count)
-            for sizes, result_bytes, more in ((self._pieces, self._partial_bytes, 0.0), (self._whole, 2, beside))
+            for sizes, result_bytes, more in ((self._pieces, self._partial_bytes, 0.0), (self._whole, 2, compared))
             for size, count in sorted(sizes.items(), reverse=True)
         ]
 
@@ -197,7 +197,7 @@ class Estimate:
 def choose_plan(
     problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int, undivided: Tiling | None = None
 ) -> Plan:
-    """The plan of the least estimated time; of two alike, the one of fewer items."""
+    """The plan of the least estimated time; of two equal, the one of fewer items."""
     plans = candidates(problem, undivided or wide, narrow, multiprocessors)
     estimates = [Estimate(problem, plan, multiprocessors) for plan in plans]
     best, best_us = None, math.inf

@@ -63,7 +63,7 @@ def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = 
     output themselves if `direct`, and else a partial result like a piece. Where none is split, all write the output.
     """
     direct = direct or max(lengths) <= chunk * keys
-    pieces: list[Item] = []
+    splits: list[Item] = []
     whole: list[Item] = []
     merges: list[Merge] = []
     for request, length in enumerate(lengths):
@@ -72,11 +72,11 @@ def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = 
         if count == 1 and direct:
             whole.append(Item(request, length, 0, tiles))
             continue
-        merges.append(Merge(request, len(pieces), count))
-        edges = [tiles * piece // count if even else min(tiles, piece * chunk) for piece in range(count + 1)]
-        ranges = enumerate(itertools.pairwise(edges), len(pieces))
-        pieces += [Item(request, length, begin, end, index) for index, (begin, end) in ranges]
-    return Schedule(_longest_first(pieces), _longest_first(whole), tuple(merges))
+        merges.append(Merge(request, len(splits), count))
+        edges = [tiles * split // count if even else min(tiles, split * chunk) for split in range(count + 1)]
+        ranges = enumerate(itertools.pairwise(edges), len(splits))
+        splits += [Item(request, length, begin, end, index) for index, (begin, end) in ranges]
+    return Schedule(_longest_first(splits), _longest_first(whole), tuple(merges))
 
 
 def _longest_first(items: Iterable[Item]) -> tuple[Item, ...]:
@@ -92,13 +92,13 @@ def piece_sizes(requests: Mapping[int, int], chunk: int, even: bool = True) -> C
     """How many pieces of each size in tiles `make_schedule` makes of requests given as tiles -> number of requests."""
     sizes: Counter[int] = Counter()
     for tiles, count in requests.items():
-        pieces = piece_count(tiles, chunk)
+        splits = piece_count(tiles, chunk)
         if not even:
-            sizes[chunk] += count * (pieces - 1)
-            sizes[tiles - chunk * (pieces - 1)] += count
+            sizes[chunk] += count * (splits - 1)
+            sizes[tiles - chunk * (splits - 1)] += count
             continue
-        small, larger = divmod(tiles, pieces)
-        sizes[small] += count * (pieces - larger)
+        small, larger = divmod(tiles, splits)
+        sizes[small] += count * (splits - larger)
         if larger:
             sizes[small + 1] += count * larger
     return sizes
@@ -108,7 +108,7 @@ def chunk_sizes(tiles: int, most: int) -> list[int]:
     """Sizes of a piece in tiles that cut a request of so many tiles into 1, 2, ... pieces, no more than `most`; and
     between 1 and GRAIN pieces sizes closer to each other, since of those the time of all others depends, too."""
     most = min(tiles, most)
-    sizes = {-(-tiles // pieces) for pieces in range(1, most + 1)}
+    sizes = {-(-tiles // splits) for splits in range(1, most + 1)}
     sizes |= {-(-GRAIN * tiles // eighths) for eighths in range(GRAIN, GRAIN * min(most, GRAIN) + 1)}
     return sorted(sizes or {1}, reverse=True)
 

@@ -241,4 +241,4 @@ def merges_of(worker_group: tuple[tuple[Split, ...], ...]) -> list[list[int]]:
         for split in splits:
             if split.partial >= 0:
                 partials.setdefault(split.request, []).append(split.partial)
-    return [[request, min(found), len(found), 0] for request, found in sorted(partials.items())]
+    return [[request, min(result), len(result), 0] for request, result in sorted(partials.items())]

@@ -17,10 +17,10 @@ def launches(build: Build, schedule: Schedule, rows: int, ctas: int) -> tuple[La
     """Return the launches: attention kernel, `ctas` a worker, and any combine kernel."""
     attention = next(symbol for symbol in build.symbols if "split_kernel" in symbol)
     combine = next(symbol for symbol in build.symbols if "combine_kernel" in symbol)
-    found = [build.launch(attention, (ctas * (len(schedule.offsets) - 1), 1, 1))]
+    result = [build.launch(attention, (ctas * (len(schedule.offsets) - 1), 1, 1))]
     if grid := schedule.combine_grid(rows):
-        found.append(build.launch(combine, grid))
-    return tuple(found)
+        result.append(build.launch(combine, grid))
+    return tuple(result)
 
 
 def arguments(

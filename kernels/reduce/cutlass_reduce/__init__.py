@@ -1,4 +1,4 @@
-"""NVIDIA's CuTe DSL example `blackwell/reduce.py`, which is device code without a kernel, in a kernel of ours.
+"""NVIDIA's CuTe DSL example `blackwell/reduce.py`, which is device code without a kernel, in a kernel of this project.
 
 The example reduces what the threads of a row hold in registers: within each thread, across a warp by shuffles, across
 a CTA through shared memory, and across a cluster by stores into each other's shared memory that count down a barrier.

@@ -1,4 +1,4 @@
-"""Find what the target `clean` removes: results that the plan does not name, and files that lost their build."""
+"""Find what `clean` removes: results without a plan, and files without a build."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPTH = {
     **dict.fromkeys(("compile", "inspect", "autotune"), 4),  # autotune: the workload in place of the variant
     **dict.fromkeys((*GPU_STAGES, "predict"), 5),
 }
-OTHERS = ("runtime", "store", "operations.html")  # beside results that are named after operators
+OTHERS = ("runtime", "store", "operations.html")  # besides results that are named after operators
 
 
 def find(results: Path, plan: Plan) -> list[Path]:
@@ -26,20 +26,20 @@ def find(results: Path, plan: Plan) -> list[Path]:
     whatever the workflow does not name after an operator, such as the store of compiled functions.
     """
     named, unknown = _named(plan), {f"{d.operator}/{d.kernel}/{d.target}" for d in plan.decisions if not d.build.ok}
-    found = []
+    result = []
     for folder in ("log", "batch", *DEPTH):
         for place, _, files in os.walk(results / folder):
             for file in files:
                 path = Path(place, file)
                 key = _key(path.relative_to(results))
-                lost = folder == "compile" and len(key) == 4 and not Path(place, "build.json").exists()
+                without_build = folder == "compile" and len(key) == 4 and not Path(place, "build.json").exists()
                 kept = "/".join(key) in named or "/".join(key[:3]) in unknown
-                if key and (lost or not kept):
-                    found.append(path)
-    return sorted(found)
+                if key and (without_build or not kept):
+                    result.append(path)
+    return sorted(result)
 
 
-def told(paths: Collection[Path], results: Path) -> str:
+def summary(paths: Collection[Path], results: Path) -> str:
     """Return the text that lists what is removed, a line per operator, kernel and target."""
     groups: dict[str, list[int]] = {}
     for path in paths:
@@ -70,7 +70,7 @@ def _named(plan: Plan) -> set[str]:
 
 
 def _key(path: Path) -> tuple[str, ...]:
-    """Return operator, kernel, target, variant, workload of a result, as far as its path has them; else nothing."""
+    """Return the parts of a result's key that its path has, else nothing."""
     parts, batch = path.parts, False
     while parts[0] in ("log", "batch"):
         batch, parts = batch or parts[0] == "batch", parts[1:]

@@ -26,11 +26,14 @@ def bugs(part: str) -> str:
     parts = {
         "missed": lambda x: not x["found"],
         "found": lambda x: x["found"],
-        "after": lambda x: bool(x["after"]),
+        "after": lambda x: bool(x["after"] or x.get("explained")),
     }
     chosen = {name: x for name, x in records().items() if parts[part](x)}
     if part == "after":
-        rows = [[f"`{name}`", "; ".join(x["after"]), x["explained"]] for name, x in chosen.items()]
+        rows = [
+            [f"`{name}`", "; ".join(x["after"]) or "known ones only", x.get("explained", "")]
+            for name, x in chosen.items()
+        ]
         return _table(("pair", "findings after the fix", "explanation"), rows)
     last = ("why", "missed") if part == "missed" else ("reported as", "kinds")
     rows = []

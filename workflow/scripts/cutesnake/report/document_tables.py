@@ -23,7 +23,7 @@ from cutesnake.model.records.compare import KernelTime, Speed
 from cutesnake.model.stages import MEASUREMENTS
 from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
-from cutesnake.stages.predict.validated import FOLDER, read_held
+from cutesnake.stages.predict.validated import FOLDER, read_validated
 
 MLA, CUTE, CUTILE, RIVAL = "mla_decode", "cute_sm90", "cutile", "flash_mla"
 BENCHMARKS = ROOT / "benchmarks"
@@ -221,7 +221,7 @@ def prediction_accuracy() -> str:
     rows = []
     for path in sorted(FOLDER.glob("*.jsonl")):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        predictions = read_held([path])
+        predictions = read_validated([path])
         gpus = sorted({one.device for one in predictions})
         for some in [gpus, *([gpu] for gpu in gpus if path.stem.startswith("blind"))]:
             errors = [one.error_percent for one in predictions if one.device in some]

@@ -1,7 +1,7 @@
-"""Fetch stage: the listed files of a pinned wheel, checked before anything of it is unpacked.
+"""Fetch stage: the listed files of a pinned wheel, checked before unpacking.
 
 A wheel comes from the folder named by CUTESNAKE_WHEELS or from results/fetch/wheels/ when it lies there, else from
-the user's package index through pip. Nothing of the wheel is imported and no set-up code of it runs.
+the user's package index through pip. No module of the wheel is imported and no set-up code of it runs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cutesnake.planning import strict_yaml
 
 RECORD = "fetched.json"
 MANIFEST = ".fetched.json"  # a second copy: Snakemake deletes a rule's output before it runs the rule again
-MOST_BYTES = 64 << 20  # that the chosen files of a wheel unpack to; those of today take 3 MB
+MOST_BYTES = 64 << 20  # that the chosen files of a wheel unpack to; today's take 3 MB
 MOST_FILES = 10_000
 MOST_SECONDS = 1800.0  # of a download
-WHEELS = "wheels"  # beside the packages: results/fetch/wheels/
+WHEELS = "wheels"  # next to the packages: results/fetch/wheels/
 
 
 class FetchError(OSError):
@@ -33,7 +33,7 @@ class FetchError(OSError):
 
 
 def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
-    """Leave the listed files of `package` and `fetched.json` in `folder`; nothing happens if they are there, whole.
+    """Fetch the listed files of `package` and write `fetched.json` in `folder`.
 
     `upstream` is kernels/upstream.yaml. The folder appears whole or not at all. Raises FetchError for an unknown
     package, a wheel that cannot be downloaded, has another sha256 than the pinned one, or lacks a listed file.
@@ -62,7 +62,7 @@ def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
 
 
 def fetched(package: str, root: Path | str = "results/fetch") -> Path:
-    """The folder of a fetched package; FetchError, with the command that fetches it, if there is none.
+    """Return the folder of a fetched package; FetchError names the command to fetch.
 
     `root` is relative to the working directory, as in the workflow.
     """
@@ -93,7 +93,7 @@ def _entry(package: str, pin: dict[str, Any], files: dict[str, str]) -> dict[str
 
 
 def _is_fetched(pin: dict[str, Any], folder: Path) -> bool:
-    """True if the folder holds this very pin and every file of it is intact."""
+    """Return whether the folder holds this pin with every file intact."""
     try:
         entry = record.plain(record.read("fetch", folder / MANIFEST))
         same = all(entry[key] == pin[key] for key in ("version", "sha256")) and entry["listed"] == pin["files"]
@@ -103,14 +103,14 @@ def _is_fetched(pin: dict[str, Any], folder: Path) -> bool:
 
 
 def _offered(pin: dict[str, Any], root: Path) -> Path | None:
-    """The wheel, if someone has put it where no network is needed."""
+    """Return the wheel if it is already in a local folder."""
     places = [Path(os.environ["CUTESNAKE_WHEELS"])] if os.environ.get("CUTESNAKE_WHEELS") else []
     candidates = [place / pin["wheel"] for place in (*places, root / WHEELS)]
     return next((path for path in candidates if path.is_file()), None)
 
 
 def _download(package: str, pin: dict[str, Any], folder: Path, root: Path) -> Path:
-    """Download with the pip of this Python, which follows the user's own configuration (index, proxy, cache)."""
+    """Download with this Python's pip, which follows the user's configuration."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
     command += ["--disable-pip-version-check", "--quiet", "--dest", str(folder), f"{package}=={pin['version']}"]
     try:  # pip itself ends a download that stops for 15 seconds, but not one that trickles
@@ -124,9 +124,9 @@ def _download(package: str, pin: dict[str, Any], folder: Path, root: Path) -> Pa
     if done.returncode or not wheel.is_file():
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         # Of an error that pip did not foresee, a full disk say, it prints the traceback, which ends with what it was.
-        said = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"] or lines
+        message = [line for line in lines if line.startswith("ERROR:") and line != "ERROR: Exception:"] or lines
         raise FetchError(
-            f"{package} {pin['version']} could not be downloaded ({said[-1] if said else 'pip said nothing'}). "
+            f"{package} {pin['version']} could not be downloaded ({message[-1] if message else 'pip is silent'}). "
             f"Without a network, put {pin['wheel']} (sha256 {pin['sha256']}) into {root / WHEELS} or into a folder "
             "named by the environment variable CUTESNAKE_WHEELS"
         )
@@ -149,10 +149,10 @@ def _unpack(wheel: Path, pin: dict[str, Any], folder: Path) -> dict[str, str]:
         members = [name for name in archive.namelist() if not name.endswith("/")]
         chosen: set[str] = set()
         for path in pin["files"]:
-            found = [name for name in members if name == path or (path.endswith("/") and name.startswith(path))]
-            if not found:
+            result = [name for name in members if name == path or (path.endswith("/") and name.startswith(path))]
+            if not result:
                 raise FetchError(f"{wheel.name} holds no {path}; correct its entry in kernels/upstream.yaml")
-            chosen.update(found)
+            chosen.update(result)
         _check_size(wheel, [archive.getinfo(name) for name in chosen])
         for name in sorted(chosen):
             pure = PurePosixPath(name)
@@ -166,7 +166,7 @@ def _unpack(wheel: Path, pin: dict[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _check_size(wheel: Path, members: list[zipfile.ZipInfo]) -> None:
-    """FetchError for a wheel that would fill the disk. Reading stops at the size that a member states."""
+    """Raise FetchError for a wheel that would fill the disk, by stated sizes."""
     size = sum(member.file_size for member in members)
     if size > MOST_BYTES or len(members) > MOST_FILES:
         raise FetchError(

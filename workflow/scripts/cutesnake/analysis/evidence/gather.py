@@ -222,9 +222,17 @@ class Evidence:
 
         This machine comes first, then recorded devices by number of records.
         """
-        stages = ("timing", "ncu")
-        counts = Counter(source for source, stage, key in self._cases if stage in stages and key[1] == target)
+        counts = self._counts.get(target, Counter())
         return sorted(counts, key=lambda s: (s.kind != "live", -counts[s], s.device or "")) or [Source("none")]
+
+    @cached_property
+    def _counts(self) -> dict[str, Counter[Source]]:
+        """Target -> number of timings and profiles per source."""
+        counts: dict[str, Counter[Source]] = {}
+        for source, stage, key in self._cases:
+            if stage in ("timing", "ncu"):
+                counts.setdefault(key[1], Counter())[source] += 1
+        return counts
 
     @cached_property
     def _made(self) -> dict[tuple[Source, str], dict[str, str | None]]:

@@ -44,30 +44,37 @@ def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Line
     return Lines(host, device, shown)
 
 
+@cache
 def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
     """Return host and device lines of a module; of `names` and what they use in it only, if given."""
-    tree = ast.parse(text)
-    wanted = code_lines(text, tree)
+    tree, nodes = _parsed(text)
+    wanted = code_lines(text, nodes)
     if names is not None:
         wanted &= {line for node in _reachable(tree, names) for line in _span(node)}
     device: set[int] = set()
     if _imports_dsl(tree):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and not _launches(node):
-                device.update(_span(node))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef) and _launches(node):
-                device.difference_update(_span(node))
+        launches = [node.lineno for node in nodes if _is_launch(node)]
+        spans = [_span(node) for node in nodes if isinstance(node, ast.FunctionDef)]
+        hosts = {span for span in spans if any(line in span for line in launches)}
+        device.update(line for span in spans if span not in hosts for line in span)
+        device.difference_update(line for span in hosts for line in span)
     return len(wanted - device), len(wanted & device)
 
 
-def code_lines(text: str, tree: ast.Module) -> set[int]:
+@cache
+def _parsed(text: str) -> tuple[ast.Module, list[ast.AST]]:
+    """Return the syntax tree of a module, and all its nodes."""
+    tree = ast.parse(text)
+    return tree, list(ast.walk(tree))
+
+
+def code_lines(text: str, nodes: Iterable[ast.AST]) -> set[int]:
     """Return the numbers of lines that are neither blank, comment nor docstring."""
     result: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _SILENT:
             result.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | Definition) and ast.get_docstring(node, clean=False) is not None:
             docstring = node.body[0]
             result.difference_update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
@@ -97,11 +104,8 @@ def _imported(node: ast.AST) -> list[str]:
     return []
 
 
-def _launches(node: ast.FunctionDef) -> bool:
-    return any(
-        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == LAUNCH
-        for call in ast.walk(node)
-    )
+def _is_launch(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == LAUNCH
 
 
 def _modules(first: Path, operator: str) -> Iterator[Path]:
@@ -115,20 +119,21 @@ def _modules(first: Path, operator: str) -> Iterator[Path]:
             continue
         seen.add(path)
         yield path
-        for name in _runtime_imports(ast.parse(path.read_text(encoding="utf-8"))):
+        for name in _runtime_imports(path.read_text(encoding="utf-8")):
             if not name.startswith("kernels.") or name.startswith(SHARED) or name == f"kernels.{operator}.operator":
                 continue
             waiting += [file for file in _files(name) if file not in seen and file.name != "operator.py"]
 
 
-def _runtime_imports(tree: ast.Module) -> Iterator[str]:
+def _runtime_imports(text: str) -> Iterator[str]:
+    _, nodes = _parsed(text)
     typing = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) not in typing:
             yield from _imported(node)
 
@@ -164,15 +169,15 @@ def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[
 
 
 def _named(path: Path, constants: frozenset[str]) -> frozenset[str] | None:
-    tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    tree, _ = _parsed(path.read_text(encoding="utf-8", errors="replace"))
     return frozenset(node.name for node in tree.body if isinstance(node, Definition)) & constants or None
 
 
 @cache
 def _constants(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    attributes = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    _, nodes = _parsed(path.read_text(encoding="utf-8"))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    attributes = (node.attr for node in nodes if isinstance(node, ast.Attribute))
     return frozenset([*texts, *attributes])
 
 

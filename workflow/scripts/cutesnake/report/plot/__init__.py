@@ -26,7 +26,7 @@ from cutesnake.report.plot.timeline import draw_timeline
 from cutesnake.report.plot.times import draw_times
 from cutesnake.report.plot.validation import draw_validation
 from cutesnake.runtime.job import listed
-from cutesnake.stages.predict.validated import VALIDATION, Held, read_held
+from cutesnake.stages.predict.validated import VALIDATION, ValidatedRow, read_validated
 
 RECORD = "pictures.json"
 MOST_DRAWN = 120  # workloads; more would make a plot unreadably long
@@ -64,10 +64,10 @@ def compare_and_plot(
     """
     evidence = load_evidence(plan, records, roofline, recorded, listed(kept))
     write_comparison(evidence, output, table)
-    plot(evidence, folder, read_held(listed(validation)))
+    plot(evidence, folder, read_validated(listed(validation)))
 
 
-def plot(evidence: Evidence, folder: Path | str, validation: Sequence[Held] = ()) -> Plot:
+def plot(evidence: Evidence, folder: Path | str, validation: Sequence[ValidatedRow] = ()) -> Plot:
     """Draw all plots of an operator into `folder`, then write their record.
 
     `validation` holds predictions with measured times; they add a validation plot if the operator has predictions. A

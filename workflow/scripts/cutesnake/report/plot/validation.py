@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from cutesnake.model.paths import ROOT
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled, tip
-from cutesnake.stages.predict.validated import Held, Part
+from cutesnake.stages.predict.validated import Part, ValidatedRow
 
 PANELS = {"warm": "Warm L2", "cold": "Single calls, L2 flushed (cold)"}
 FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
@@ -27,7 +27,7 @@ LOOKS = dict(zip((*FAMILIES, OTHERS), zip("os^DvP", SERIES, strict=False), stric
 OFF = 0.3  # error of the dashed lines, relative to the measured time
 
 
-def draw_validation(predictions: Sequence[Held]) -> Drawing:
+def draw_validation(predictions: Sequence[ValidatedRow]) -> Drawing:
     """Draw a panel per kind of sample, a marker per operator family.
 
     Filled: families used while the model was developed. Half filled: held out until the first validation. Hollow:
@@ -84,11 +84,11 @@ def family(operator: str) -> str:
     return next((name for name, operators in FAMILIES.items() if operator in operators), OTHERS)
 
 
-def _tip(row: Held) -> str:
+def _tip(row: ValidatedRow) -> str:
     return f"{row.operator} {row.kernel}, {row.device.upper()}: {row.predicted_us:.4g} vs {row.measured_us:.4g} µs"
 
 
-def _panel(axis: Axes, rows: Sequence[Held]) -> None:
+def _panel(axis: Axes, rows: Sequence[ValidatedRow]) -> None:
     times = [time for row in rows for time in (row.measured_us, row.predicted_us)]
     low, high = min(times) / 1.4, max(times) * 1.4
     axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), aspect="equal")
@@ -118,7 +118,7 @@ def _panel(axis: Axes, rows: Sequence[Held]) -> None:
         ticks.set_minor_formatter(NullFormatter())
 
 
-def _errors(rows: Sequence[Held]) -> str:
+def _errors(rows: Sequence[ValidatedRow]) -> str:
     sizes = sorted(abs(row.error_percent) for row in rows)
     ninth = statistics.quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0]
     return f"median error {statistics.median(sizes):.1f} %, 90th percentile {ninth:.1f} % of {len(sizes)}"

@@ -1,1 +1,1 @@
-"""The anatomy of a kernel: what its host sets up and what its warps do, read off a build and one watched run."""
+"""Read a kernel's host setup and warp roles from a build and one run."""

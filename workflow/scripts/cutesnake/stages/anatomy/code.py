@@ -127,10 +127,10 @@ class Code:
 
     @cached_property
     def _of_kind(self) -> dict[str | None, list[int]]:
-        found: dict[str | None, list[int]] = {}
+        result: dict[str | None, list[int]] = {}
         for at, kind in enumerate(self.kinds):
-            found.setdefault(kind, []).append(at)
-        return found
+            result.setdefault(kind, []).append(at)
+        return result
 
     def source(self, at: int) -> str | None:
         """Return file and line of the source, from the line table."""
@@ -138,8 +138,8 @@ class Code:
 
     def sources(self, places: Iterable[int]) -> list[str]:
         """Return the distinct source lines of instructions, in order."""
-        found = {source for at in places if (source := self.source(at)) is not None}
-        return sorted(found, key=lambda text: (text.rpartition(":")[0], int(text.rpartition(":")[2])))
+        result = {source for at in places if (source := self.source(at)) is not None}
+        return sorted(result, key=lambda text: (text.rpartition(":")[0], int(text.rpartition(":")[2])))
 
     def _split(self) -> list[range]:
         code = self.instructions
@@ -161,6 +161,7 @@ class Code:
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
+        """Return the indices of the blocks before each block."""
         out: list[list[int]] = [[] for _ in self.blocks]
         for n, following in enumerate(self.successors):
             for m in following:
@@ -190,13 +191,13 @@ class Code:
         return n == above
 
     def _reaching(self, n: int, header: int) -> set[int]:
-        found, queue = {n}, [n] if n != header else []
+        result, queue = {n}, [n] if n != header else []
         while queue:
             for m in self.predecessors[queue.pop()]:
-                if m not in found and m != header:
-                    found.add(m)
+                if m not in result and m != header:
+                    result.add(m)
                     queue.append(m)
-        return found
+        return result
 
     def _spins(self, body: Iterable[int]) -> bool:
         """Return whether a loop only polls a barrier or a memory location."""
@@ -246,12 +247,12 @@ class Code:
     @cached_property
     def _definitions(self) -> dict[tuple[int, int], list[int]]:
         """Return (width, slot) of a register -> the instructions that write it."""
-        found: dict[tuple[int, int], list[int]] = {}
+        result: dict[tuple[int, int], list[int]] = {}
         for at, ins in enumerate(self.instructions):
             if ins.operands and ins.base not in ("st", "bra", "bar", "fence"):
                 for reg in _registers(ins.operands[0]):
-                    found.setdefault((reg.width, reg.slot), []).append(at)
-        return found
+                    result.setdefault((reg.width, reg.slot), []).append(at)
+        return result
 
     def depends(self, at: int, loop: Loop | None = None, feeds: Mapping[int, Iterable[int]] | None = None) -> Depends:
         """Trace the guard of a branch back through all definitions of its registers.
@@ -260,7 +261,7 @@ class Code:
         feeds: load from shared memory -> the stores whose values it reads.
         """
         ends = set(self.exits(loop)) if loop else set()
-        found = Depends()
+        result = Depends()
         queue: list[Reg] = []
         seen: set[tuple[int, int]] = set()
 
@@ -275,12 +276,12 @@ class Code:
             for place in self._definitions.get((reg.width, reg.slot), []):
                 ins, kind = self.instructions[place], self.kinds[place]
                 if ins.base in ("ld", "atom"):
-                    found.params |= kind is None
-                    found.global_memory |= kind is not None and kind.startswith("global")
-                    found.shared_memory |= kind is not None and not kind.startswith("global")
-                    found.counter |= kind == "global_atomic"
+                    result.params |= kind is None
+                    result.global_memory |= kind is not None and kind.startswith("global")
+                    result.shared_memory |= kind is not None and not kind.startswith("global")
+                    result.counter |= kind == "global_atomic"
                 for operand in ins.operands[1:]:
-                    found.specials |= {x.name.split(".")[0] for x in _leaves(operand) if isinstance(x, Special)}
+                    result.specials |= {x.name.split(".")[0] for x in _leaves(operand) if isinstance(x, Special)}
                     follow(_registers(operand))
                 for store in (feeds or {}).get(place, ()):
                     follow(_registers(self.instructions[store].operands[1]))
@@ -288,7 +289,7 @@ class Code:
                     follow(self._guard(place))
                     inside = self.controls[self.block_of[place]] & loop.blocks
                     follow(r for n in inside if (last := self.blocks[n][-1]) not in ends for r in self._guard(last))
-        return found
+        return result
 
     def _guard(self, at: int) -> list[Reg]:
         guard = self.instructions[at].guard
@@ -296,13 +297,13 @@ class Code:
 
     def deciding(self, at: int) -> list[int]:
         """Return the branches that decide whether an instruction runs, directly or indirectly."""
-        found: set[int] = set()
+        result: set[int] = set()
         queue = [self.block_of[at]]
         while queue:
-            new = self.controls[queue.pop()] - found
-            found |= new
+            new = self.controls[queue.pop()] - result
+            result |= new
             queue += new
-        return [self.blocks[n][-1] for n in sorted(found)]
+        return [self.blocks[n][-1] for n in sorted(result)]
 
 
 def _dominators(successors: list[list[int]], predecessors: list[list[int]], roots: list[int]) -> list[int]:

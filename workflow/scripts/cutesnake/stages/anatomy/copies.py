@@ -12,16 +12,16 @@ from cutesnake.stages.anatomy.roles import Role
 from cutesnake.stages.anatomy.watch import Copy, Seen
 
 
-def descriptors(code: Code, seen: Seen, found_roles: Sequence[Role]) -> list[dict[str, Any]]:
+def descriptors(code: Code, seen: Seen, result_roles: Sequence[Role]) -> list[dict[str, Any]]:
     """Return descriptors with their uses; a descriptor without copies has none."""
     known = host.descriptors_of(seen.launch)
     for (_, tensor), copy in (*seen.loads.items(), *seen.stores.items()):
         if tensor is not None and tensor not in known:  # made or changed while the kernel ran, or begins before memory
             known[tensor] = host.describe(seen.launch, tensor, copy.touched)
     out = []
-    for tensor, words in known.items():
+    for tensor, text in known.items():
         uses = [
-            _use(code, found_roles, copy, way)
+            _use(code, result_roles, copy, way)
             for way, table in (("load", seen.loads), ("store", seen.stores))
             for (_, used), copy in table.items()
             if used == tensor
@@ -33,16 +33,16 @@ def descriptors(code: Code, seen: Seen, found_roles: Sequence[Role]) -> list[dic
                 kept["copies"] += use["copies"]
                 kept["multicast_to"] = max(kept["multicast_to"], use["multicast_to"])
                 kept["lines"] = sorted({*kept["lines"], *use["lines"]})
-        out.append({**words, "uses": list(merged.values())})
+        out.append({**text, "uses": list(merged.values())})
     return out
 
 
-def _use(code: Code, found_roles: Sequence[Role], copy: Copy, way: str) -> dict[str, Any]:
+def _use(code: Code, result_roles: Sequence[Role], copy: Copy, way: str) -> dict[str, Any]:
     kind = "reduce" if code.kinds[copy.at] == "tma_reduce" else way
     warps = {warp for _, warp in copy.warps}
     return {
         "way": kind,
-        "role": " and ".join(role.name for role in found_roles if warps & set(role.warps)),
+        "role": " and ".join(role.name for role in result_roles if warps & set(role.warps)),
         "copies": sum(copy.warps.values()),
         "multicast_to": copy.most_targets,
         "lines": code.sources([copy.at]),
@@ -50,10 +50,11 @@ def _use(code: Code, found_roles: Sequence[Role], copy: Copy, way: str) -> dict[
 
 
 def shared_memory(
-    launch: Mapping[str, Any], buffers: list[shared.Buffer], seen: Seen | None, found: Sequence[Pipeline] | None
+    launch: Mapping[str, Any], buffers: list[shared.Buffer], seen: Seen | None, result: Sequence[Pipeline] | None
 ) -> dict[str, Any]:
+    """Return the map of shared memory for a record."""
     size = seen.launch.dynamic_shared if seen else launch.get("dynamic_shared_bytes")
-    named = [_buffer(buffer, seen, found or ()) for buffer in buffers]
+    named = [_buffer(buffer, seen, result or ()) for buffer in buffers]
     fits = bool(buffers) and size is not None and buffers[-1].end <= size
     return {
         "limit_bytes": shared.LIMIT,
@@ -64,23 +65,23 @@ def shared_memory(
     }
 
 
-def _buffer(buffer: shared.Buffer, seen: Seen | None, found: Sequence[Pipeline]) -> dict[str, Any]:
+def _buffer(buffer: shared.Buffer, seen: Seen | None, result: Sequence[Pipeline]) -> dict[str, Any]:
     """Return a buffer with the tensors of its copies and the stages of its pipeline."""
     tensors, landed = _landed(buffer, seen) if seen else (set(), {})
     inside = range(buffer.offset, buffer.end)
     sent = seen is not None and any(offset in inside for offset in seen.sent)
-    pipeline = next((p for p in found if landed.keys() & set(p.full.offsets)), None)
+    pipeline = next((p for p in result if landed.keys() & set(p.full.offsets)), None)
     stage_bytes = stages = None
     if pipeline:
         full = set(pipeline.full.offsets)
         tiles = {_covered(sizes) for barrier, sizes in landed.items() if barrier in full}
         stages = pipeline.stages
-        if len(tiles) == 1 and not sent:  # else stages are not alike, or other CTAs write there as well
+        if len(tiles) == 1 and not sent:  # else stages differ, or other CTAs write there as well
             stage_bytes = tiles.pop() * len(full) // stages
             if stage_bytes * stages > buffer.bytes:  # not every stage of the pipeline brings a part here
                 stages = len(landed.keys() & full) * stages // len(full)
     return {
-        "name": buffer.name if buffer.field else _use_of(buffer, seen, tensors, found) or buffer.name,
+        "name": buffer.name if buffer.field else _use_of(buffer, seen, tensors, result) or buffer.name,
         "offset": buffer.offset,
         "bytes": buffer.bytes,
         "stages": stages,
@@ -99,13 +100,13 @@ def _covered(sizes: Mapping[int, int]) -> int:
     return total
 
 
-def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], found: Sequence[Pipeline]) -> str | None:
+def _use_of(buffer: shared.Buffer, seen: Seen | None, tensors: set[str], result: Sequence[Pipeline]) -> str | None:
     """Return the use of a buffer that the source does not name."""
     inside = range(buffer.offset, buffer.end)
     if seen is None or tensors:
         return f"tiles of {', '.join(sorted(tensors))}" if tensors else None
     if any(offset in inside for offset in seen.bars):
-        names = [p.name for p in found if any(offset in inside for offset in p.full.offsets)]
+        names = [p.name for p in result if any(offset in inside for offset in p.full.offsets)]
         return f"mbarriers of {'; '.join(names)}" if names else "mbarriers"
     if any(offset in inside for product in seen.products.values() for offset in product.operands):
         return "operands that warps write"
@@ -126,6 +127,6 @@ def _landed(buffer: shared.Buffer, seen: Seen) -> tuple[set[str], dict[int, dict
         size = copy.tensor.box_bytes if copy.tensor else copy.size
         for barrier, offsets in copy.barriers.items():
             for offset in filter(inside.__contains__, offsets):
-                pieces = landed.setdefault(barrier, {})
-                pieces[offset] = max(size, pieces.get(offset, 0))
+                ranges = landed.setdefault(barrier, {})
+                ranges[offset] = max(size, ranges.get(offset, 0))
     return tensors, landed

@@ -1,4 +1,4 @@
-"""The anatomy records of one operator's builds, in a folder with an index that is written last."""
+"""Write anatomy records of an operator's builds, and last their index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PART = 2  # clusters of a launch that are run where the problem is large: they d
 def write_folder(
     operator: str, builds: Mapping[str, Mapping[str, Any]], results: Path | str, folder: Path | str
 ) -> None:
-    """A record per build, below `folder`.
+    """Write a record per build, below `folder`.
 
     builds: key of a build (operator/kernel/target/variant) -> how it is watched (planning/problems.py). Builds
     without code of their own (PyTorch's) have no record. Raises RecordError for a damaged build record.
@@ -29,7 +29,7 @@ def write_folder(
         if not record.read("compile", build / "build.json").files:
             continue
         case = CaseId.parse(key)
-        found = anatomy_of(
+        result = anatomy_of(
             build,
             how["workloads"],
             TARGETS[case.target].simulated_processors,
@@ -37,7 +37,7 @@ def write_folder(
             instead=how["instead"],
         )
         file = f"{case.kernel}/{case.target}/{case.variant}.json"
-        record.write("anatomy", folder / file, found)
+        record.write("anatomy", folder / file, result)
         entries.append({"kernel": case.kernel, "target": case.target, "variant": case.variant, "file": file})
     index = {"stage": "anatomy", "operator": operator, "builds": entries, "provenance": {}}
     files = provenance.digests([folder / entry["file"] for entry in entries], folder)

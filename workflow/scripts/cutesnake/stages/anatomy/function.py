@@ -34,35 +34,35 @@ def function_of(
     buffers: list[shared.Buffer],
     ir: str,
 ) -> dict[str, Any]:
-    """Return an entry of a record's `functions`; without a run (`seen` is None), unknown fields are None.
+    """Return an entry of `functions`; without a run, unknown fields are None.
 
     launch: what build.json says that is fixed at compile time. buffers: its shared memory, read off the IR `ir`.
     """
     code = Code(kernel)
-    found_roles = roles.find_roles(code, seen) if seen else None
+    result_roles = roles.find_roles(code, seen) if seen else None
     tensors = _tensors_by_barrier(seen) if seen else {}
-    groups = pipelines.find_groups(code, seen, found_roles, buffers, tensors) if seen and found_roles else None
-    found = pipelines.find_pipelines(groups) if groups is not None else None
-    descriptors = copies.descriptors(code, seen, found_roles) if seen and found_roles else None
+    groups = pipelines.find_groups(code, seen, result_roles, buffers, tensors) if seen and result_roles else None
+    result = pipelines.find_pipelines(groups) if groups is not None else None
+    descriptors = copies.descriptors(code, seen, result_roles) if seen and result_roles else None
     size = seen.launch.cluster if seen else launch.get("cluster")
     cluster = math.prod(size) if size else None
     stages = entry.pipeline_stages if entry else None
-    facts = Function(code, cluster, seen, found_roles, groups, found, _swizzles(descriptors, ir), stages)
+    facts = Function(code, cluster, seen, result_roles, groups, result, _swizzles(descriptors, ir), stages)
     body: dict[str, Any] = {
         "symbol": kernel.name,
         "host": _host(launch, seen),
         "descriptors": descriptors,
-        "shared": copies.shared_memory(launch, buffers, seen, found),
+        "shared": copies.shared_memory(launch, buffers, seen, result),
         "tensor_memory": _tensor_memory(entry, seen),
         "registers": _registers(folder, code),
-        "roles": found_roles and [_role(code, role) for role in found_roles],
+        "roles": result_roles and [_role(code, role) for role in result_roles],
         "barriers": None if groups is None else [group_as_data(code, group) for group in groups],
-        "pipelines": None if found is None else [_pipeline(one) for one in found],
-        "named_barriers": _named(code, seen, found_roles),
-        "products": products(code, seen, found_roles),
+        "pipelines": None if result is None else [_pipeline(one) for one in result],
+        "named_barriers": _named(code, seen, result_roles),
+        "products": products(code, seen, result_roles),
         "counts": _counts(code),
         "patterns": {
-            name: {"found": p.found, "evidence": p.evidence, "lines": p.lines}
+            name: {"found": p.present, "evidence": p.evidence, "lines": p.lines}
             for name, p in find_patterns(facts).items()
         },
     }
@@ -70,18 +70,18 @@ def function_of(
 
 
 def _tensors_by_barrier(seen: Seen) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = {}
+    result: dict[int, set[str]] = {}
     for copy in seen.loads.values():
         name = host.tensor_name(seen.launch, copy.tensor, copy.touched)
         for offset in copy.barriers:
-            found.setdefault(offset, set()).update({name} if name else ())
-    return found
+            result.setdefault(offset, set()).update({name} if name else ())
+    return result
 
 
 def _swizzles(descriptors: list[dict[str, Any]] | None, ir: str) -> list[str]:
-    found = [f"TMA boxes of {d['tensor']}: {d['swizzle']}" for d in descriptors or () if d["swizzle"] != "none"]
+    result = [f"TMA boxes of {d['tensor']}: {d['swizzle']}" for d in descriptors or () if d["swizzle"] != "none"]
     layouts = sorted({text for text, _ in _SWIZZLE.findall(ir)})
-    return list(dict.fromkeys(found)) + ([f"shared-memory layouts {', '.join(layouts)}"] if layouts else [])
+    return list(dict.fromkeys(result)) + ([f"shared-memory layouts {', '.join(layouts)}"] if layouts else [])
 
 
 def _host(launch: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
@@ -197,14 +197,14 @@ def _pipeline(one: Pipeline) -> dict[str, Any]:
     }
 
 
-def _named(code: Code, seen: Seen | None, found_roles: Sequence[Role] | None) -> list[dict[str, Any]] | None:
-    if seen is None or found_roles is None:
+def _named(code: Code, seen: Seen | None, result_roles: Sequence[Role] | None) -> list[dict[str, Any]] | None:
+    if seen is None or result_roles is None:
         return None
     return [
         {
             "number": barrier,
             "threads": sorted(note["threads"]),
-            "roles": [r.name for r in found_roles if {warp for _, warp in note["warps"]} & set(r.warps)],
+            "roles": [r.name for r in result_roles if {warp for _, warp in note["warps"]} & set(r.warps)],
             "lines": code.sources(note["at"])[:8],
         }
         for barrier, note in sorted(seen.named.items())

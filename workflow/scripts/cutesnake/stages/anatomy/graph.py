@@ -1,4 +1,4 @@
-"""Draw roles and barriers as SVG: a column per role, a row per group of barriers."""
+"""Draw roles and barriers as SVG: a column per role, a row per barrier group."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _middle(place: int) -> int:
 
 def _head(role: Mapping[str, Any], place: int, colour: str, height: int) -> str:
     x = _middle(place)
-    words = role["name"].split(" + ")
-    lines = words if len(words) < 3 else [" + ".join(words[:2]) + " +", " + ".join(words[2:])]
+    text = role["name"].split(" + ")
+    lines = text if len(text) < 3 else [" + ".join(text[:2]) + " +", " + ".join(text[2:])]
     name = "".join(
         f'<text x="{x}" y="{16 + 14 * n}" text-anchor="middle" font-weight="600" fill="{colour}">'
-        f"{html.escape(line + (' +' if len(words) == 2 and n == 0 else ''))}</text>"
+        f"{html.escape(line + (' +' if len(text) == 2 and n == 0 else ''))}</text>"
         for n, line in enumerate(lines)
     )
     count = of_warps(role["warps"])

@@ -45,7 +45,7 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
     """
     import torch
 
-    torch.set_num_threads(1)  # a job is told to take one core
+    torch.set_num_threads(1)  # a job takes one core
     operator = load_operator(asked.operator)
     workload = make_workload(asked.operator, asked.parameters)
     inputs = operator.make_inputs(workload, 0, "cpu", operator.DISTRIBUTIONS[0])
@@ -71,7 +71,7 @@ def launches_of(asked: Asked, modules: Mapping[str, Module]) -> list[Launch]:
 
 
 class Names:
-    """Names of tensors by address: the operator's first, then those of variables in the kernel's `bind`."""
+    """Names of tensors by address: the operator's first, then variables of `bind`."""
 
     def __init__(self, tensors: Iterable[tuple[str, Any]]) -> None:
         self._ranges = [_range(name, tensor) for name, tensor in tensors]
@@ -85,7 +85,7 @@ class Names:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Add the local variables of the kernel's functions that return meanwhile, `bind` first."""
-        found: list[tuple[bool, bool, str, Any]] = []
+        result: list[tuple[bool, bool, str, Any]] = []
 
         def note(frame: FrameType, event: str, _: Any) -> None:
             function = frame.f_code.co_name
@@ -93,7 +93,7 @@ class Names:
                 nested = function != "bind"
                 for name, value in frame.f_locals.items():
                     inside = not hasattr(value, "data_ptr")
-                    found.extend((nested, inside, *one) for one in _tensors(name, value))
+                    result.extend((nested, inside, *one) for one in _tensors(name, value))
 
         before = sys.getprofile()
         sys.setprofile(note)
@@ -101,7 +101,7 @@ class Names:
             yield
         finally:
             sys.setprofile(before)
-            ordered = sorted(found, key=lambda one: one[:2])
+            ordered = sorted(result, key=lambda one: one[:2])
             self._ranges += [_range(name, tensor) for _, _, name, tensor in ordered]
 
 
@@ -121,7 +121,7 @@ def _tensors(name: str, value: Any, depth: int = 2) -> Iterator[tuple[str, Any]]
 
 
 def _range(name: str, tensor: Any) -> tuple[int, int, str, Any]:
-    """Return the address range of a tensor, and the tensor, so that its memory stays its own."""
+    """Return a tensor's address range, and the tensor, which keeps its memory alive."""
     start = tensor.data_ptr()
     span = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return start, start + span * tensor.element_size(), name, tensor
@@ -135,13 +135,13 @@ class _Caught:
         self.launches: list[Launch] = []
 
     def open_object(self, folder: Path, function: str) -> Callable[..., None]:
-        """Return a stand-in for the exported function of a CuTe object; its last argument is the stream."""
+        """Return a stand-in for a CuTe object's function; its last argument is the stream."""
         import torch
 
         def call(*arguments: Any) -> None:
-            given = (*(_named(one, self.names) for one in arguments[:-1]), Pointer(torch.zeros(1), "stream"))
+            passed = (*(_named(one, self.names) for one in arguments[:-1]), Pointer(torch.zeros(1), "stream"))
             place, module = folder / "kernel.o", self.modules["kernel"]
-            self.launches += capture(place, function, given, module, sm_count=self.processors)
+            self.launches += capture(place, function, passed, module, sm_count=self.processors)
 
         return call
 
@@ -167,19 +167,19 @@ def _named(argument: Any, names: Names) -> Any:
 
 def attributes_of(launch: Launch) -> dict[str, Any]:
     """Return launch attributes by name."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in launch.attributes.items():
         if not key.startswith("attribute_"):
             continue
         number = int(key.removeprefix("attribute_"))
         name = ATTRIBUTES.get(number, f"attribute {number}")
-        found[name] = list(value) if number == 4 else bool(value[0])
-    return found
+        result[name] = list(value) if number == 4 else bool(value[0])
+    return result
 
 
 def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
     """Return descriptor -> fields, for descriptors passed as parameters."""
-    found = {}
+    result = {}
     for parameter in launch.kernel.params:
         if parameter.size != DESCRIPTOR_BYTES or parameter.offset % 64:
             continue
@@ -189,8 +189,8 @@ def descriptors_of(launch: Launch) -> dict[TensorMap, dict[str, Any]]:
         except ValueError:
             continue
         if tensor.address and launch.memory.find(tensor.address):
-            found[tensor] = describe(launch, tensor)
-    return found
+            result[tensor] = describe(launch, tensor)
+    return result
 
 
 def describe(launch: Launch, tensor: TensorMap, touched: int | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Source beside PTX beside SASS, by source line; texts are read when the page is made and kept nowhere else."""
+"""List source, PTX and SASS by source line, read when the page is made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Line:
 
 
 def listing(folder: Path, symbol: str) -> tuple[dict[str, list[Line]], str | None]:
-    """File -> its lines with code and those around them; and why there is no SASS, or None.
+    """Return the lines with code per file, and why SASS is missing, or None.
 
     Files in the order in which the code first names them; "" stands for code that the line table gives no source.
     """
@@ -53,24 +53,24 @@ def _split(source: str) -> tuple[str, int]:
 
 
 def _ptx(folder: Path, symbol: str) -> dict[str, list[tuple[int, str]]]:
-    found: dict[str, list[tuple[int, str]]] = {}
+    result: dict[str, list[tuple[int, str]]] = {}
     for path in sorted(folder.glob("*.ptx")):
         kernel = Module.from_file(path).kernels.get(symbol)
         for ins in kernel.instructions if kernel else ():
             text = " ".join(ins.text.split()).replace(symbol, "kernel")
             guard = f"@{'!' * ins.guard.negated}{ins.guard.name} " if ins.guard is not None else ""
-            found.setdefault(ins.source or ":0", []).append((ins.line, (guard + text)[:220]))
-    return found
+            result.setdefault(ins.source or ":0", []).append((ins.line, (guard + text)[:220]))
+    return result
 
 
 def _sass(folder: Path, symbol: str) -> tuple[dict[str, list[tuple[str, str]]], str | None]:
     """Source line -> instructions, as the compile stage had nvdisasm print them, with line information."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    result: dict[str, list[tuple[str, str]]] = {}
     files = sorted(folder.glob("*.sass"))
     for file in files:
         for source, address, text in _instructions(file.read_text(encoding="utf-8"), symbol):
-            found.setdefault(source, []).append((address, text))
-    return found, None if files else "there is no SASS in this build"
+            result.setdefault(source, []).append((address, text))
+    return result, None if files else "there is no SASS in this build"
 
 
 def _instructions(text: str, symbol: str) -> Iterator[tuple[str, str, str]]:
@@ -85,7 +85,10 @@ def _instructions(text: str, symbol: str) -> Iterator[tuple[str, str, str]]:
 
 
 def sources_of(folder: Path) -> dict[str, list[str]]:
-    """Lines of the kernel's files as they were when a build was made: a comment that moves lines builds nothing."""
+    """Return the lines of the kernel's files as they were at the build.
+
+    A comment that moves lines rebuilds nothing.
+    """
     kept = folder / SOURCES
     if not kept.is_file():
         return {}
@@ -107,7 +110,7 @@ def _with_text(text: list[str] | None, file: str, lines: Mapping[int, Line]) -> 
 
 
 def source_text(file: str) -> list[str] | None:
-    """The lines of a source file as builds name it, or None where it is not here."""
+    """Return the lines of a source file as builds name it, None if missing."""
     places = [Path(file)]
     if file.startswith("kernels/"):
         places += [root / file.removeprefix("kernels/") for root in roots()]

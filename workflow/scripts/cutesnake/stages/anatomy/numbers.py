@@ -22,9 +22,9 @@ def of_warps(numbers: Sequence[int]) -> str:
 
 
 def numbers(text: str) -> set[int]:
-    """What `spans` wrote: «3-5, 9» as {3, 4, 5, 9}."""
-    found: set[int] = set()
+    """Return the numbers that `spans` wrote: «3-5, 9» as {3, 4, 5, 9}."""
+    result: set[int] = set()
     for part in filter(None, text.split(", ")):
         first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
+        result |= set(range(int(first), int(last or first) + 1))
+    return result

@@ -1,4 +1,4 @@
-"""A page per kernel that says what its records say: roles, pipelines, budget, patterns, and the code line by line."""
+"""Write a page per kernel: roles, pipelines, budget, patterns, and code by line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from cutesnake.stages.anatomy.product_text import MOVED
 
 Record = dict[str, Any]
 INDEX = "anatomy.json"
-WORDS = ("contradicts", "refines", "confirms")
-SHORT = 48  # letters of a symbol that a heading shows
+VERDICTS = ("contradicts", "refines", "confirms")
+SHORT = 48  # characters of a symbol that a heading shows
 
 
 def write_pages(
     records: Path | str, results: Path | str, output: Path | str, up: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """A page for every kernel of an operator's folder of records, into `output`.
+    """Write a page for every kernel of an operator's records into `output`.
 
     results: the folder that holds compile/. up: (name, link) of pages to lead back to.
     """
@@ -52,7 +52,7 @@ def render(
     up: Sequence[tuple[str, str]] = (),
     siblings: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The page of one kernel as text; the first build of each target is shown with its code."""
+    """Return the page of one kernel; code is shown once per target."""
     first = {build["target"]: build["variant"]["id"] for build in reversed(builds)}
     shown = [_build(b, results, first[b["target"]] == b["variant"]["id"]) for b in builds]
     return html.template(
@@ -73,16 +73,16 @@ def render(
 
 
 def _verdicts(builds: Sequence[Record]) -> list[Record]:
-    """What the builds say of docs/knowledge, each entry once with the word that most calls for a reader."""
+    """Return entries of docs/knowledge that apply, each once with its gravest verdict."""
     entries = read_entries()
-    found: dict[str, Record] = {}
+    result: dict[str, Record] = {}
     for build in builds:
         for one in verdicts(build, entries):
-            known = found.get(one.entry.name)
-            if known is None or WORDS.index(one.word) < WORDS.index(known["word"]):
+            known = result.get(one.entry.name)
+            if known is None or VERDICTS.index(one.word) < VERDICTS.index(known["word"]):
                 place = f"{build['target']} {build['variant']['id']}"
-                found[one.entry.name] = {"word": one.word, "entry": one.entry, "why": one.why, "build": place}
-    return sorted(found.values(), key=lambda one: (WORDS.index(one["word"]), one["entry"].name))
+                result[one.entry.name] = {"word": one.word, "entry": one.entry, "why": one.why, "build": place}
+    return sorted(result.values(), key=lambda one: (VERDICTS.index(one["word"]), one["entry"].name))
 
 
 def short_source(place: str) -> str:
@@ -94,32 +94,32 @@ def _build(build: Record, results: Path, whole: bool) -> Record:
     folder = results / "compile" / build["operator"] / build["kernel"] / build["target"] / build["variant"]["id"]
     functions = [_function(f, folder, whole and place == 0) for place, f in enumerate(build["functions"])]
     watched = build["watched"]
-    told = ", ".join(f"{key} {value}" for key, value in watched["parameters"].items()) if watched else None
-    return {**build, "functions": functions, "ran": told, "open": whole}
+    message = ", ".join(f"{key} {value}" for key, value in watched["parameters"].items()) if watched else None
+    return {**build, "functions": functions, "ran": message, "open": whole}
 
 
 def _function(function: Record, folder: Path, whole: bool) -> Record:
-    picture, bar = graph.draw(function), graph.budget(function["shared"])
+    plot, bar = graph.draw(function), graph.budget(function["shared"])
     colour = graph.colours(function["roles"] or [])
-    found, why = listing(folder, function["symbol"]) if whole and folder.is_dir() else ({}, None)
-    shown = shapes.pictures(function, folder) if whole and folder.is_dir() else []
-    sass = sum(len(line.sass) for lines in found.values() for line in lines)
+    result, why = listing(folder, function["symbol"]) if whole and folder.is_dir() else ({}, None)
+    shown = shapes.layout_plots(function, folder) if whole and folder.is_dir() else []
+    sass = sum(len(line.sass) for lines in result.values() for line in lines)
     return {
         **function,
         "moved": MOVED,
         "layouts": [{"svg": Markup(one.svg), "caption": one.caption} for one in shown],
         "lowering": shapes.lowering(function, folder, sass) if whole and folder.is_dir() else [],
         "short": function["symbol"][:SHORT] + ("…" if len(function["symbol"]) > SHORT else ""),
-        "picture": Markup(picture) if picture else None,
+        "picture": Markup(plot) if plot else None,
         "bar": Markup(bar) if bar else None,
         "colour": colour,
-        "files": [_file(file, lines, function, colour) for file, lines in found.items()],
+        "files": [_file(file, lines, function, colour) for file, lines in result.items()],
         "no_sass": why,
     }
 
 
 def _file(file: str, lines: Sequence[Line], function: Record, colour: Mapping[str, str]) -> Record:
-    """A source file with the colour of the role that ran each line, several colours where several did."""
+    """Return a source file with the colours of the roles that ran each line."""
     file = shareable.neutral(file)
     roles = function["roles"] or []
     ran = {role["name"]: numbers(role["ran"].get(file, "")) for role in roles}
@@ -128,13 +128,18 @@ def _file(file: str, lines: Sequence[Line], function: Record, colour: Mapping[st
         place = f"{file}:{line.number}"
         mine = [name for name, places in ran.items() if line.number in places]
         rows.append(
-            {"line": line, "roles": mine, "colours": [colour[name] for name in mine], "words": _words(function, place)}
+            {
+                "line": line,
+                "roles": mine,
+                "colours": [colour[name] for name in mine],
+                "words": _line_texts(function, place),
+            }
         )
     return {"name": short_source(file) or "no source line", "path": file, "rows": rows}
 
 
-def _words(function: Record, place: str) -> list[str]:
-    """What products and copies of a source line do, in words."""
+def _line_texts(function: Record, place: str) -> list[str]:
+    """Describe the products and copies of a source line."""
     out = [product["words"] for product in function["products"] or [] if place in product["lines"]]
     for descriptor in function["descriptors"] or []:
         for use in descriptor["uses"]:
@@ -145,7 +150,7 @@ def _words(function: Record, place: str) -> list[str]:
 
 
 def _checklist(builds: Sequence[Record]) -> list[Record]:
-    """The ten patterns in the main function of each build that is shown whole."""
+    """Return the ten patterns of the main function of each build shown whole."""
     shown = [build for build in builds if build["open"] and build["functions"]]
     if not shown:
         return []

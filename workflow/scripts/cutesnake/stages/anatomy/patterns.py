@@ -26,7 +26,7 @@ _DESCRIPTOR = 1 << 61  # from this bit up a shared-memory descriptor names its s
 class Pattern:
     """found: True, False, or None where nothing at hand tells; `lines` are of the source."""
 
-    found: bool | None
+    present: bool | None
     evidence: str
     lines: list[str] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Function:
         accesses = self.seen.shared.values() if self.seen else ()
         writers = [one for one in accesses if self.code.instructions[one.at].base == "st"]
         return {
-            one.at: [writer.at for writer in writers if writer.words & one.words]
+            one.at: [writer.at for writer in writers if writer.addresses & one.addresses]
             for one in accesses
             if self.code.instructions[one.at].base == "ld"
         }
@@ -70,24 +70,26 @@ def _multi_stage(f: Function) -> Pattern:
     code = f.code
     if f.pipelines is not None:
         deep = [p for p in f.pipelines if p.stages > 1]
-        lone = [
+        single = [
             g
             for g in f.groups or ()
             if len(g.offsets) > 1 and g.arrivers and not any(g in (p.full, p.empty) for p in f.pipelines)
         ]
         if deep:
-            told = "; ".join(f"{p.stages} stages ({p.name})" for p in deep)
-            return Pattern(True, told, _group_lines(code, [p.full for p in deep]))
-        if lone:
-            told = "; ".join(f"{len(g.offsets)} barriers in turn ({' and '.join(sorted(g.arrivers))})" for g in lone)
-            return Pattern(True, told, _group_lines(code, lone))
+            message = "; ".join(f"{p.stages} stages ({p.name})" for p in deep)
+            return Pattern(True, message, _group_lines(code, [p.full for p in deep]))
+        if single:
+            message = "; ".join(
+                f"{len(g.offsets)} barriers in turn ({' and '.join(sorted(g.arrivers))})" for g in single
+            )
+            return Pattern(True, message, _group_lines(code, single))
     kept = [at for at in code.places("cp_async_wait") if (number(_first(code, at)) or 0) > 0]
     if kept:
         most = max(number(_first(code, at)) or 0 for at in kept)
         return Pattern(True, f"cp.async groups, of which up to {most} stay under way", code.sources(kept))
     if f.static_stages:
-        told = ", ".join(map(str, f.static_stages))
-        return Pattern(True, f"circular buffers of {told} stages, by the mbarriers that the PTX sets up")
+        message = ", ".join(map(str, f.static_stages))
+        return Pattern(True, f"circular buffers of {message} stages, by the mbarriers that the PTX sets up")
     if f.seen is None and code.places("barrier_init"):
         return Pattern(None, "there are mbarriers, but nothing was run that would show their stages")
     return Pattern(False, "no ring of barriers, and no group of copies that stays under way")
@@ -113,8 +115,8 @@ def _specialised(f: Function) -> Pattern:
         for b in busy[place + 1 :]
         if set(a.tasks) - set(b.tasks) and set(b.tasks) - set(a.tasks)
     ]
-    told = "; ".join(f"{role.name}: {of_warps(role.warps)}" for role in f.roles)
-    return Pattern(bool(apart), told)
+    message = "; ".join(f"{role.name}: {of_warps(role.warps)}" for role in f.roles)
+    return Pattern(bool(apart), message)
 
 
 def _persistent(f: Function) -> Pattern:
@@ -122,14 +124,14 @@ def _persistent(f: Function) -> Pattern:
     if not stores:
         return Pattern(None, "no store to global memory was recognised")
     results = _results(f)
-    found: list[Loop] = []
+    present: list[Loop] = []
     for name, places in sorted(results.items()):
         loops = [loop for at in sorted(places) if (loop := _work_loop(f, at))]
         if not loops or (f.seen is None and len(loops) < len(places)):
             what = f"{name} is stored" if name else "results are stored"
             return Pattern(False, f"{what} outside of any loop over tiles", code.sources(places))
-        found += loops
-    exits = [at for loop in {loop.header: loop for loop in found}.values() for at in code.exits(loop)]
+        present += loops
+    exits = [at for loop in {loop.header: loop for loop in present}.values() for at in code.exits(loop)]
     how = "cluster launch control" if code.places("launch_control") else "the CTA's index or a schedule in memory"
     return Pattern(True, f"all results are stored in a loop that ends by {how}", code.sources(exits))
 
@@ -147,12 +149,12 @@ def _results(f: Function) -> dict[str, set[int]]:
         wrote[at].add(tensor_name(f.seen.launch, tensor, copy.touched) or "")
     outputs = f.seen.launch.attributes.get("outputs", set())
     names = set().union(*wrote.values())
-    found: dict[str, set[int]] = {}
+    present: dict[str, set[int]] = {}
     for name in names & outputs or names:
         places = {at for at in wrote if name in wrote[at]}
         kinds = {f.code.kinds[at] for at in places}
-        found[name] = places | {at for at in wrote if not wrote[at] and f.code.kinds[at] in kinds}
-    return found or {"": set(f.stores)}
+        present[name] = places | {at for at in wrote if not wrote[at] and f.code.kinds[at] in kinds}
+    return present or {"": set(f.stores)}
 
 
 def _work_loop(f: Function, at: int) -> Loop | None:
@@ -161,8 +163,8 @@ def _work_loop(f: Function, at: int) -> Loop | None:
     for loop in code.loops_around(at):
         for leaving in code.exits(loop):
             depends = code.depends(leaving, loop, f.feeds)
-            given = depends.shared_memory and code.places("launch_control")
-            if depends.specials & INDEX or depends.counter or given:
+            passed = depends.shared_memory and code.places("launch_control")
+            if depends.specials & INDEX or depends.counter or passed:
                 return loop
     return None
 
@@ -180,16 +182,16 @@ def _online_softmax(f: Function) -> Pattern:
         return Pattern(False, "no loop has both maxima and exponentials")
     inner = loops[-1]  # the smallest
     exponentials = code.within(inner, "exponential")
-    told = f"a loop with {len(exponentials)} exponentials and {len(code.within(inner, 'maximum'))} maxima"
-    return Pattern(True, told, code.sources(exponentials)[:6])
+    message = f"a loop with {len(exponentials)} exponentials and {len(code.within(inner, 'maximum'))} maxima"
+    return Pattern(True, message, code.sources(exponentials)[:6])
 
 
 def _register_accumulators(f: Function) -> Pattern:
     products = f.code.places("product")
     names = {f.code.instructions[at].base for at in products}
     if names & {"wgmma", "mma"}:
-        told = "wgmma" if "wgmma" in names else "mma.sync"
-        return Pattern(True, f"{len(products)} {told} instructions sum into registers", f.code.sources(products)[:6])
+        message = "wgmma" if "wgmma" in names else "mma.sync"
+        return Pattern(True, f"{len(products)} {message} instructions sum into registers", f.code.sources(products)[:6])
     if products:
         return Pattern(False, "tcgen05 sums in tensor memory")
     return Pattern(False, "no matrix product")
@@ -223,7 +225,7 @@ def _cluster(f: Function) -> Pattern:
     paired = [at for at in code.places("product") if "cta_group::2" in code.instructions[at].parts]
     remote = code.places(*REMOTE)
     others = "shared memory of other CTAs"
-    told = [
+    message = [
         f"{len(places)} {one if len(places) == 1 else more}"
         for places, one, more in (
             (multicast, "multicast copy or commit", "multicast copies and commits"),
@@ -233,8 +235,8 @@ def _cluster(f: Function) -> Pattern:
         if places
     ]
     places = [*multicast, *paired, *remote]
-    if told:
-        return Pattern(True, f"clusters of {f.cluster}: {', '.join(told)}", code.sources(places)[:8])
+    if message:
+        return Pattern(True, f"clusters of {f.cluster}: {', '.join(message)}", code.sources(places)[:8])
     return Pattern(False, f"clusters of {f.cluster}, whose CTAs exchange nothing")
 
 
@@ -267,20 +269,20 @@ def _writes_descriptor(f: Function, at: int) -> bool:
 
 def _boundary(f: Function) -> Pattern:
     code = f.code
-    told: list[str] = []
+    message: list[str] = []
     by_tma = code.places("tma_store", "tma_reduce")
     plain = code.places("global_store", "global_atomic")
     guarded = [at for at in plain if _guarded(code, at)]
     masks = [at for at, ins in enumerate(code.instructions) if ins.base == "selp" and _MINUS_INFINITY.search(ins.text)]
     if by_tma:
-        told.append("TMA stores, which leave out what lies outside the tensor")
+        message.append("TMA stores, which leave out what lies outside the tensor")
     if guarded:
-        told.append(f"{len(guarded)} of {len(plain)} plain stores behind a test of an index against a size")
+        message.append(f"{len(guarded)} of {len(plain)} plain stores behind a test of an index against a size")
     if masks:
-        told.append(f"{len(masks)} selections of minus infinity")
+        message.append(f"{len(masks)} selections of minus infinity")
     places = [*by_tma, *guarded, *masks]
-    if told:
-        return Pattern(True, "; ".join(told), code.sources(places)[:8])
+    if message:
+        return Pattern(True, "; ".join(message), code.sources(places)[:8])
     if plain:
         return Pattern(
             False, "plain stores without a test: sizes must be multiples of the tile", code.sources(plain)[:4]
@@ -301,32 +303,32 @@ def _guarded(code: Code, at: int) -> bool:
 
 def _drain(f: Function) -> Pattern:
     code = f.code
-    if not (_multi_stage(f).found or code.places("product", "tma_store", "bulk_store")):
+    if not (_multi_stage(f).present or code.places("product", "tma_store", "bulk_store")):
         return Pattern(False, "there is no pipeline to drain")
-    told, places = [], []
+    message, places = [], []
     for role, group, at in _tails(f):
-        told.append(f"{role} waits for {group} after its last copy")
+        message.append(f"{role} waits for {group} after its last copy")
         places.append(at)
     last = [at for at in code.places("wgmma_wait") if number(_first(code, at)) == 0]
     if last:
-        told.append("wgmma.wait_group 0")
+        message.append("wgmma.wait_group 0")
         places += last
     emptied = [at for at in code.places("cp_async_wait") if not number(_first(code, at))]
     if emptied and code.places("cp_async"):
-        told.append("all cp.async copies are waited for")
+        message.append("all cp.async copies are waited for")
         places += emptied
     for barrier in f.groups or ():
         kinds = {kind for kind, _ in barrier.arrivals}
         readers = [role for role in f.roles or () if role.name in barrier.waits and role.does(code, "tmem_load")]
         if kinds == {"commit"} and readers:
-            told.append("the last products are waited for before tensor memory is read")
+            message.append("the last products are waited for before tensor memory is read")
             places += [at for role in readers for at in barrier.waits[role.name]]
     stored = [at for at in code.places("store_wait") if number(_first(code, at)) == 0]
     if stored:
-        told.append("bulk stores are waited for")
+        message.append("bulk stores are waited for")
         places += stored
-    if told:
-        return Pattern(True, "; ".join(dict.fromkeys(told)), code.sources(places)[:8])
+    if message:
+        return Pattern(True, "; ".join(dict.fromkeys(message)), code.sources(places)[:8])
     if f.seen is None:
         return Pattern(None, "nothing was run that would show what happens after the last copy")
     return Pattern(False, "no wait after the last copy")
@@ -344,9 +346,9 @@ def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
             for (_, warp), waits in f.seen.drains.items():
                 if warp not in role.warps:
                     continue
-                found = {offset: at for offset, at in waits if offset in pipeline.empty.offsets}
-                if len(found) > 1 or len(found) == pipeline.stages:
-                    yield role.name, "the empty stages", next(iter(found.values()))
+                present = {offset: at for offset, at in waits if offset in pipeline.empty.offsets}
+                if len(present) > 1 or len(present) == pipeline.stages:
+                    yield role.name, "the empty stages", next(iter(present.values()))
                     break
 
 

@@ -32,12 +32,13 @@ class Group:
 
     @property
     def arrivers(self) -> set[str]:
+        """Return the names of roles that arrive."""
         return {role for _, role in self.arrivals}
 
 
 @dataclass
 class Pipeline:
-    """A circular buffer: full barriers that the producer completes and empty ones that the consumer gives back."""
+    """A circular buffer: full barriers by the producer, empty ones by the consumer."""
 
     name: str
     full: Group
@@ -48,7 +49,7 @@ class Pipeline:
 def find_groups(
     code: Code, seen: Seen, roles: Sequence[Role], buffers: Sequence[Buffer], tensors: Mapping[int, set[str]]
 ) -> list[Group]:
-    """Return the barriers of a launch in order of address; `tensors`: mbarrier -> tensors of its copies."""
+    """Return the barriers of a launch by address; `tensors`: mbarrier -> copies' tensors."""
     of_warp = {warp: role.name for role in roles for warp in role.warps}
     singles = [
         _single(seen.bars[at], at, of_warp, tensors.get(at, set()), _field(buffers, at)) for at in sorted(seen.bars)
@@ -80,7 +81,7 @@ def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int
     CuTe DSL's pipeline classes take one array, the full barriers and then as many empty ones. Kernels that name two
     fields have all full barriers in one and all empty ones in the other. A buffer of neither form is left out.
     """
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for buffer in buffers:
         inside = [one for one in singles if buffer.offset <= one.offsets[0] < buffer.end]
         if not inside or len(inside) * SIZE != buffer.bytes:
@@ -89,11 +90,11 @@ def _parts(singles: Sequence[Group], buffers: Sequence[Buffer]) -> dict[int, int
         halves = [] if len(inside) % 2 else [inside[:middle], inside[middle:]]
         for parts in ([inside], halves):
             if parts and all(_agree(a, b) for part in parts for a in part for b in part):
-                found |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
+                result |= {one.offsets[0]: part[0].offsets[0] for part in parts for one in part}
                 for part in parts:
                     part[0].half_of = buffer.offset if len(parts) == 2 else None
                 break
-    return found
+    return result
 
 
 def _agree(a: Group, b: Group) -> bool:
@@ -156,7 +157,7 @@ def _join(group: Group, one: Group) -> None:
 
 def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
     """Pair groups into full and empty: producers wait for empty, consumers arrive there."""
-    found: list[Pipeline] = []
+    result: list[Pipeline] = []
     free = [group for group in groups if (group.arrivals and group.waits) or group.half_of is not None]
     while free:
         full = free.pop(0)
@@ -167,10 +168,10 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
         free.remove(empty)
         if _copies(empty) and not _copies(full):
             full, empty = empty, full
-        found.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
-    paired = {id(group) for one in found for group in (one.full, one.empty)}
-    found += _tiled_rings([group for group in groups if id(group) not in paired])
-    return sorted(found, key=lambda one: one.full.offsets[0])
+        result.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
+    paired = {id(group) for one in result for group in (one.full, one.empty)}
+    result += _tiled_rings([group for group in groups if id(group) not in paired])
+    return sorted(result, key=lambda one: one.full.offsets[0])
 
 
 def _pairs(a: Group, b: Group) -> bool:
@@ -188,19 +189,19 @@ def _siblings(a: Group, b: Group) -> bool:
 
 
 def _tiled_rings(groups: Sequence[Group]) -> list[Pipeline]:
-    """Find rings whose stages have a full barrier per tile and an empty one per consumer."""
-    found: list[Pipeline] = []
+    """Find rings with a full barrier per tile and an empty one per consumer."""
+    result: list[Pipeline] = []
     fulls = [group for group in groups if _copies(group) and group.waits]
     for producers in dict.fromkeys(frozenset(group.arrivers) for group in fulls):
         full = _merged([group for group in fulls if group.arrivers == producers])
-        given = [g for g in groups if not _copies(g) and set(g.waits) == producers and g.arrivers <= set(full.waits)]
-        if not given:
+        passed = [g for g in groups if not _copies(g) and set(g.waits) == producers and g.arrivers <= set(full.waits)]
+        if not passed:
             continue
-        empty = _merged(given)
-        stages, left = divmod(len(empty.offsets), len({frozenset(group.arrivers) for group in given}))
+        empty = _merged(passed)
+        stages, left = divmod(len(empty.offsets), len({frozenset(group.arrivers) for group in passed}))
         if empty.arrivers == set(full.waits) and stages and not left and len(full.offsets) % stages == 0:
-            found.append(Pipeline(_pipeline_name(full), full, empty, stages))
-    return found
+            result.append(Pipeline(_pipeline_name(full), full, empty, stages))
+    return result
 
 
 def _merged(groups: Sequence[Group]) -> Group:

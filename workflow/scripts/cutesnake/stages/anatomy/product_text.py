@@ -10,8 +10,8 @@ MOVED = {"load": "loaded", "store": "stored", "reduce": "reduced into"}  # what 
 _MAJOR = {"k": "K-major", "mn": "M- or N-major"}
 
 
-def product_words(product: Mapping[str, Any]) -> str:
-    """D += A · B with shapes, types and places, and how B lies in shared memory."""
+def product_summary(product: Mapping[str, Any]) -> str:
+    """Describe D += A · B with shapes, types, places and B's layout."""
     m, n, k = product["shape"]
     types, major = product["types"], product["major"]
     group = {None: "", 1: ", by one CTA", 2: ", by a pair of CTAs"}[product["cta_group"]]
@@ -19,18 +19,24 @@ def product_words(product: Mapping[str, Any]) -> str:
     kind = f" of kind {product['kind']}" if product["kind"] else ""
     a = f"A ({m} x {k} {types['a']}, {_MAJOR[major['a']]}, {product['a_in']})"
     b = f"B ({n} x {k} {types['b']}, {_MAJOR[major['b']]}, {product['b_in']})"
-    said = f"{product['instruction']}{kind}: D ({m} x {n} {types['d']}, {product['d_in']}) += {a} · {b}{group}{scaled}"
+    message = (
+        f"{product['instruction']}{kind}: D ({m} x {n} {types['d']}, {product['d_in']}) += {a} · {b}{group}{scaled}"
+    )
     bits = product["descriptor_bits"]
-    return f"{said}; B's descriptor: {descriptor_words(int(bits, 16), product['kind'] is not None)}" if bits else said
+    return (
+        f"{message}; B's descriptor: {descriptor_summary(int(bits, 16), product['kind'] is not None)}"
+        if bits
+        else message
+    )
 
 
-def descriptor_words(bits: int, sm100: bool) -> str:
-    """A 64-bit descriptor of an operand in shared memory (PTX ISA, «Matrix descriptor»)."""
+def descriptor_summary(bits: int, sm100: bool) -> str:
+    """Describe a 64-bit shared-memory descriptor (PTX ISA, «Matrix descriptor»)."""
     from ptxsim.descriptors import matrix  # not where only MOVED is read: it takes 0.2 s
 
     try:
-        found = matrix(bits, sm100)
+        result = matrix(bits, sm100)
     except ValueError:
         return f"{bits:#018x}, not understood"
-    swizzle = _WIDTHS[found.width] + (" in atoms of 32 bytes" if found.wide_atom else "")
-    return f"{swizzle}, {found.sbo} B between groups of eight rows, leading offset {found.lbo} B"
+    swizzle = _WIDTHS[result.width] + (" in atoms of 32 bytes" if result.wide_atom else "")
+    return f"{swizzle}, {result.sbo} B between groups of eight rows, leading offset {result.lbo} B"

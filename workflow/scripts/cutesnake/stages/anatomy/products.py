@@ -1,4 +1,4 @@
-"""Matrix products of a function by form: who issues them, from which lines, how often in the watched run."""
+"""Group matrix products by form: roles, source lines, and count in the run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cutesnake.stages.anatomy.code import Code
-from cutesnake.stages.anatomy.product_text import product_words
+from cutesnake.stages.anatomy.product_text import product_summary
 from cutesnake.stages.anatomy.roles import Role
 from cutesnake.stages.anatomy.watch import Seen
 
@@ -15,15 +15,15 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
 def products(code: Code, seen: Seen | None, roles: Sequence[Role] | None) -> list[dict[str, Any]] | None:
-    """An entry of a record's `products` for each form; None for a function that was not watched."""
+    """Return an entry of a record's `products` per form; None without a run."""
     if seen is None or roles is None:
         return None
-    found = [*_watched(code, seen, roles), *_of_a_warp(code, roles)]
-    return [{**product, "words": product_words(product)} for product in found]
+    result = [*_watched(code, seen, roles), *_of_a_warp(code, roles)]
+    return [{**product, "words": product_summary(product)} for product in result]
 
 
 def _watched(code: Code, seen: Seen, roles: Sequence[Role]) -> list[dict[str, Any]]:
-    """wgmma and tcgen05.mma, as the run issued them: what differs in its descriptors' bits alone is of one form."""
+    """Return wgmma and tcgen05.mma forms of the run, regardless of descriptor bits."""
     merged: dict[str, dict[str, Any]] = {}
     for one in seen.products.values():
         form = {key: value for key, value in one.form.items() if key != "descriptor_bits"}
@@ -38,17 +38,17 @@ def _watched(code: Code, seen: Seen, roles: Sequence[Role]) -> list[dict[str, An
 
 
 def _of_a_warp(code: Code, roles: Sequence[Role]) -> list[dict[str, Any]]:
-    """mma.sync by shape, read off the code: nobody counts them in a run, and their operands are registers."""
+    """Return mma.sync forms from the code: runs do not count them."""
     by_shape: dict[str, list[int]] = {}
     for at in code.places("product"):
         instruction = code.instructions[at]
         if instruction.base == "mma":
             for shape in filter(_SHAPE.fullmatch, instruction.parts):
                 by_shape.setdefault(shape, []).append(at)
-    found = []
+    result = []
     for shape, places in sorted(by_shape.items()):
         d, a, b, _ = code.instructions[places[0]].parts[-4:]
-        found.append(
+        result.append(
             {
                 **{"instruction": "mma.sync", "shape": [int(size) for size in _SHAPE.findall(shape)[0]], "kind": None},
                 **{"cta_group": None, "types": {"a": a, "b": b, "d": d}},
@@ -57,4 +57,4 @@ def _of_a_warp(code: Code, roles: Sequence[Role]) -> list[dict[str, Any]]:
                 "roles": [role.name for role in roles if role.does(code, "product")],
             }
         )
-    return found
+    return result

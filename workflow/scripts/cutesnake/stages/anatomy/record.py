@@ -1,4 +1,4 @@
-"""The anatomy records of a kernel's builds: what is in the artifacts, and what one small simulated run shows."""
+"""Make anatomy records from a build's artifacts and one small simulated run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cutesnake.stages.simulate.translation_cache import shared_translations
 from ptxsim import Kernel, Module, Translations
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
-LIMIT_SECONDS = 120.0  # of one watched run; those of the catalogue take seconds
+LIMIT_SECONDS = 120.0  # of one watched run; runs of the catalogue take seconds
 IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 
 
@@ -34,7 +34,7 @@ def anatomy_of(
     most_clusters: int | None = None,
     instead: str | None = None,
 ) -> dict[str, Any]:
-    """The anatomy record of the build in `folder`.
+    """Return the anatomy record of the build in `folder`.
 
     workloads: parameters of small problems, the most telling first; the first that the build takes is run.
     processors: multiprocessors of the simulated GPU; None if no GPU of the target is simulated.
@@ -70,7 +70,7 @@ def _body(
     most_clusters: int | None,
     instead: str | None,
 ) -> dict[str, Any]:
-    """What a build that compiled has, from its artifacts and, where the simulator takes it, from a run."""
+    """Return the parts of a compiled build, from artifacts and a run."""
     modules = {path.stem: _module(path.read_bytes(), path.name) for path in sorted(folder.glob("*.ptx"))}
     never = DSLS[build["dsl"]].not_simulated
     why = never or "no workload that this build takes is small enough to be run"
@@ -82,10 +82,10 @@ def _body(
         why = f"no GPU of {build['target']} is simulated"
     if processors is None or never:
         workloads = ()
-    told = processors if most_clusters and processors else FEW_PROCESSORS
+    message = processors if most_clusters and processors else FEW_PROCESSORS
     watched, seen = None, []
     for parameters in workloads:
-        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, told)
+        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, message)
         try:
             with time_limit(LIMIT_SECONDS):
                 seen = watch(host.launches_of(asked, modules), most_clusters=most_clusters)
@@ -94,7 +94,7 @@ def _body(
         except Exception as error:  # whatever a kernel's own `bind` raises is its fault, and only its own
             why = plain(error) or type(error).__name__
             continue
-        watched, why = {"parameters": dict(parameters), "processors": told, "schedule": "random"}, ""
+        watched, why = {"parameters": dict(parameters), "processors": message, "schedule": "random"}, ""
         if most_clusters is not None:
             watched["most_clusters"] = most_clusters
         break
@@ -119,10 +119,10 @@ def _translations() -> Translations:
 def _functions(
     folder: Path, build: Mapping[str, Any], modules: Mapping[str, Module], seen: Sequence[Seen]
 ) -> list[dict[str, Any]]:
-    """Return the functions of a build: those that ran first, then by products, then by length."""
+    """Return a build's functions: those that ran first, then by products and length."""
     ir = (folder / "kernel.mlir").read_text() if (folder / "kernel.mlir").is_file() else ""
     budgets = shared.budgets(ir) if ir else {}
-    found: list[tuple[tuple[bool, bool, int], dict[str, Any]]] = []
+    result: list[tuple[tuple[bool, bool, int], dict[str, Any]]] = []
     for stem, module in modules.items():
         entries = read_ptx((folder / f"{stem}.ptx").read_text())
         for kernel in module.kernels.values():
@@ -130,8 +130,8 @@ def _functions(
             launch, buffers = build["launch"].get(kernel.name, {}), budgets.get(kernel.name, [])
             text = _text_of(ir, kernel.name) if ir else ""
             order = (note is None and bool(seen), *_weight(kernel))
-            found.append((order, function_of(folder, kernel, entries.get(kernel.name), launch, note, buffers, text)))
-    return [function for _, function in sorted(found, key=lambda one: one[0])]
+            result.append((order, function_of(folder, kernel, entries.get(kernel.name), launch, note, buffers, text)))
+    return [function for _, function in sorted(result, key=lambda one: one[0])]
 
 
 def _grids(
@@ -142,28 +142,28 @@ def _grids(
     processors: int,
 ) -> list[dict[str, Any]]:
     """Return the grids that the host code requests per workload, on a whole GPU."""
-    found = []
+    result = []
     for parameters in workloads:
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)
         try:
             launches = host.launches_of(asked, modules)
         except MachineFaultError:
             raise
-        except Exception:  # as above, where it is told
+        except Exception:  # as above, where it is reported
             continue
         grids = {launch.kernel.name: list(launch.grid) for launch in launches}
-        found.append({"parameters": dict(parameters), "processors": processors, "grids": grids})
-    return found
+        result.append({"parameters": dict(parameters), "processors": processors, "grids": grids})
+    return result
 
 
 def _weight(kernel: Kernel) -> tuple[bool, int]:
-    """What sorts the functions of a build: those with matrix products first, then the longest."""
+    """Return the sort key of functions: most matrix products first, then longest."""
     products = any(ins.base in ("tcgen05", "wgmma", "mma") for ins in kernel.instructions)
     return not products, -len(kernel.instructions)
 
 
 def _text_of(ir: str, symbol: str) -> str:
-    """The part of the IR that is one kernel's, with the aliases of types that it names spelled out."""
+    """Return the part of the IR of one kernel, with its type aliases."""
     start = ir.find(f"cuda.kernel @{symbol}(")
     end = ir.find("cuda.kernel @", start + 1)
     text = ir[start : end if end > 0 else len(ir)]

@@ -1,4 +1,4 @@
-"""Roles of warps, from the code that each warp ran: load, multiply, softmax, store and others.
+"""Find roles of warps (load, multiply, softmax, store, …) from the code they ran.
 
 correct: rescales accumulators of an online softmax. accumulate: adds products up outside the tensor core.
 convert: writes operands of a product from loaded tiles or from another product. compute: none of the others, but
@@ -16,7 +16,7 @@ from cutesnake.stages.anatomy.watch import Seen
 # What a role does, in the order in which a name lists it.
 TASKS = ("load", "multiply", "softmax", "correct", "accumulate", "convert", "compute", "epilogue", "store", "schedule")
 IDLE = "idle"
-ALIKE = 0.6  # share of the code that neighbouring warps must have in common to be one role
+EQUAL_SHARE = 0.6  # share of the code that neighbouring warps must have in common to be one role
 SOFTMAX = ("exponential", "maximum")
 STORES = ("tma_store", "tma_reduce", "bulk_store", "global_store", "global_atomic")
 _ASYNC_LOADS = ("tma_load", "bulk_load", "cp_async")
@@ -52,7 +52,11 @@ def find_roles(code: Code, seen: Seen) -> list[Role]:
         facts, ran = _level(facts, ran)
     for warp in sorted(ran):
         before = groups[-1][-1] if groups else None
-        if before is not None and _nested(facts[warp], facts[before]) and _alike(ran[warp], ran[before]) >= ALIKE:
+        if (
+            before is not None
+            and _nested(facts[warp], facts[before])
+            and _common_share(ran[warp], ran[before]) >= EQUAL_SHARE
+        ):
             groups[-1].append(warp)
         else:
             groups.append([warp])
@@ -81,7 +85,7 @@ def _nested(a: Fact, b: Fact) -> bool:
 
 
 def _joined(facts: list[Fact]) -> Fact:
-    tasks = {task for found, _ in facts for task in found}
+    tasks = {task for result, _ in facts for task in result}
     return tuple(task for task in TASKS if task in tasks), facts[0][1]
 
 
@@ -89,7 +93,9 @@ def _level(facts: Facts, ran: dict[int, set[int]]) -> tuple[Facts, dict[int, set
     """Give warps that share most of their code with the busiest warp its tasks."""
     busiest = max(ran, key=lambda warp: len(ran[warp]))
     like = [
-        warp for warp in ran if _alike(ran[warp], ran[busiest]) >= ALIKE - 0.1 and facts[warp][1] == facts[busiest][1]
+        warp
+        for warp in ran
+        if _common_share(ran[warp], ran[busiest]) >= EQUAL_SHARE - 0.1 and facts[warp][1] == facts[busiest][1]
     ]
     return (
         {warp: facts[busiest] if warp in like else fact for warp, fact in facts.items()},
@@ -99,11 +105,11 @@ def _level(facts: Facts, ran: dict[int, set[int]]) -> tuple[Facts, dict[int, set
 
 def _instructions_by_warp(seen: Seen) -> dict[int, set[int]]:
     """Return warp of a CTA -> the instructions that it ran in any CTA."""
-    found: dict[int, set[int]] = {warp: set() for warp in range(seen.launch.warps)}
+    result: dict[int, set[int]] = {warp: set() for warp in range(seen.launch.warps)}
     for _, warp, n in seen.visits:
         block = seen.blocks[n]
-        found[warp].update(range(block.first, block.last))
-    return found
+        result[warp].update(range(block.first, block.last))
+    return result
 
 
 def _busy(seen: Seen) -> set[int]:
@@ -117,13 +123,13 @@ def _not_taken(code: Code, ran: Mapping[int, set[int]], waiting: Sequence[int], 
     blocks = {other: {code.block_of[at] for at in places} for other, places in ran.items()}
     known = set().union(*blocks.values())
     queue = list(blocks[warp] - set().union(*(mine for other, mine in blocks.items() if other not in waiting)))
-    found: set[int] = set()
+    result: set[int] = set()
     while queue:
         for n in code.successors[queue.pop()]:
-            if n not in known and n not in found:
-                found.add(n)
+            if n not in known and n not in result:
+                result.add(n)
                 queue.append(n)
-    return {at for n in found for at in code.blocks[n]}
+    return {at for n in result for at in code.blocks[n]}
 
 
 def _tasks(code: Code, seen: Seen, warp: int, ran: set[int]) -> tuple[str, ...]:
@@ -160,7 +166,7 @@ def _stages_output(code: Code, seen: Seen, ran: set[int], kinds: set[str | None]
     if not accumulators:
         return False
     written = [one.span for (at, remote), one in seen.shared.items() if at in ran and not remote and _stores(seen, at)]
-    return any(_overlap(span, taken) for span in written for copy in seen.stores.values() for taken in copy.pieces)
+    return any(_overlap(span, taken) for span in written for copy in seen.stores.values() for taken in copy.ranges)
 
 
 def _stores(seen: Seen, at: int) -> bool:
@@ -183,14 +189,14 @@ def _directs(seen: Seen, warp: int) -> bool:
     """Return whether loading and multiplying warps read shared words that this warp writes."""
     loading = {other for copy in seen.loads.values() for _, other in copy.warps}
     multiplying = {other for product in seen.products.values() for _, other in product.warps}
-    written = _words(seen, {warp}, "st")
-    return bool(written & _words(seen, loading - {warp}, "ld") & _words(seen, multiplying - {warp}, "ld"))
+    written = _addresses(seen, {warp}, "st")
+    return bool(written & _addresses(seen, loading - {warp}, "ld") & _addresses(seen, multiplying - {warp}, "ld"))
 
 
-def _words(seen: Seen, warps: set[int], base: str) -> set[int]:
+def _addresses(seen: Seen, warps: set[int], base: str) -> set[int]:
     """Return shared offsets of the words that ordinary accesses of warps cover."""
     mine = (a for a in seen.shared.values() if seen.code[a.at].base == base and any(w in warps for _, w in a.warps))
-    return {word for access in mine for word in access.words}
+    return {word for access in mine for word in access.addresses}
 
 
 def _converts(code: Code, seen: Seen, ran: set[int]) -> bool:
@@ -212,7 +218,7 @@ def _writes_operand(seen: Seen, at: int) -> bool:
     access = seen.shared.get((at, False))
     if access is None or not _stores(seen, at):
         return False
-    if any(_overlap(taken, access.span) for copy in seen.stores.values() for taken in copy.pieces):
+    if any(_overlap(taken, access.span) for copy in seen.stores.values() for taken in copy.ranges):
         return False
     if any(offset in access.span for one in products for offset in one.operands):
         return True
@@ -248,7 +254,7 @@ def _registers(code: Code, ran: set[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(value for value in values if value is not None))
 
 
-def _alike(a: set[int], b: set[int]) -> float:
+def _common_share(a: set[int], b: set[int]) -> float:
     return len(a & b) / max(len(a | b), 1)
 
 
@@ -271,7 +277,7 @@ def _ranks(code: Code, seen: Seen, group: list[int]) -> tuple[int, ...] | None:
 
 
 def _names(tasks: list[tuple[str, ...]]) -> list[str]:
-    plain = [" + ".join(found) or IDLE for found in tasks]
+    plain = [" + ".join(result) or IDLE for result in tasks]
     return [
         f"{name} {1 + plain[:place].count(name)}" if plain.count(name) > 1 else name for place, name in enumerate(plain)
     ]

@@ -1,4 +1,4 @@
-"""The layouts of one function as pictures, and its way from the DSL's IR to machine code in numbers."""
+"""Draw the layouts of a function, and count its steps from IR to machine code."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from typing import Any
 from cutesnake.report.layouts import LayoutPlot, draw, parse
 from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
 
-MOST = 2  # pictures of a kind on a page
+MOST = 2  # plots of a kind on a page
 _TILED_COPY = re.compile(
     r'^!(\S+) = !cute\.tiled_copy<.*?layout_copy_tv = <"([^"]*)">, tiler_mn = <"\[([^"]*)\]">', re.MULTILINE
 )
 _OPERATION = re.compile(r"^\s*(?:%[\w:, %]+ = )?\"?(\w+)\.(\w+)", re.MULTILINE)
 
 
-def pictures(function: Mapping[str, Any], folder: Path) -> list[LayoutPlot]:
-    """Thread-value layouts of the copies that the IR names, swizzled TMA boxes, accumulators of wgmma."""
+def layout_plots(function: Mapping[str, Any], folder: Path) -> list[LayoutPlot]:
+    """Return plots of the layouts of a function."""
     ir = folder / "kernel.mlir"
-    found = _copies(ir.read_text(), function["symbol"]) if ir.is_file() else []
+    result = _copies(ir.read_text(), function["symbol"]) if ir.is_file() else []
     boxes = [d for d in function["descriptors"] or [] if SWIZZLES.get(d["swizzle"])]
     for d in {(tuple(d["box"]), d["element"]): d for d in boxes}.values():
-        if len(found) >= 2 * MOST:
+        if len(result) >= 2 * MOST:
             break
-        found.append(_box(d))
+        result.append(_box(d))
     widths = {p["shape"][1] for p in function["products"] or [] if p["instruction"].startswith("wgmma")}
     for n in sorted(widths)[:1]:
-        picture = draw(wgmma_accumulator(n), tiler=(64, n))
-        found.append(LayoutPlot(picture.svg, f"Accumulator of wgmma with N = {n}. {picture.caption}"))
-    return found
+        plot = draw(wgmma_accumulator(n), tiler=(64, n))
+        result.append(LayoutPlot(plot.svg, f"Accumulator of wgmma with N = {n}. {plot.caption}"))
+    return result
 
 
 def _copies(ir: str, symbol: str) -> list[LayoutPlot]:
     start = ir.find(f"cuda.kernel @{symbol}(")
     end = ir.find("cuda.kernel @", start + 1)
     text = ir[start : end if end > 0 else len(ir)]
-    found: dict[str, LayoutPlot] = {}
+    result: dict[str, LayoutPlot] = {}
     for name, layout, tiler in _TILED_COPY.findall(ir):
-        if not re.search(rf"!{re.escape(name)}\b", text) or layout in found or len(found) == MOST:
+        if not re.search(rf"!{re.escape(name)}\b", text) or layout in result or len(result) == MOST:
             continue
         try:
             sides = tuple(parse(part).size for part in tiler.split(";"))
-            picture = draw(layout, tiler=sides)
+            plot = draw(layout, tiler=sides)
         except ValueError:  # not static, or over more than two sides
             continue
-        found[layout] = LayoutPlot(picture.svg, f"A tiled copy of the kernel. {picture.caption}")
-    return list(found.values())
+        result[layout] = LayoutPlot(plot.svg, f"A tiled copy of the kernel. {plot.caption}")
+    return list(result.values())
 
 
 def _box(descriptor: Mapping[str, Any]) -> LayoutPlot:
@@ -57,9 +57,9 @@ def _box(descriptor: Mapping[str, Any]) -> LayoutPlot:
     for extent in descriptor["box"][1:]:
         inner //= extent
     swizzle = SWIZZLES[descriptor["swizzle"]]
-    picture = draw(box_in_shared_memory(min(rows, 8), inner), swizzle=swizzle, element_bytes=1)
+    plot = draw(box_in_shared_memory(min(rows, 8), inner), swizzle=swizzle, element_bytes=1)
     what = f"Eight rows of a box of {descriptor['tensor']} in shared memory, {descriptor['swizzle']} swizzle"
-    return LayoutPlot(picture.svg, f"{what}: a row is {inner} bytes, a column a chunk of 16. {picture.caption}")
+    return LayoutPlot(plot.svg, f"{what}: a row is {inner} bytes, a column a chunk of 16. {plot.caption}")
 
 
 def lowering(function: Mapping[str, Any], folder: Path, sass: int) -> list[dict[str, Any]]:

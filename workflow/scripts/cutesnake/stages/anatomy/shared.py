@@ -1,4 +1,4 @@
-"""The budget of shared memory: which buffer takes how many bytes, as the DSL's own IR lists them."""
+"""Read the budget of shared memory, per buffer in bytes, from the DSL's IR."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True)
 class Buffer:
-    """Bytes of dynamic shared memory; `alignment` tells of padding before it."""
+    """Bytes of dynamic shared memory; `alignment` shows padding before it."""
 
     name: str
     offset: int
@@ -29,6 +29,7 @@ class Buffer:
 
     @property
     def end(self) -> int:
+        """Return the offset behind the buffer."""
         return self.offset + self.bytes
 
 
@@ -45,14 +46,14 @@ def budgets(ir: str) -> dict[str, list[Buffer]]:
 
 def _buffers(text: str, aliases: dict[str, str]) -> Iterator[Buffer]:
     place = 0
-    for number, found in enumerate(_ALLOCATION.finditer(text)):
-        kind = _TYPE.match(aliases.get(found["type"], found["type"]))
+    for number, result in enumerate(_ALLOCATION.finditer(text)):
+        kind = _TYPE.match(aliases.get(result["type"], result["type"]))
         if kind is None:
             continue
         alignment = int(kind[2])
         place = -(-place // alignment) * alignment
         size = _elements(kind[3]) * max(_width(kind[1]) // 8, 1)
-        fields = _FIELDS.search(found["attributes"] or "")
+        fields = _FIELDS.search(result["attributes"] or "")
         inner = sorted(_fields(fields[1], place), key=lambda b: b.offset) if fields else []
         yield from inner or [Buffer(f"buffer {number + 1}", place, size, False)]
         place += size
@@ -74,5 +75,5 @@ def _elements(layout: str) -> int:
 
 
 def _width(element: str) -> int:
-    found = _BITS.search(element)
-    return int(found[1]) if found else 8
+    result = _BITS.search(element)
+    return int(result[1]) if result else 8

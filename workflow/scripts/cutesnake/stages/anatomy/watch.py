@@ -60,7 +60,7 @@ class Copy:
     size: int = 0
 
     @property
-    def pieces(self) -> list[range]:
+    def ranges(self) -> list[range]:
         """Return the shared offsets that each copy reads or writes."""
         size = self.tensor.box_bytes if self.tensor else self.size
         return [range(offset, offset + size) for offset in self.offsets]
@@ -71,7 +71,7 @@ class Copy:
         return range(min(self.offsets), max(self.offsets) + max(self.size, 1))
 
     @property
-    def words(self) -> set[int]:
+    def addresses(self) -> set[int]:
         """Return shared offsets of the four-byte words that an ordinary access covers."""
         return {at & -4 for offset in self.offsets for at in range(offset, offset + max(self.size, 1), 4)}
 
@@ -132,44 +132,54 @@ class Watcher(Observer):
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
-        self._found: dict[tuple[int, tuple[str, ...]], set[int]] = {}
+        self._line_cache: dict[tuple[int, tuple[str, ...]], set[int]] = {}
 
     def begins(self) -> None:
+        """Count a cluster."""
         self.seen.clusters += 1
 
     def ran(self, f: Fragment, block: Block) -> None:
+        """Count the visits of a block by warps."""
         for warp in f.warps():
             self.seen.visits[f.cta.rank, warp, block.index] += 1
 
     def asked(self, task: Task) -> None:
+        """Note a task of a warp."""
         if isinstance(task, CopiesArrive):
             self._arrival(task.bar, "cp.async", task.origin.at, task.origin.cta, task.origin.warp, task.count)
         _note_task(self.seen, task)
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
+        """Note an access to global memory."""
         self.seen.touched.setdefault(access.at, set()).add(allocation.name)
 
     def tmem_access(
         self, f: Fragment, at: int, warp: int, tm: object, rows: np.ndarray, cols: np.ndarray, write: bool
     ) -> None:
+        """Note an access to tensor memory."""
         if write:
             self.seen.columns.setdefault(at, set()).add(int(cols.min()))
 
     def mbarrier_initialised(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
-        self._bar(bar).made |= self._here(f, "mbarrier", "init")
+        """Note an mbarrier's address and count."""
+        self._bar(bar).made |= self._current_lines(f, "mbarrier", "init")
 
     def copy_expected(self, bar: MBarrier, origin: Origin, target: CTA, times: int = 1) -> None:
+        """Note an arrival by copies."""
         self._arrival(bar, "copy", origin.at, origin.cta, origin.warp, times)
 
     def products_committed(self, bar: MBarrier, origin: Origin) -> None:
+        """Note an arrival by a commit of products."""
         self._arrival(bar, "commit", origin.at, origin.cta, origin.warp)
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
-        at = max(self._here(f, "mbarrier", "arrive"), default=-1)
+        """Note an arrival by threads."""
+        at = max(self._current_lines(f, "mbarrier", "arrive"), default=-1)
         for lane in np.atleast_1d(lanes):
             self._arrival(bar, "threads", at, f.cta, f.warp_of(int(lane)))
 
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
+        """Note a wait."""
         at = self.seen.blocks[f.pc].first
         for warp in {f.warp_of(int(lane)) for lane in np.atleast_1d(lanes)}:
             who = (f.cta.rank, warp)
@@ -177,9 +187,11 @@ class Watcher(Observer):
             self.seen.drains.setdefault(who, Counter())[bar.offset, at] += 1
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
+        """Count a completed phase."""
         self._bar(bar).completed += 1
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
+        """Note the use of a named barrier."""
         note = self.seen.named.setdefault(barrier.number, {"warps": Counter(), "at": Counter(), "threads": Counter()})
         for warp in f.warps():
             note["warps"][f.cta.rank, warp] += 1
@@ -189,6 +201,7 @@ class Watcher(Observer):
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
+        """Note an ordinary access to shared memory."""
         key = (access.at, target is not f.cta)
         note = self.seen.shared.get(key)
         if note is None:
@@ -198,17 +211,18 @@ class Watcher(Observer):
         if len(note.offsets) < MOST_OFFSETS:
             note.offsets |= {int(offsets.min()), int(offsets.max())}
 
-    def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
-        self.seen.sent |= {4 * int(words.min()), 4 * int(words.max())}
+    def shared_scattered(self, target: CTA, addresses: np.ndarray, origin: Origin, bar: MBarrier) -> None:
+        """Note a scattered write to shared memory."""
+        self.seen.sent |= {4 * int(addresses.min()), 4 * int(addresses.max())}
 
-    def _here(self, f: Fragment, *parts: str) -> set[int]:
+    def _current_lines(self, f: Fragment, *parts: str) -> set[int]:
         """Return instructions of the fragment's block whose opcode begins with `parts`."""
-        found = self._found.get((f.pc, parts))
-        if found is None:
+        result = self._line_cache.get((f.pc, parts))
+        if result is None:
             block = self.seen.blocks[f.pc]
-            found = {at for at in range(block.first, block.last) if self.seen.code[at].parts[: len(parts)] == parts}
-            self._found[f.pc, parts] = found
-        return found
+            result = {at for at in range(block.first, block.last) if self.seen.code[at].parts[: len(parts)] == parts}
+            self._line_cache[f.pc, parts] = result
+        return result
 
     def _bar(self, bar: MBarrier) -> Bar:
         note = self.seen.bars.get(bar.offset)

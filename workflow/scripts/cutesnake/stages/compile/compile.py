@@ -1,4 +1,4 @@
-"""Compile stage: one build per kernel, target and variant, ahead of time and with no GPU.
+"""Compile stage: one build per kernel, target and variant, ahead of time without GPU.
 
 The kernel's `compile` runs in a process of its own (`limited_process.py`). Faults of the kernel become a `failed`
 record in the compiler's own words; faults of the machine (a compiler that is not installed, a full disk, a missing
@@ -53,7 +53,7 @@ FRAME = (
     *("stage", "status", "reason", "provenance", "operator", "kernel", "dsl", "source", "target", "variant"),
     *("files", "seconds", "log_tail", "limit_s"),
 )
-# What a kernel tells of a build, where it tells nothing.
+# What a kernel reports of a build, by default.
 UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
 LIMIT_SECONDS = 1800.0  # unless the configuration says otherwise
 
@@ -70,7 +70,7 @@ def compile_build(
 ) -> None:
     """Build `kernel` of `operator` for `target` into `folder` and describe it in `folder/build.json`.
 
-    `variant` carries the id and the values baked into the build. The artifacts are made in a folder beside
+    `variant` carries the id and the compile-time values. The artifacts are made in a folder next to
     their final place, or in one below `scratch`, such as a disk of the node's own where `folder` is on a network file
     system. They are renamed file by file; build.json comes last, so that it always describes files that are there. The
     compiler's output goes to `log`, if given, and so does the reason of a build that failed.
@@ -130,7 +130,7 @@ def compile_build(
 
 
 def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
-    """Have the record say what was opened besides the modules that the digest of its code has already."""
+    """Note opened files beyond the modules of the code digest in the record."""
     from cutesnake.planning.outputs import content_of
     from cutesnake.planning.staleness import closure
 
@@ -150,7 +150,7 @@ def _place_to_build(folder: Path, scratch: Path | str | None) -> tempfile.Tempor
 
 @contextlib.contextmanager
 def _full_disk_named(*places: Path) -> Iterator[None]:
-    """Have a fault of the machine name the folder whose disk is full: where writing fails the system names none."""
+    """Name the folder of a full disk, which the system's error omits."""
     try:
         yield
     except CompileError as error:
@@ -164,7 +164,7 @@ def _full_disk_named(*places: Path) -> Iterator[None]:
 
 
 def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
-    """The record, or a failed one that says how what `compile` returned does not fit."""
+    """Return the record, or a failed one if `compile` returned something unfit."""
     try:
         record.check("compile", entry, f"{entry['operator']}/{entry['kernel']}: {RETURNED}")
     except record.RecordError as error:
@@ -182,7 +182,7 @@ def _provenance() -> dict[str, str]:
 
 
 def _fault(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
-    """What is wrong with what `compile` returned and left in `folder`; None for a build that can be used."""
+    """Return what is wrong with a build's output, None if it is usable."""
     if outcome.error is not None:
         return outcome.error
     place = label(Path(str(module.__file__)))
@@ -212,7 +212,7 @@ def _unusable(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
 
 
 def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
-    """Write `<name>.sass` beside every `<name>.cubin`; None, or nvdisasm's complaint about one."""
+    """Write `<name>.sass` next to every `<name>.cubin`; return nvdisasm's complaint or None."""
     cubins = sorted(folder.glob("*.cubin"))
     if not cubins:  # kernels of installed packages: a GPU machine describes them without a compiler
         return None
@@ -237,7 +237,7 @@ def _disassemble(folder: Path, compilers: dict[str, str]) -> str | None:
 
 
 def _install(build: Path, folder: Path) -> dict[str, str]:
-    """Move a finished build to its place and drop what an earlier one left there; returns {name: sha256}."""
+    """Move a build to its place, replacing an earlier one; return {name: sha256}."""
     (folder / RECORD).unlink(missing_ok=True)
     made = {path.name: path for path in sorted(build.iterdir()) if path.is_file()}
     for path in folder.iterdir():
@@ -251,7 +251,7 @@ def _install(build: Path, folder: Path) -> dict[str, str]:
 
 
 def _move(path: Path, to: Path) -> None:
-    """Rename; from another file system copy beside the final place first, so that readers never see half a file."""
+    """Rename, or copy across file systems so that readers never see half a file."""
     try:
         path.replace(to)
     except OSError as error:
@@ -270,7 +270,7 @@ def _copy(path: Path, to: Path) -> None:
 def _install_runtime(libraries: list[str], folder: Path) -> None:
     """Copy libraries that loading needs, and that all builds share, once to results/compile/runtime/.
 
-    A copy has its library's date, by which it is told at a glance: reading both, 43 MB, takes 40 ms of every build.
+    A copy has its library's date, which is compared: reading both, 43 MB, takes 40 ms of every build.
     """
     for library in map(Path, libraries):
         copy = folder.parents[3] / RUNTIME / library.name
@@ -282,7 +282,7 @@ def _install_runtime(libraries: list[str], folder: Path) -> None:
 
 
 def _relative(text: str, partial: Path, folder: Path) -> str:
-    """`text` without colours and the absolute paths of this machine, so that records can be compared and shared."""
+    """Return `text` without colours and this machine's absolute paths."""
     text = re.sub(r"\x1b\[[\d;]*m", "", text)
     places = (partial / "build", partial, folder, folder.resolve())
     return neutral(text, {str(place): "." for place in places})

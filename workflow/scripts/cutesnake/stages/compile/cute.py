@@ -33,7 +33,7 @@ def build(
     folder: Path,
     options: str = "",
 ) -> dict[str, Any]:
-    """Compile for `target` and leave kernel.ptx, .cubin, .mlir, .o and, where there is a linker, .so in `folder`.
+    """Compile for `target` into kernel.ptx, .cubin, .mlir, .o and perhaps .so.
 
     `program` imports the device code and returns the host function (`@cute.jit`) with its fake arguments; it is called
     once the DSL knows its target. `function` is the name that the object exports through tvm-ffi. `options` are more
@@ -80,7 +80,7 @@ def build(
 
 
 def link(object_file: Path, library: Path) -> str | None:
-    """Link an exported object; returns the linker's version line, or None if this machine has none.
+    """Link an exported object; return the linker's version line, None without linker.
 
     The library names no other: the runtime's symbols are found at load among the libraries opened for everyone, so no
     path of this machine gets in. `-Bsymbolic` keeps two kernels in one process from taking each other's functions.
@@ -96,7 +96,7 @@ def link(object_file: Path, library: Path) -> str | None:
 
 
 def set_up(target: str) -> None:
-    """Say in the environment what the DSL reads when it is imported; RuntimeError if that was for another target.
+    """Set the DSL's environment before its import; RuntimeError for another target.
 
     Its dumps go to `dump` in the folder where `cute.compile` is called.
     """
@@ -108,10 +108,10 @@ def set_up(target: str) -> None:
 
 
 def _only(folder: Path, suffix: str) -> Path:
-    found = sorted(folder.glob(f"*.{suffix}"))
-    if len(found) != 1:
-        raise RuntimeError(f"expected one .{suffix} file from the compiler, got {[path.name for path in found]}")
-    return found[0]
+    result = sorted(folder.glob(f"*.{suffix}"))
+    if len(result) != 1:
+        raise RuntimeError(f"expected one .{suffix} file from the compiler, got {[path.name for path in result]}")
+    return result[0]
 
 
 def _runtime_library() -> Path:
@@ -123,13 +123,13 @@ def _runtime_library() -> Path:
 
 
 def _launch_facts(ir: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
-    """Block and cluster per symbol, as the DSL notes them on each kernel of its IR; null where not constant."""
+    """Return block and cluster per symbol from the IR; null where not constant."""
     facts: dict[str, dict[str, Any]] = {}
     for symbol, noted in re.findall(r"cuda\.kernel @(\w+)\(.*?cutlass_launch_facts = \{(.*?)\}", ir):
 
         def extent(key: str, noted: str = noted) -> list[int] | None:
-            found = re.search(rf"{key} = array<i64: ([\d, ]+)>", noted)
-            return [int(number) for number in found[1].split(",")] if found else None
+            result = re.search(rf"{key} = array<i64: ([\d, ]+)>", noted)
+            return [int(number) for number in result[1].split(",")] if result else None
 
         cluster = extent("exact_cluster_dim") if "cluster_launch = true" in noted else [1, 1, 1]
         facts[symbol] = {
@@ -150,16 +150,16 @@ def _dynamic_shared_bytes(lowered: str) -> dict[str, int]:
     sizes: dict[str, int] = {}
     pointer = field = symbol = size = None
     for line in lowered.splitlines():
-        if found := re.match(r"\s*(%\d+) = llvm\.mlir\.constant\((-?\d+) : i64\)", line):
-            constants[found[1]] = int(found[2])
-        elif found := re.match(rf"\s*(%\d+) = llvm\.alloca %\d+ x {re.escape(config)}", line):
-            pointer, size = found[1], None
-        elif pointer and (found := re.match(rf"\s*(%\d+) = llvm\.getelementptr {pointer}\[0, 2\]", line)):
-            field = found[1]
-        elif field and (found := re.match(rf"\s*llvm\.store (%\d+), {field} : i64", line)):
-            size, field = constants.get(found[1]), None
-        elif found := re.match(r"\s*%\d+ = llvm\.mlir\.addressof @kernels_(\w+) ", line):
-            symbol = found[1]
+        if result := re.match(r"\s*(%\d+) = llvm\.mlir\.constant\((-?\d+) : i64\)", line):
+            constants[result[1]] = int(result[2])
+        elif result := re.match(rf"\s*(%\d+) = llvm\.alloca %\d+ x {re.escape(config)}", line):
+            pointer, size = result[1], None
+        elif pointer and (result := re.match(rf"\s*(%\d+) = llvm\.getelementptr {pointer}\[0, 2\]", line)):
+            field = result[1]
+        elif field and (result := re.match(rf"\s*llvm\.store (%\d+), {field} : i64", line)):
+            size, field = constants.get(result[1]), None
+        elif result := re.match(r"\s*%\d+ = llvm\.mlir\.addressof @kernels_(\w+) ", line):
+            symbol = result[1]
         elif "llvm.call @_cudaLaunchKernelEx" in line and symbol and size is not None:
             sizes[symbol] = size
         elif re.match(r"\s*llvm\.func ", line):

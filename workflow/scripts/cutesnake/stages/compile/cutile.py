@@ -50,7 +50,7 @@ class DeviceFunction:
 
 
 def dtype(name: str) -> Any:
-    """cuTile's type for the dtype names of the workloads."""
+    """Return cuTile's type for a workload's dtype."""
     import cuda.tile as ct
 
     types = {
@@ -66,8 +66,7 @@ def dtype(name: str) -> Any:
 
 
 def array(name: str, ndim: int, aligned: bool = True, major: int = -1) -> Any:
-    """Constraint of a dense array: stride 1 in dimension `major`, by default the last, no aliasing, 32-bit indices,
-    everything else dynamic.
+    """Return the constraint of a dense array: stride 1 in `major`, no aliasing.
 
     `aligned` promises a base address, strides of the other dimensions and the extent of `major` divisible by 16 bytes:
     TMA needs the first two, 16-byte accesses all three (a bounds check per element would split them).
@@ -85,10 +84,10 @@ def array(name: str, ndim: int, aligned: bool = True, major: int = -1) -> Any:
         stride_lower_bound_incl=0,
         alias_groups=(),
         may_alias_internally=False,
-        stride_constant=[1 if here else None for here in contiguous],
+        stride_constant=[1 if local else None for local in contiguous],
         # A stride that is constant 1 must not claim to be divisible by 16 bytes as well.
-        stride_divisible_by=[1 if here else per_16_bytes for here in contiguous],
-        shape_divisible_by=[per_16_bytes if here else 1 for here in contiguous],
+        stride_divisible_by=[1 if local else per_16_bytes for local in contiguous],
+        shape_divisible_by=[per_16_bytes if local else 1 for local in contiguous],
         base_addr_divisible_by=16 if aligned else 4,
     )
 
@@ -135,12 +134,12 @@ def build(functions: Sequence[DeviceFunction], target: str, folder: Path) -> dic
 
 
 def gpu_code(target: str) -> str:
-    """cuTile's name of a target: `sm_90` for `sm_90a`."""
+    """Return cuTile's name of a target: `sm_90` for `sm_90a`."""
     return target.rstrip("af")
 
 
 def _export(function: DeviceFunction, target: str, folder: Path) -> str:
-    """Write the files of one device function; returns its PTX, or "" if the cubin carries none."""
+    """Write one device function's files; return its PTX, "" if it has none."""
     from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
 
     signature = KernelSignature(function.parameters, CallingConvention.cutile_python_v1(), function.symbol)
@@ -166,7 +165,7 @@ def _export(function: DeviceFunction, target: str, folder: Path) -> str:
 
 
 def _assemble(bytecode: Path, kernel: Any, code: str) -> bool:
-    """Have `tileiras` write the cubin beside the bytecode, as cuTile does once it has made the same bytecode again.
+    """Have `tileiras` write the cubin next to the bytecode, as cuTile does.
 
     False where this cuTile has other functions, or where the bytecode uses what is under trial and needs more flags.
     """
@@ -181,7 +180,7 @@ def _assemble(bytecode: Path, kernel: Any, code: str) -> bool:
 
 
 def find_compiler() -> None:
-    """Have cuTile look for `tileiras` and the newest bytecode that it takes: for all processes forked from this one."""
+    """Find `tileiras` and its newest bytecode version, for all forked processes."""
     from cuda.tile import _compile
 
     find = getattr(_compile, "_get_max_supported_bytecode_version", None)
@@ -190,7 +189,7 @@ def find_compiler() -> None:
 
 
 def ptx_text(section: bytes) -> str:
-    """The PTX in the cubin's section of it, whose lines end in null bytes; "" where it holds none.
+    """Return the PTX in a cubin's section, "" without; lines end in nulls.
 
     Blank lines stay, where comments and line directives stood: the cubin's line table counts them, too, and ptxsim's
     clock finds by it which machine instructions stand for which line.
@@ -200,7 +199,7 @@ def ptx_text(section: bytes) -> str:
 
 
 def _disassemble(bytecode: Path) -> None:
-    """Text beside Tile IR bytecode, by the `tileirdisasm` that comes with `tileiras`; nothing if that is missing."""
+    """Write Tile IR text next to bytecode by `tileirdisasm`, if installed."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     neighbour = find_nvidia_binary_utility("nvdisasm")
@@ -211,9 +210,9 @@ def _disassemble(bytecode: Path) -> None:
 
 
 def _directive(ptx: str, name: str) -> list[int] | None:
-    """Three extents of a PTX entry directive such as `.reqntid 384`; None if it is not there."""
-    found = re.search(rf"^\.{name}\s+([\d, ]+)$", ptx, re.MULTILINE)
-    if found is None:
+    """Return three extents of a directive such as `.reqntid 384`, or None."""
+    result = re.search(rf"^\.{name}\s+([\d, ]+)$", ptx, re.MULTILINE)
+    if result is None:
         return None
-    extents = [int(part) for part in found.group(1).split(",")]
+    extents = [int(part) for part in result.group(1).split(",")]
     return extents + [1] * (3 - len(extents))

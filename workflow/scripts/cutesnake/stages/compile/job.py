@@ -1,4 +1,4 @@
-"""Do the job of a build: compile it unless it is there already, then take its static figures."""
+"""Do the job of a build: compile it if necessary, then take static figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compile_job(
     devices: str,
     **options: Any,
 ) -> None:
-    """Make a build as `compile_build` does, then its inspect record at `figures`, if that is given.
+    """Make a build as `compile_build` does, then its inspect record at `figures`.
 
     A whole build of the same recipe and upstream files is not made again: figures may have changed, and what was
     measured of the build stays of use. `devices` is the path of devices.yaml.
@@ -48,7 +48,7 @@ def compile_job(
 
 
 def _restore(folder: Path, recipe: Mapping[str, Any], upstream: Iterable[str]) -> bool:
-    """Write the record of a build again if it was made from the same and its files are whole; False if not."""
+    """Rewrite a record of equal inputs whose files are whole; False otherwise."""
     from cutesnake.planning.outputs import difference
 
     try:

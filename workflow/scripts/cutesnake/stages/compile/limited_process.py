@@ -1,8 +1,8 @@
-"""A kernel's `compile` in a process of its own, which a time limit ends with everything that it started.
+"""Run a kernel's `compile` in its own process, under a time limit.
 
-A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not take the
-stage with it. Within a run the process is forked from a server that has the DSL imported (`runtime/pool.py`), else
-it is started. What goes wrong is told apart: the kernel's faults are answers, the machine's are raised.
+A DSL fixes its target when it initialises, and a compiler that crashes, hangs or ends the process must not end the
+stage. Within a run the process is forked from a server that has imported the DSL (`runtime/pool.py`), else it is
+started. Faults of the kernel are results; faults of the machine are raised.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy"})
 
 
 class CompileError(MachineFaultError):
-    """The machine, not the kernel, kept a build from being made. One line, with what would help."""
+    """Report that the machine, not the kernel, prevented a build; one line with remedy."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Outcome:
 
 
 def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
-    """Run `compile` of a kernel in a process of its own, into `partial/build`; CompileError for a machine's fault."""
+    """Compile in a separate process into `partial/build`; CompileError for machine faults."""
     request = {"operator": operator, "kernel": kernel, "target": target, "folder": str(partial)}
     request |= {"variant": {"id": variant.id, "params": dict(variant.params)}}  # type: ignore[dict-item]
     (partial / REQUEST).write_text(json.dumps(request))
@@ -63,27 +63,30 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
     if status is None:
         outcome.error = (
             f"{place}: compile() was ended by the time limit of {limit_s:g} s; to give it more, set "
-            f"`compile: {{max_seconds: …}}`; it had said: {last or 'nothing'}"
+            f"`compile: {{max_seconds: …}}`; its output: {last or 'none'}"
         )
         outcome.limit_s = limit_s
     elif status == 0 and (partial / REPLY).exists():
-        answer = json.loads((partial / REPLY).read_text())
-        outcome.opened = answer["opened"]
-        if answer["machine"]:
-            raise CompileError(f"{name}: {answer['machine']}")
-        outcome.error, outcome.build = answer["error"], answer["build"]
+        reply = json.loads((partial / REPLY).read_text())
+        outcome.opened = reply["opened"]
+        if reply["machine"]:
+            raise CompileError(f"{name}: {reply['machine']}")
+        outcome.error, outcome.build = reply["error"], reply["build"]
     elif status in (-signal.SIGTERM, -signal.SIGINT):
-        raise CompileError(f"{name}: the compiler was told to end; run again")
+        raise CompileError(f"{name}: the compiler was asked to end; run again")
     elif status == -signal.SIGKILL:
         raise CompileError(f"{name}: the compiler was killed (out of memory?); run again, with fewer --cores")
     else:
         how = signal.Signals(-status).name if status < 0 else f"exit code {status} and no result"
-        outcome.error = f"{place}: compile() ended with {how}: {last or 'it said nothing'}"
+        outcome.error = f"{place}: compile() ended with {how}: {last or 'no output'}"
     return outcome
 
 
 def kind_of(dsl: str, target: str) -> str:
-    """The kind of server, of `runtime/kinds.py`, that builds are forked from; CuTe DSL has one target for good."""
+    """Return the kind of server of `runtime/kinds.py` that builds fork from.
+
+    CuTe DSL has one target per process.
+    """
     return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
 
 
@@ -92,7 +95,7 @@ def _run(kind: str, partial: Path, limit_s: float) -> int | None:
 
     Output goes to a file: a pipe would be waited for as long as anything that was started holds it open.
     """
-    task = "cutesnake.stages.compile.limited_process:answer_in"
+    task = "cutesnake.stages.compile.limited_process:reply_in"
     with (partial / OUTPUT).open("wb") as stream:
         try:
             return pool.run(kind, task, {"partial": str(partial)}, (stream.fileno(), stream.fileno()), limit_s)
@@ -108,7 +111,7 @@ def _run(kind: str, partial: Path, limit_s: float) -> int | None:
 
 
 def _start(command: list[str], output: Path, limit_s: float) -> int | None:
-    """The same in a process that is started for it."""
+    """Run the command in a new process; return its exit status."""
     paths = [str(SCRIPTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with output.open("wb") as stream:
@@ -136,23 +139,23 @@ def _printed(path: Path) -> str:
         return stream.read().decode(errors="replace")
 
 
-def _answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _run_request(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Compile in this process. `machine` is set where the fault is not the kernel's."""
     variant = Variant(**request["variant"])
-    answer: dict[str, Any] = {"error": None, "machine": None, "build": {}}
+    reply: dict[str, Any] = {"error": None, "machine": None, "build": {}}
     try:
         module = load_kernel(request["operator"], request["kernel"])
-        answer["build"] = module.compile(variant, request["target"], folder)
-        json.dumps(answer)
+        reply["build"] = module.compile(variant, request["target"], folder)
+        json.dumps(reply)
     except (Exception, SystemExit) as error:
-        answer["build"] = {}
-        answer["machine"] = _machines_fault(error)
-        answer["error"] = blame(request["operator"], request["kernel"], error, whole=True)
-    return answer
+        reply["build"] = {}
+        reply["machine"] = _machines_fault(error)
+        reply["error"] = blame(request["operator"], request["kernel"], error, whole=True)
+    return reply
 
 
 def _machines_fault(error: BaseException) -> str | None:
-    """What is wrong with the machine, None where the kernel is to blame."""
+    """Return what is wrong with the machine, None if the kernel is at fault."""
     if isinstance(error, FetchError):
         return f"{type(error).__name__}: {error}"
     if fault := machine_fault(error):
@@ -164,15 +167,15 @@ def _machines_fault(error: BaseException) -> str | None:
     return None
 
 
-def answer_in(partial: str) -> NoReturn:
-    """Do what the request in a folder asks for, leave the reply there, and end this process."""
+def reply_in(partial: str) -> NoReturn:
+    """Do the request in a folder, leave the reply, and end this process."""
     folder = Path(partial)
     request = json.loads((folder / REQUEST).read_text())
     use_neutral_names(roots(), Path("results/fetch"))
     opened = Opened(roots())
-    answer = {**_answer(request, folder / "build"), "opened": opened.files()}
+    reply = {**_run_request(request, folder / "build"), "opened": opened.files()}
     unfinished = folder / f".{REPLY}"
-    unfinished.write_text(json.dumps(answer))
+    unfinished.write_text(json.dumps(reply))
     unfinished.rename(folder / REPLY)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -181,4 +184,4 @@ def answer_in(partial: str) -> NoReturn:
 
 if __name__ == "__main__":
     pool.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
-    answer_in(sys.argv[1])
+    reply_in(sys.argv[1])

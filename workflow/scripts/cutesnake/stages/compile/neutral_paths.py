@@ -1,4 +1,4 @@
-"""Sources known to compilers by neutral names, so that no path of this machine gets into what they make.
+"""Give compilers neutral source names, so that builds hold no machine paths.
 
 Both DSLs put the file name of a kernel's code objects into line tables and debug information. Here modules of kernels,
 of fetched packages and of cuTile itself get code objects whose file names start at the project instead:
@@ -27,28 +27,31 @@ class NeutralLoader(SourceFileLoader):
         self.neutral = neutral
 
     def get_code(self, fullname: str) -> CodeType | None:
+        """Return the module's code object with its neutral file name."""
         code = super().get_code(fullname)
         return code and _renamed(code, self.neutral)
 
     def exec_module(self, module: ModuleType) -> None:
         # Sources are read under the neutral name too, which need not exist: `inspect` asks linecache for them.
+        """Execute the module and give it its neutral name."""
         linecache.lazycache(self.neutral, vars(module))
         super().exec_module(module)
 
 
 def _renamed(code: CodeType, name: str) -> CodeType:
-    """Return the code object, and those of its functions, with another file name."""
+    """Return a code object, with its functions, under another file name."""
     constants = (_renamed(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
     return code.replace(co_filename=name, co_consts=tuple(constants))
 
 
 class NeutralFinder(MetaPathFinder):
-    """Finds modules as the import system does; those below a folder of `places` are loaded under its name there."""
+    """Find modules as usual; load those in `places` under neutral names."""
 
     def __init__(self, places: Mapping[Path, str]) -> None:
         self._places = {folder.resolve(): name for folder, name in places.items()}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        """Return a spec whose loader uses neutral names, for modules in `places`."""
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or spec.origin is None or type(spec.loader) is not SourceFileLoader:
             return None
@@ -61,9 +64,10 @@ class NeutralFinder(MetaPathFinder):
 
 
 def use_neutral_names(kernels: Sequence[Path], fetched: Path) -> None:
-    """From now on, in this process. `kernels` are folders of operators, `fetched` that of fetched packages.
+    """Use neutral names in this process from now on.
 
-    Nothing is done a second time, as in a process forked from one in which that was done.
+    `kernels` are folders of operators, `fetched` that of fetched packages. A second call changes nothing, as in a
+    forked process.
     """
     if any(isinstance(finder, NeutralFinder) for finder in sys.meta_path):
         return

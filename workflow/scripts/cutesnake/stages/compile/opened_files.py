@@ -1,4 +1,4 @@
-"""Which files a kernel's `compile` opens: what it reads and no import names is part of what a build was made from."""
+"""Note files that a kernel's `compile` opens, as part of its inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPILED = (".pyc", ".so")
 
 
 class Opened:
-    """Notes which files this process opens to read, and which modules it imports, from now on. It cannot be ended.
+    """Note opened files and imported modules of this process from now on.
 
     Files count below the project and the folders of `kernels`, without results and hidden ones; modules below `kernels`
     only: a digest of the workflow's own code is there anyway.
@@ -27,20 +27,20 @@ class Opened:
         self._project, self._python = _folder(ROOT), _folder(sys.prefix)
         self._results = _folder(RESULTS)
         self._before = set(sys.modules)
-        self._found: dict[str, None] = {}
+        self._opened: dict[str, None] = {}
         sys.addaudithook(self._note)
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
             return
         if not (isinstance(arguments[2], int) and arguments[2] & WRITING):
-            self._found[os.path.abspath(os.fsdecode(arguments[0]))] = None
+            self._opened[os.path.abspath(os.fsdecode(arguments[0]))] = None
 
     def files(self) -> list[str]:
         """Their paths, those that were asked for and are not there as well."""
         new = [module for name, module in list(sys.modules.items()) if name not in self._before]
         modules = [file for module in new if isinstance(file := getattr(module, "__file__", None), str)]
-        return sorted({path for name in (*self._found, *modules) if self._counts(path := os.path.realpath(name))})
+        return sorted({path for name in (*self._opened, *modules) if self._counts(path := os.path.realpath(name))})
 
     def _counts(self, path: str) -> bool:
         folder = next((folder for folder in (*self._kernels, self._project) if path.startswith(folder)), None)

@@ -1,4 +1,4 @@
-"""The text of the kernel's files that a build's line table names, kept with the build."""
+"""Keep the kernel's source text named by a build's line table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED = re.compile(r'//## File "(kernels/[^"]+)"')
 
 
 def keep_sources(build: Path) -> None:
-    """Leave the texts in the folder of a build, where its SASS names any: comments that move lines build nothing."""
+    """Save the sources that a build's SASS names: moved lines rebuild nothing."""
     named = {name for sass in build.glob("*.sass") for name in NAMED.findall(sass.read_text(encoding="utf-8"))}
     texts = {}
     for name in sorted(named):

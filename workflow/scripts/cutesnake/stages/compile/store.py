@@ -1,8 +1,8 @@
-"""What compilers made, kept by what went in: builds that share a device function share its compilation.
+"""Store compiler outputs by their inputs, shared between builds.
 
-TileGym bakes the split of the keys into its kernels: the 22 builds that the default sweep needs of one of them hold
-8 different split kernels and 7 different reductions. A file's name ends in the digest of its content, so that what was
-damaged is not used. The store lies beside the builds; deleting it costs time only.
+TileGym compiles the split of the keys into its kernels: the 22 builds that the default sweep needs of one of them hold
+8 different split kernels and 7 different reductions. A file's name ends in the digest of its content, so that damaged
+files are not used. The store is next to the builds; deleting it costs only time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from cutesnake.model import record
 
-VARIABLE = "CUTESNAKE_STORE"  # the store's folder; without it everything is made anew
+VARIABLE = "CUTESNAKE_STORE"  # the store's folder; without it everything is made again
 
 
 def reuse(output: Path, made_from: Iterable[bytes | str], make: Callable[[], object]) -> None:
-    """Copy `output` from the store if it was made from the same parts before, else call `make`, which writes it.
+    """Copy `output` from the store, or call `make`, which writes it.
 
     `made_from` must hold everything that determines the content: inputs, options, the tool and its version.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class StandIn(types.ModuleType):
-    """A torch for modules that name it where they are imported and do not use it where a kernel is compiled.
+    """Replace torch for modules that name it at import but never use it.
 
     Whatever is looked up in it is an empty class: good for an annotation, a base class or a key of a table.
     """
@@ -24,7 +24,7 @@ class StandIn(types.ModuleType):
 
 @contextmanager
 def without_torch(stand_in: types.ModuleType | None = None) -> Iterator[None]:
-    """Keep torch from being imported, unless it has been already; `stand_in` is what imports find instead.
+    """Prevent the import of torch; imports get `stand_in` instead.
 
     cuTile and tvm-ffi import torch, where it is installed, to recognise its types. Builds use none of them. A block
     within another may bring a stand-in of its own; modules among its attributes can be imported by their names.

@@ -37,11 +37,12 @@ class Notes(dict[str, str]):
     """field -> why it is null, or how it was arrived at."""
 
     def unknown(self, field: str, why: str) -> None:
+        """Note why a field is unknown."""
         self[field] = f"not known: {why}"
 
 
 def inspect_build(build_json: Path | str, devices: Path | str, output: Path | str) -> None:
-    """Write the inspect record of the build that `build_json` describes; a failed build gives a failed record.
+    """Write the inspect record of a build; a failed build gives a failed record.
 
     Raises RecordError for a damaged build.json or artifact, DeviceError for a damaged devices.yaml.
     """
@@ -66,27 +67,27 @@ def inspect_build(build_json: Path | str, devices: Path | str, output: Path | st
 
 
 def _functions(folder: Path, build: Mapping[str, Any], devices: Devices) -> tuple[list[dict[str, Any]], list[str]]:
-    found = [
+    result = [
         artifacts
         for name in sorted(build["files"])
         if name.endswith(".cubin")
         for artifacts in _read_cubin(folder, Path(name).stem, build)
     ]
-    if not found:
+    if not result:
         return [], ["the build holds no cubin: there is nothing to inspect"]
     order = {symbol: place for place, symbol in enumerate(build["symbols"])}
-    found.sort(key=lambda one: (order.get(one.kernel.symbol, len(order)), -one.kernel.code_bytes))
+    result.sort(key=lambda one: (order.get(one.kernel.symbol, len(order)), -one.kernel.code_bytes))
     functions, remarks = [], []
-    for place, artifacts in enumerate(found):
+    for place, artifacts in enumerate(result):
         notes = Notes()
         functions.append(_function(artifacts, build["target"], devices, notes))
-        label = f"function {place + 1}, " if len(found) > 1 else ""
+        label = f"function {place + 1}, " if len(result) > 1 else ""
         remarks += [f"{label}{field}: {text}" for field, text in notes.items()]
     return functions, remarks
 
 
 def _read_cubin(folder: Path, stem: str, build: Mapping[str, Any]) -> list[Artifacts]:
-    """The kernels of `<stem>.cubin`, with what `<stem>.sass` and `<stem>.ptx` say of each."""
+    """Return the kernels of `<stem>.cubin`, with their SASS and PTX."""
     from cutesnake.stages.inspect.cubin import read_cubin  # a machine without compilers need not have pyelftools
 
     cubin = read_cubin(_intact(folder, f"{stem}.cubin", build))
@@ -105,7 +106,7 @@ def _read_cubin(folder: Path, stem: str, build: Mapping[str, Any]) -> list[Artif
 
 
 def _intact(folder: Path, name: str, build: Mapping[str, Any]) -> Path:
-    """The path of an artifact whose content is what build.json says."""
+    """Return an artifact's path; RecordError if it differs from build.json."""
     path = folder / name
     if not path.is_file():
         raise record.RecordError(f"{path}: missing, though build.json lists it; delete its folder and run again")
@@ -117,10 +118,10 @@ def _intact(folder: Path, name: str, build: Mapping[str, Any]) -> Path:
     return path
 
 
-def _function(found: Artifacts, target: str, devices: Devices, notes: Notes) -> dict[str, Any]:
+def _function(result: Artifacts, target: str, devices: Devices, notes: Notes) -> dict[str, Any]:
     from cutesnake.stages.inspect.cubin import RESERVED_SHARED_BYTES
 
-    kernel, mix, entry = found.kernel, found.mix, found.entry
+    kernel, mix, entry = result.kernel, result.mix, result.entry
     if mix is None:
         notes.unknown("instructions", "the build holds no SASS of this function")
         notes.unknown("setmaxnreg", "the build holds no SASS of this function")
@@ -131,10 +132,10 @@ def _function(found: Artifacts, target: str, devices: Devices, notes: Notes) -> 
         "spill_bytes": _spill_bytes(kernel, entry, notes),
         "stack_bytes": kernel.stack_bytes,
         "static_shared_bytes": kernel.static_shared_bytes,
-        "dynamic_shared_bytes": _dynamic_shared(found, notes),
+        "dynamic_shared_bytes": _dynamic_shared(result, notes),
         "reserved_shared_bytes": RESERVED_SHARED_BYTES,
-        "threads_per_block": _threads(found, notes),
-        "cluster_size": _cluster(found, notes),
+        "threads_per_block": _threads(result, notes),
+        "cluster_size": _cluster(result, notes),
         "tensor_memory_columns": _from_ptx("tensor_memory_columns", entry, notes),
         "setmaxnreg": None if mix is None else list(mix.setmaxnreg),
         "named_barriers": kernel.named_barriers,
@@ -146,7 +147,10 @@ def _function(found: Artifacts, target: str, devices: Devices, notes: Notes) -> 
 
 
 def _spill_bytes(kernel: Kernel, entry: Entry | None, notes: Notes) -> int | None:
-    """Bytes of a thread's stack that hold spilled registers: the stack less the arrays that the PTX declares there."""
+    """Return bytes of spilled registers on a thread's stack.
+
+    It is the stack less the arrays that the PTX declares there.
+    """
     if kernel.stack_bytes == 0:
         return 0
     if entry is None or entry.calls:
@@ -156,30 +160,30 @@ def _spill_bytes(kernel: Kernel, entry: Entry | None, notes: Notes) -> int | Non
     return max(0, kernel.stack_bytes - entry.local_array_bytes)
 
 
-def _dynamic_shared(found: Artifacts, notes: Notes) -> int | None:
-    if (given := found.launch.get("dynamic_shared_bytes")) is not None:
-        return given
-    if found.entry is not None and not found.entry.uses_dynamic_shared:
+def _dynamic_shared(result: Artifacts, notes: Notes) -> int | None:
+    if (passed := result.launch.get("dynamic_shared_bytes")) is not None:
+        return passed
+    if result.entry is not None and not result.entry.uses_dynamic_shared:
         return 0
     notes.unknown("dynamic_shared_bytes", "it is given at launch")
     return None
 
 
-def _threads(found: Artifacts, notes: Notes) -> int | None:
-    if found.launch.get("block"):
-        return math.prod(found.launch["block"])
-    if found.kernel.required_threads is not None:
-        return found.kernel.required_threads
-    most = "" if found.kernel.max_threads is None else f", at most {found.kernel.max_threads}"
+def _threads(result: Artifacts, notes: Notes) -> int | None:
+    if result.launch.get("block"):
+        return math.prod(result.launch["block"])
+    if result.kernel.required_threads is not None:
+        return result.kernel.required_threads
+    most = "" if result.kernel.max_threads is None else f", at most {result.kernel.max_threads}"
     notes.unknown("threads_per_block", f"it is given at launch{most}")
     return None
 
 
-def _cluster(found: Artifacts, notes: Notes) -> int | None:
-    if found.launch.get("cluster"):
-        return math.prod(found.launch["cluster"])
-    if found.kernel.blocks_per_cluster is not None:
-        return found.kernel.blocks_per_cluster
+def _cluster(result: Artifacts, notes: Notes) -> int | None:
+    if result.launch.get("cluster"):
+        return math.prod(result.launch["cluster"])
+    if result.kernel.blocks_per_cluster is not None:
+        return result.kernel.blocks_per_cluster
     notes.unknown("cluster_size", "it is given at launch")
     return None
 
@@ -197,7 +201,7 @@ def _from_ptx(field: str, entry: Entry | None, notes: Notes) -> Any:
 def _occupancy(
     figures: Mapping[str, Any], kernel: Kernel, target: str, devices: Devices, notes: Notes
 ) -> dict[str, Any] | None:
-    """Theoretical occupancy on the compute capability of `target`; what had to be assumed is listed in it."""
+    """Return theoretical occupancy on `target`, with its assumptions."""
     capability = capability_of(target)
     if capability not in devices.limits:
         notes.unknown("occupancy", f"devices.yaml has no compute capability {capability} ({target})")

@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels: an ELF file, with attributes in sections named `.nv.info`.
+"""Read kernels from a cubin: an ELF file with `.nv.info` attributes.
 
 The attribute codes are those that `cuobjdump -elf` prints by name; tests compare both.
 """
@@ -63,14 +63,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Cubin:
-    """Kernels with the most code first; `ptx` is the text that cuTile leaves in its cubins, else None."""
+    """Kernels with most code first; `ptx` is a cuTile cubin's text, or None."""
 
     kernels: tuple[Kernel, ...]
     ptx: str | None
 
 
 def read_cubin(path: Path | str) -> Cubin:
-    """Read a cubin; RecordError, in one line, for a file that is cut short or no cubin."""
+    """Read a cubin; RecordError for a truncated file or no cubin."""
     data = Path(path).read_bytes()
     try:
         return _read(ELFFile(io.BytesIO(data)), len(data))
@@ -136,12 +136,15 @@ def _kernel(symbol: str, sections: dict, counts: dict[tuple[int, str], int], res
 
 
 def _barriers_of_flags(flags: int) -> int:
-    """Compilers before CUDA 13 (CuTe DSL for sm_90a) count named barriers in the flags of the code section."""
+    """Return named barriers from code-section flags, as compilers before CUDA 13 count.
+
+    CuTe DSL for sm_90a is one of them.
+    """
     return flags >> 20 & 0x7F
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(attribute code, payload) of each entry: one byte format, one byte code, two bytes size or value."""
+    """Yield (attribute code, payload): byte format, byte code, two bytes size or value."""
     offset = 0
     while offset < len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, offset)

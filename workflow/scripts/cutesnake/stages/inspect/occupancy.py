@@ -1,8 +1,8 @@
-"""Theoretical occupancy: how many blocks of a kernel an SM holds at once, and which resource runs out first.
+"""Compute theoretical occupancy: blocks per SM, and the limiting resource.
 
-The rules are those of CUDA's occupancy calculator (CUDA C++ Programming Guide, «Multiprocessor Level»); a test compares
-with NVIDIA's own cuda_occupancy.h. Tensor memory is ours: a block waits in `tcgen05.alloc` for columns that others hold
-(PTX ISA), so what is counted is how many blocks can have theirs at once.
+The rules are from CUDA's occupancy calculator (CUDA C++ Programming Guide, «Multiprocessor Level»); a test compares
+with NVIDIA's own cuda_occupancy.h. The rule for tensor memory is this project's: a block waits in `tcgen05.alloc` for
+columns that others hold (PTX ISA), so blocks that can have theirs at once are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`limits`: blocks per SM that each resource allows, None where the kernel takes nothing of it."""
+    """Blocks per SM that each resource allows; None for an unused resource."""
 
     blocks_per_sm: int
     warps_per_sm: int
@@ -41,7 +41,7 @@ class Occupancy:
 
 
 def occupancy(usage: Usage, limits: Limits) -> Occupancy:
-    """Occupancy of `usage` on an SM with `limits`; 0 blocks where one block alone asks for too much."""
+    """Return occupancy of `usage` on an SM; 0 blocks if one is too large."""
     warps = math.ceil(usage.threads / WARP)
     allowed = {
         "shared_memory": _shared(usage, limits),
@@ -66,7 +66,7 @@ def _share(available: int | None, used: int) -> int | None:
 
 
 def _shared(usage: Usage, limits: Limits) -> int:
-    """Static, dynamic and the system's own bytes, in units; the SM in its largest shared-memory configuration."""
+    """Return shared bytes in units, with the SM's largest shared-memory configuration."""
     if usage.shared_bytes > limits.shared_bytes_per_block:
         return 0
     block = math.ceil((usage.shared_bytes + limits.shared_bytes_reserved) / SHARED_UNIT) * SHARED_UNIT
@@ -74,7 +74,10 @@ def _shared(usage: Usage, limits: Limits) -> int:
 
 
 def _registers(usage: Usage, warps: int, limits: Limits) -> int | None:
-    """A warp's registers lie in one partition. The launch check counts a block's warps rounded up to all partitions."""
+    """Return blocks that the registers allow; warps are rounded up to all partitions.
+
+    A warp's registers are in one partition.
+    """
     if usage.registers_per_thread == 0:
         return None
     warp = math.ceil(usage.registers_per_thread * WARP / REGISTER_UNIT) * REGISTER_UNIT

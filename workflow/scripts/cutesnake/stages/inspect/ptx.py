@@ -1,4 +1,4 @@
-"""What PTX says of a kernel and SASS does not: tensor-memory columns, local arrays, the arrays of its mbarriers."""
+"""Read from PTX what SASS lacks: tensor memory, local arrays, mbarrier arrays."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def read_ptx(text: str) -> dict[str, Entry]:
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
     """(symbol, body); the body of an entry is its outermost pair of braces."""
-    for found in _ENTRY.finditer(text):
-        start = text.find("{", found.end())
+    for result in _ENTRY.finditer(text):
+        start = text.find("{", result.end())
         depth, end = 0, len(text)
         for brace in re.finditer(r"[{}]", text[start:]):
             depth += 1 if brace[0] == "{" else -1
             if depth == 0:
                 end = start + brace.end()
                 break
-        yield found[1], text[start:end]
+        yield result[1], text[start:end]
 
 
 def _entry(symbol: str, body: str, dynamic: set[str]) -> Entry:
@@ -73,7 +73,7 @@ def _entry(symbol: str, body: str, dynamic: set[str]) -> Entry:
 
 
 class _Values:
-    """Registers as base plus constant: base None for a constant, else a symbol or a register of unknown content.
+    """Registers as base plus constant; the base is a symbol, register, or None.
 
     The PTX that compilers write assigns most registers once; one that is assigned twice counts as unknown.
     """
@@ -81,12 +81,12 @@ class _Values:
     def __init__(self, body: str) -> None:
         self._definitions: dict[str, list[tuple[str | None, int]]] = {}
         for line in _STATEMENT.split(body):
-            if found := _MOVE.match(line):
-                self._define(found[1], _operand(found[2]))
-            elif (found := _ADD.match(line)) and _INTEGER.fullmatch(found[3]):
-                self._define(found[1], (found[2], _integer(found[3])))
-            elif found := _TARGET.match(line):
-                self._define(found[1], (found[1], 0))
+            if result := _MOVE.match(line):
+                self._define(result[1], _operand(result[2]))
+            elif (result := _ADD.match(line)) and _INTEGER.fullmatch(result[3]):
+                self._define(result[1], (result[2], _integer(result[3])))
+            elif result := _TARGET.match(line):
+                self._define(result[1], (result[1], 0))
 
     def _define(self, register: str, value: tuple[str | None, int]) -> None:
         self._definitions.setdefault(register, []).append(value)
@@ -97,10 +97,10 @@ class _Values:
         base, constant = _operand(name)
         constant += _integer(offset) if offset else 0
         for _ in range(100):  # a chain, unless the text is damaged
-            found = self._definitions.get(base or "", [])
-            if len(found) != 1 or found[0] == (base, 0):
+            result = self._definitions.get(base or "", [])
+            if len(result) != 1 or result[0] == (base, 0):
                 break
-            base, step = found[0]
+            base, step = result[0]
             constant += step
         return base, constant
 
@@ -114,13 +114,13 @@ def _integer(text: str) -> int:
 
 
 def _columns(body: str, values: _Values, notes: dict[str, str]) -> int | None:
-    """Columns of 128 lanes x 4 bytes that the block allocates; 0 if it allocates none."""
+    """Return allocated columns of 128 lanes x 4 bytes; 0 for none."""
     counts = _ALLOC.findall(body)
     if not counts:
         return 0
     resolved = [values.resolve(count) for count in counts]
     if len(resolved) > 1:
-        notes["tensor_memory_columns"] = f"{len(counts)} allocations: which of them are held at once is not told"
+        notes["tensor_memory_columns"] = f"{len(counts)} allocations: which of them are held at once is unknown"
     elif resolved[0][0] is not None:
         notes["tensor_memory_columns"] = "the number of columns is computed while the kernel runs"
     else:
@@ -129,7 +129,7 @@ def _columns(body: str, values: _Values, notes: dict[str, str]) -> int | None:
 
 
 def _stages(body: str, values: _Values, notes: dict[str, str]) -> tuple[int, ...] | None:
-    """Depths of the pipelines, or None where arrays of mbarriers cannot be told apart.
+    """Depths of the pipelines, or None where arrays of mbarriers cannot be distinguished.
 
     CuTe initialises each array in a basic block of its own, with one arrival count and consecutive addresses. cuTile
     initialises all in one block, with changing counts: there an array has no visible end.
@@ -147,7 +147,7 @@ def _stages(body: str, values: _Values, notes: dict[str, str]) -> tuple[int, ...
         elif length > 1:
             unpaired.append(length)
     if unpaired:
-        notes["pipeline_stages"] = f"an array of {unpaired[0]} mbarriers has no second one as long beside it"
+        notes["pipeline_stages"] = f"an array of {unpaired[0]} mbarriers has no second one as long next to it"
         return None
     return tuple(stages)
 
@@ -158,8 +158,8 @@ def _barrier_arrays(body: str, values: _Values) -> list[tuple[int, int]] | None:
     for line in _STATEMENT.split(body):
         if _BLOCK_EDGE.match(line):
             blocks.append([])
-        elif found := _INIT.search(line):
-            blocks[-1].append((*values.resolve(found[1]), values.resolve(found[2])))
+        elif result := _INIT.search(line):
+            blocks[-1].append((*values.resolve(result[1]), values.resolve(result[2])))
     blocks = [block for block in blocks if block]
     bases = {base for base, _, _ in itertools.chain.from_iterable(blocks)}
     if len(bases) > 1:

@@ -1,4 +1,4 @@
-"""The roofline: from an operator's FLOPs and bytes and a device's peaks, the least time that a workload can take."""
+"""Compute the roofline: a workload's least time from FLOPs, bytes and peaks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cutesnake.planning.machine import Machine
 def plan_and_roofline(
     plan: dict[str, Any], output: str, machine: dict[str, Any], rooflines: str, **arguments: Any
 ) -> None:
-    """Write the plan of an operator to `output` and the roofline of its workloads to `rooflines`.
+    """Write the plan of an operator to `output`, and its roofline to `rooflines`.
 
-    `machine` has, as plain data, the card that the roofline is for besides those that `roofline` is given.
+    `machine` has, as plain data, the GPU that the roofline is for besides those that `roofline` is given.
     """
     write_plan(plan, output)
-    here = Machine.from_dict(machine).device
-    roofline(plan["operator"], plan["workloads"].values(), output=rooflines, here=here, **arguments)
+    local = Machine.from_dict(machine).device
+    roofline(plan["operator"], plan["workloads"].values(), output=rooflines, local=local, **arguments)
 
 
 def roofline(
@@ -34,19 +34,19 @@ def roofline(
     workloads: Iterable[Workload | Mapping[str, Any]],
     devices: Path | str,
     output: Path | str,
-    here: Device | None = None,
+    local: Device | None = None,
     recorded: Iterable[str] = (),
 ) -> None:
-    """Write a row for every workload on every reference device of devices.yaml, and on the cards that matter here.
+    """Write a row per workload and device: listed, local and recorded GPUs.
 
-    These are `here`, the card that the machine probe found, of which a MIG slice has only its share, and the listed
-    ones among `recorded`, the driver's names of cards with a recorded set. A workload is an instance of the operator's
+    These are `here`, the GPU that the machine probe found, of which a MIG slice has only its share, and the listed
+    ones among `recorded`, the driver's names of GPUs with a recorded set. A workload is an instance of the operator's
     `Workload` or the parameters of one. Raises ValueError or TypeError for
     parameters that the operator refuses, DeviceError for a damaged devices.yaml.
     """
     module = load_operator(operator)
     asked = [module.Workload(**item) if isinstance(item, Mapping) else item for item in workloads]
-    known = _devices(read_devices(devices), here, recorded)
+    known = _devices(read_devices(devices), local, recorded)
     rows = [
         _row(workload, module.cost(workload), device)
         for workload in {workload.id: workload for workload in asked}.values()
@@ -67,9 +67,9 @@ def roofline(
     record.write("roofline", output, entry)
 
 
-def _devices(listed: Devices, here: Device | None, recorded: Iterable[str]) -> list[DeviceModel]:
-    """Devices to compute for, each once, in the order of devices.yaml; a MIG slice comes last."""
-    others = [listed.at_hand(here), *(listed.find(name) for name in recorded)]
+def _devices(listed: Devices, local: Device | None, recorded: Iterable[str]) -> list[DeviceModel]:
+    """Return devices to compute for, once each, a MIG slice last."""
+    others = [listed.at_hand(local), *(listed.find(name) for name in recorded)]
     chosen = [device for device in listed.devices if device.reference or device in others]
     return chosen + [device for device in others[:1] if device is not None and device not in chosen]
 
@@ -115,6 +115,9 @@ def _row(workload: Workload, cost: Cost, device: DeviceModel) -> dict[str, Any]:
 
 
 def _target(capability: str) -> str:
-    """The target that is compiled for a compute capability: `sm_90a` for 9.0; before Hopper there is no `a`."""
+    """Return the target of a compute capability: `sm_90a` for 9.0.
+
+    Before Hopper there is no `a`.
+    """
     number = capability.replace(".", "")
     return f"sm_{number}a" if int(number) >= 90 else f"sm_{number}"

@@ -24,7 +24,7 @@ CLASSES = (
 )
 
 _OPCODES = {
-    # Multicast loads are told apart by a modifier; UBLKCP by its direction (_class_of).
+    # Multicast loads are distinguished by a modifier; UBLKCP by its direction (_class_of).
     "tma_load": {"UTMALDG"},
     "tma_store": {"UTMASTG"},
     "tma_reduce": {"UTMAREDG", "UBLKRED"},
@@ -50,7 +50,7 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class Mix:
-    """Static counts of one function: `classes` by class, `opcodes` by full name, `setmaxnreg` in order of address."""
+    """Static counts of a function: by class, by opcode, and setmaxnreg by address."""
 
     classes: dict[str, int]
     opcodes: Counter[str]
@@ -58,7 +58,7 @@ class Mix:
 
 
 def read_sass(text: str) -> dict[str, Mix]:
-    """Instruction mix by function symbol. Padding (NOP) and instructions that are never executed are not counted."""
+    """Return the instruction mix per symbol, without NOP and unreachable instructions."""
     opcodes: dict[str, Counter[str]] = {}
     registers: dict[str, list[int]] = {}
     for symbol, predicate, opcode, operands in _instructions(text):
@@ -77,10 +77,10 @@ def read_sass(text: str) -> dict[str, Mix]:
 def _instructions(text: str) -> Iterator[tuple[str, str | None, str, str]]:
     symbol = None
     for line in text.splitlines():
-        if found := _FUNCTION.match(line):
-            symbol = found["nvdisasm"] or found["cuobjdump"]
-        elif symbol and (found := _INSTRUCTION.match(line)):
-            yield symbol, found["predicate"], found["opcode"], found["operands"]
+        if result := _FUNCTION.match(line):
+            symbol = result["nvdisasm"] or result["cuobjdump"]
+        elif symbol and (result := _INSTRUCTION.match(line)):
+            yield symbol, result["predicate"], result["opcode"], result["operands"]
 
 
 def _classes(opcodes: Counter[str]) -> dict[str, int]:

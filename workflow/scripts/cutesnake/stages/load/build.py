@@ -12,7 +12,10 @@ from cutesnake.model.contract import Launch
 
 
 class LoadedBuild:
-    """The build in `folder`; what is opened stays open. Of a kernel that compiles nothing only the record is there."""
+    """The build in `folder`; what is opened stays open.
+
+    A kernel that compiles nothing has only a record.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -20,24 +23,27 @@ class LoadedBuild:
 
     @cached_property
     def record(self) -> dict[str, Any]:
+        """Return build.json's content."""
         return record.plain(record.read("compile", self.folder / "build.json"))
 
     @property
     def params(self) -> Mapping[str, Any]:
+        """Return the values of the variant."""
         return self.record["variant"]["params"]
 
     @property
     def symbols(self) -> list[str]:
+        """Return the entry points, the main one first."""
         return self.record["symbols"]
 
     def launch(self, symbol: str, grid: tuple[int, int, int]) -> Launch:
-        """A launch of a CuTe symbol; KeyError if the build has no such symbol."""
+        """Return a launch of a CuTe symbol; KeyError for an unknown symbol."""
         fixed = self.record["launch"][symbol]
         cluster = tuple(fixed["cluster"] or (1, 1, 1))
         return Launch(symbol, grid, tuple(fixed["block"]), cluster, fixed["dynamic_shared_bytes"] or 0)
 
     def function(self) -> Callable[..., None]:
-        """The exported function of a CuTe build; LoadError if it cannot be opened here."""
+        """Return the exported function of a CuTe build; LoadError if unavailable here."""
         return self._function
 
     @cached_property
@@ -47,7 +53,7 @@ class LoadedBuild:
         return cute.open_function(self.folder)
 
     def cubin_function(self, stem: str, symbol: str) -> Any:
-        """Handle of an entry point of `<stem>.cubin`, in the current context; DriverError if the driver refuses it."""
+        """Return an entry point of `<stem>.cubin`; DriverError if the driver refuses."""
         from cutesnake.stages.load.cutile import open_function
 
         key = (stem, symbol)

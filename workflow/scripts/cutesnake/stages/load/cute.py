@@ -1,5 +1,6 @@
-"""Loading side of CuTe builds: needs apache-tvm-ffi, the runtime library that the compile stage put beside the builds,
-and no DSL and no compiler.
+"""Load CuTe builds, without DSL and compiler.
+
+It needs apache-tvm-ffi, and the runtime library that the compile stage put next to the builds.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ class LoadError(RuntimeError):
 
 
 class ForeignBuildError(LoadError, MachineFaultError):
-    """A library that this user did not compile. One line; nothing is recorded of its kernel."""
+    """Report a library that this user did not compile; nothing is recorded."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of a loaded build with everything bound but the stream: what the Runner of a CuTe kernel enqueues."""
+    """A function of a build with everything bound but the stream."""
 
     function: Callable[..., None]
     arguments: tuple[Any, ...]
 
     def __call__(self, stream: int) -> None:
+        """Enqueue the function on a stream."""
         self.function(*self.arguments, ctypes.c_void_p(stream))
 
 
@@ -44,14 +46,14 @@ opened_by = _opening.by
 
 
 def multiprocessors(device: Any) -> int:
-    """Multiprocessors that a binding may plan for: of the GPU `device`, or of the one that a simulator stands for."""
+    """Return the multiprocessors to plan for, of the GPU or the simulated one."""
     import torch
 
     return _opening.processors or torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def open_function(folder: Path) -> Callable[..., None]:
-    """The exported function of the build in `folder`. It takes CUDA tensors (DLPack), numbers, and a stream last.
+    """Return a build's exported function, for CUDA tensors, numbers, and a stream last.
 
     Raises LoadError if the build failed or is damaged, or this machine lacks something to load it; ForeignBuildError
     if this user did not compile it.
@@ -62,8 +64,8 @@ def open_function(folder: Path) -> Callable[..., None]:
     for name in own_builds.NATIVE:
         if name in build["files"]:
             if own_builds.digest_of(folder / name) != build["files"][name]:
-                told = f"delete {folder / 'build.json'} and compile again"
-                raise LoadError(f"{folder / name} is missing or damaged: {told}")
+                message = f"delete {folder / 'build.json'} and compile again"
+                raise LoadError(f"{folder / name} is missing or damaged: {message}")
             _refuse_foreign(folder / name, build["files"][name])
     return (_opening.opener or _open_for_gpu)(folder, build["function"])
 
@@ -93,8 +95,8 @@ def find_runtime(folder: Path) -> Path:
         return copy
     spec = importlib.util.find_spec("nvidia_cutlass_dsl")
     for place in (spec and spec.submodule_search_locations) or ():
-        for found in sorted(Path(place).glob(f"cu*/lib/{RUNTIME}"), reverse=True):
-            return found
+        for result in sorted(Path(place).glob(f"cu*/lib/{RUNTIME}"), reverse=True):
+            return result
     raise LoadError(
         f"{folder}: {RUNTIME} is neither at {copy} (the compile stage puts it there: copy the whole results folder) "
         "nor in an installed nvidia-cutlass-dsl"

@@ -1,4 +1,4 @@
-"""Loads cuTile's cubins on a GPU machine and launches them: CUDA driver calls only, no cuTile.
+"""Load and launch cuTile's cubins by CUDA driver calls, without cuTile.
 
 cuTile's calling convention `cutile_python_v1`, as the PTX of a build shows it: an array is its pointer, then one int32
 per extent, then one int32 per stride (in elements, constant strides included); a list of arrays is the pointer of a
@@ -25,12 +25,12 @@ class DriverError(RuntimeError):
     """A CUDA driver call failed: which one, and the driver's own words."""
 
 
-def check(name: str, answer: tuple[Any, ...]) -> Any:
-    """The value of a driver call's answer; DriverError if its status is not success."""
-    status, *values = answer
+def check(name: str, reply: tuple[Any, ...]) -> Any:
+    """Return the value of a driver call; DriverError if its status is an error."""
+    status, *values = reply
     if status != driver.CUresult.CUDA_SUCCESS:
-        words = driver.cuGetErrorString(status)[1]
-        raise DriverError(f"{name}: {words.decode() if words else status}")
+        text = driver.cuGetErrorString(status)[1]
+        raise DriverError(f"{name}: {text.decode() if text else status}")
     return values[0] if values else None
 
 
@@ -40,7 +40,7 @@ Enqueue = Callable[[str, tuple[int, int, int], Sequence[Any], bool], None]
 
 @dataclass(frozen=True)
 class Played:
-    """An entry point that is not on a GPU: whoever opened it is handed every launch."""
+    """An entry point without a GPU: its opener receives every launch."""
 
     enqueue: Enqueue
 
@@ -51,13 +51,13 @@ opened_by = _opening.by
 
 
 def open_function(path: Path, symbol: str) -> Any:
-    """Handle of an entry point of a cubin, in the current context; DriverError if the driver refuses it."""
+    """Return an entry point of a cubin; DriverError if the driver refuses it."""
     opener = _opening.opener
     return Played(opener(path)) if opener else Cubin(path).function(symbol)
 
 
 def multiprocessors() -> int:
-    """Number of multiprocessors of the current context's device, or of the one that a simulator stands for."""
+    """Return the multiprocessors of the current device, or of the simulated one."""
     if _opening.processors:
         return _opening.processors
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
@@ -66,7 +66,7 @@ def multiprocessors() -> int:
 
 
 class Cubin:
-    """A cubin loaded into the current context (the first device's primary context if there is none)."""
+    """A cubin in the current context, else the first device's primary context."""
 
     def __init__(self, path: Path) -> None:
         check("cuInit", driver.cuInit(0))
@@ -113,29 +113,29 @@ def _extents(tensor: Any) -> tuple[int, ...]:
 
 
 def arrays(values: Sequence[Any]) -> list[Any]:
-    """Every tensor that a kernel reaches by its values: those in lists, and the tables of lists, too."""
-    found: list[Any] = []
+    """Return every tensor that a kernel reaches, with lists and their tables."""
+    result: list[Any] = []
     for value in values:
         if isinstance(value, ArrayList):
-            found += [value.table, *value.tensors]
+            result += [value.table, *value.tensors]
         elif hasattr(value, "data_ptr"):
-            found.append(value)
-    return found
+            result.append(value)
+    return result
 
 
 class ArrayList:
-    """A list of arrays on one device, as a kernel takes it; the arrays are kept alive with it."""
+    """A list of arrays on one device; it keeps the arrays alive."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         import torch
 
         self.tensors = tuple(tensors)
-        words = [(tensor.data_ptr(), *_extents(tensor)) for tensor in tensors]
-        self.table = torch.tensor(words, dtype=torch.int64, device=tensors[0].device)
+        text = [(tensor.data_ptr(), *_extents(tensor)) for tensor in tensors]
+        self.table = torch.tensor(text, dtype=torch.int64, device=tensors[0].device)
 
 
 class TileLaunch:
-    """One launch with everything bound but the stream; calling it enqueues it and does nothing else.
+    """One launch with everything bound but the stream; calling it enqueues it.
 
     With `overlap` the kernel may start while its predecessor in the stream is finishing (programmatic dependent
     launch): the kernel itself waits for the predecessor's results.
@@ -167,6 +167,7 @@ class TileLaunch:
         self._config = config
 
     def __call__(self, stream: int) -> None:
+        """Enqueue the launch on a stream."""
         if isinstance(self._function, Played):
             return self._function.enqueue(self.launch.symbol, self.launch.grid, self._kept, self._overlap)
         self._config.hStream = stream
@@ -178,7 +179,7 @@ class TileLaunch:
 
 
 def sequence(*launches: TileLaunch, finish: Callable[[], Any] = nothing) -> Runner:
-    """A runner of launches one after the other on one stream."""
+    """Return a runner of launches, one after the other on one stream."""
 
     def enqueue(stream: int) -> None:
         for launch in launches:

@@ -1,4 +1,4 @@
-"""Who opens builds: the loader of their DSL, for the GPU, or within a block something else, such as a simulator."""
+"""Choose who opens builds: their DSL's loader, or a stand-in such as a simulator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Opener = TypeVar("Opener")
 
 
 class Opening(Generic[Opener]):
-    """What stands in for the GPU where builds of one DSL are opened; nothing outside of `by`."""
+    """Stand-in for the GPU where builds of a DSL are opened, within `by`."""
 
     def __init__(self, dsl: str) -> None:
         self._opener: ContextVar[Opener | None] = ContextVar(f"{dsl} builds are opened by", default=None)
@@ -21,7 +21,7 @@ class Opening(Generic[Opener]):
     def by(self, opener: Opener, processors: int | None = None) -> Iterator[None]:
         """Within the block, builds are opened by `opener` instead of for the GPU.
 
-        `processors` is how many multiprocessors a binding is then told that there are; None asks the GPU all the same.
+        `processors` is the number of multiprocessors that a binding then plans for; None asks the GPU all the same.
         """
         tokens = self._opener.set(opener), self._processors.set(processors)
         try:
@@ -32,8 +32,10 @@ class Opening(Generic[Opener]):
 
     @property
     def opener(self) -> Opener | None:
+        """Return the stand-in, None outside of `by`."""
         return self._opener.get()
 
     @property
     def processors(self) -> int | None:
+        """Return the multiprocessors to plan for, None for the GPU's."""
         return self._processors.get()

@@ -1,1 +1,1 @@
-"""Cases on a card: correctness, timing, profiles, and the worker that runs them."""
+"""Cases on a GPU: correctness, timing, profiles, and the worker that runs them."""

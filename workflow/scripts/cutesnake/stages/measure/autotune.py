@@ -1,4 +1,4 @@
-"""Autotune stage: of the variants of a kernel timed on one workload, which is fastest, and by how much.
+"""Autotune stage: find the fastest variant of a kernel on a workload, and its margin.
 
 It times nothing itself: every variant is a case of the timing stage, with a record of its own that is redone when the
 variant, the kernel or the device changes. The choice is redone when one of those records changes.
@@ -17,13 +17,13 @@ CRITERION = "cold_us"
 
 
 def choose(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The autotune record of one kernel, target and workload from the timing records of its variants.
+    """Return the autotune record of a kernel and workload, from its timing records.
 
     The margin is how much longer the second-best takes, in percent; a margin within the spread of the two is no
-    decision of the measurement, and is said to be. Status `failed` if no variant could be timed. ValueError for
+    decision of the measurement, and is reported so. Status `failed` if no variant could be timed. ValueError for
     records of different kernels, targets, workloads or devices, or of one variant twice.
     """
-    _check_alike(timings)
+    _check_equal_conditions(timings)
     rows = sorted((_row(entry) for entry in timings), key=lambda r: (r[CRITERION] is None, r[CRITERION], r["variant"]))
     timed = [row for row in rows if row[CRITERION] is not None]
     case = timings[0]["case"]
@@ -47,13 +47,13 @@ def write_choice(timings: Iterable[str | Path], output: str | Path) -> None:
     record.write("autotune", output, choose([record.plain(record.read("timing", path)) for path in timings]))
 
 
-def _check_alike(timings: Sequence[dict[str, Any]]) -> None:
+def _check_equal_conditions(timings: Sequence[dict[str, Any]]) -> None:
     if not timings:
         raise ValueError("autotune needs at least one timing record")
     for key in ("operator", "kernel", "target", "workload"):
-        found = {entry["case"][key] for entry in timings}
-        if len(found) > 1:
-            raise ValueError(f"autotune was given records of more than one {key}: {', '.join(sorted(found))}")
+        result = {entry["case"][key] for entry in timings}
+        if len(result) > 1:
+            raise ValueError(f"autotune was given records of more than one {key}: {', '.join(sorted(result))}")
     if len({(entry["device"] or {}).get("name") for entry in timings}) > 1:
         raise ValueError("autotune was given records of more than one device")
     names = [entry["case"]["variant"]["id"] for entry in timings]
@@ -62,7 +62,7 @@ def _check_alike(timings: Sequence[dict[str, Any]]) -> None:
 
 
 def _row(entry: dict[str, Any]) -> dict[str, Any]:
-    """One variant; a failed one keeps its reason and has no times, whatever was measured before it failed."""
+    """Return one variant's row; a failed one has its reason and no times."""
     metrics = entry["metrics"] if entry["status"] == "ok" else {}
     return {
         "variant": entry["case"]["variant"]["id"],

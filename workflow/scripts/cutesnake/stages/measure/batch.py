@@ -1,4 +1,4 @@
-"""A batch of cases in one job: those that are not there yet, or were made from something else."""
+"""Do a batch of cases in one job: those missing or stale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cutesnake.runtime.gpu_slots import one_gpu
 from cutesnake.stages.measure.stage import run_stage
 from cutesnake.stages.simulate import simulation
 
-UNDER_WAY = 2  # cases: one measures, and the next has its process, which waits for the card with everything imported
+UNDER_WAY = 2  # cases: one measures, and the next has its process, which waits for the GPU with everything imported
 
 
 class BatchError(RuntimeError):
@@ -26,17 +26,17 @@ class BatchError(RuntimeError):
 
 
 def run_batch(
-    stage: str, cases: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], output: Path | str, card: str
+    stage: str, cases: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], output: Path | str, planned_gpu: str
 ) -> None:
     """Measure what is missing or stale among `cases`, then write the batch's record to `output`.
 
     A case is {identity, build: the path of its build.json, record: its own path, needs: paths of correctness records,
-    recipe: what else it depends on}. `card` is as for `run_stage`. A fault of the machine costs its case; the
+    recipe: what else it depends on}. `planned_gpu` is as for `run_stage`. A fault of the machine costs its case; the
     others go on, then BatchError is raised.
     """
 
     def measure(case: Mapping[str, Any]) -> None:
-        _measure(stage, case, settings, card=card)
+        _measure(stage, case, settings, planned_gpu=planned_gpu)
 
     with one_gpu(probe()), ThreadPoolExecutor(UNDER_WAY) as pool:
         faults = _faults_of([pool.submit(measure, case) for case in cases], pool)
@@ -46,7 +46,7 @@ def run_batch(
 
 
 def simulate_case(case: Mapping[str, Any], settings: Mapping[str, Any], log: str) -> None:
-    """Simulate a case of a batch, as for `run_batch`, if it is missing or stale; its progress goes to `log`."""
+    """Simulate a batch's case if missing or stale; its progress goes to `log`."""
     _measure("correctness", case, settings, backend=simulation.NAME, log=log)
 
 
@@ -60,7 +60,7 @@ def _measure(stage: str, case: Mapping[str, Any], settings: Mapping[str, Any], *
 
 
 def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[str]:
-    """What the machine did wrong, in words, when all have ended; what was not foreseen is raised and ends the rest."""
+    """Return the machine's faults when all cases ended; raise unforeseen errors."""
     faults = []
     try:
         for case in cases:
@@ -79,7 +79,7 @@ def _faults_of(cases: Sequence[Future[None]], pool: ThreadPoolExecutor) -> list[
 
 
 def _is_there(stage: str, path: str, made_from: Mapping[str, Any]) -> bool:
-    """Whether a record is whole, as it was written, and made from what it would be made from now."""
+    """Return whether a record is whole, unchanged, and made from present inputs."""
     try:
         _, made = record.read_whole(stage, path)
         return made == made_from

@@ -1,4 +1,4 @@
-"""One case: which build on which workload, how it is asked of a GPU worker, and the frame of its record."""
+"""Define a case: build, workload, its request to a worker, and its record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMIT = "CUTESNAKE_COMMIT"  # the commit to record where the project was copied
 
 @dataclass(frozen=True)
 class Case:
-    """A build run on a workload by one stage. Plain data, so that it can travel as JSON.
+    """A build run on a workload by one stage, as plain data for JSON.
 
     `parameters` are the fields of the operator's Workload; `build` is the folder of the build; `settings` the stage's
     own section of the configuration.
@@ -42,22 +42,25 @@ class Case:
 
     @property
     def workload(self) -> Workload:
+        """Return the operator's Workload."""
         return make_workload(self.operator, self.parameters)
 
     @property
     def name(self) -> str:
+        """Return the key of the case, for messages."""
         return f"{self.operator}/{self.kernel}/{self.target}/{self.variant['id']}/{self.workload.id}"
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the case as plain data."""
         return asdict(self)
 
     def bind(self, workload: Workload, inputs: Any, outputs: Any, build: LoadedBuild | None = None) -> Runner:
-        """A call of this case's build, which is opened unless it is given; whatever the kernel's `bind` raises."""
+        """Return a call of this case's build; raises whatever the kernel's `bind` raises."""
         build = build or LoadedBuild(Path(self.build))
         return load_kernel(self.operator, self.kernel).bind(build, workload, inputs, outputs)
 
     def identity(self) -> dict[str, Any]:
-        """The `case` section of a record."""
+        """Return the `case` section of a record."""
         return {
             "operator": self.operator,
             "kernel": self.kernel,
@@ -77,7 +80,7 @@ def make_record(
     backend: str = "cuda",
     seconds: float | None = None,
 ) -> dict[str, Any]:
-    """The record of a case: ok without a reason, else failed; metrics may be there either way."""
+    """Return the record of a case: ok without a reason, else failed."""
     return {
         "stage": case.stage,
         "status": "failed" if reason else "ok",
@@ -114,7 +117,7 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """What CUTESNAKE_COMMIT says, else the short hash of the commit checked out here, else None."""
+    """Return CUTESNAKE_COMMIT, else the checked-out commit's short hash, else None."""
     return os.environ.get(COMMIT) or _checked_out()
 
 
@@ -130,7 +133,7 @@ def _checked_out() -> str | None:
 
 
 def device_section(device: Device | None) -> dict[str, Any] | None:
-    """The `device` section of a record: what the machine probe found, as far as results depend on it."""
+    """Return the `device` section of a record, as far as results depend on it."""
     return (
         None
         if device is None

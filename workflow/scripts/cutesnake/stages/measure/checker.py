@@ -39,9 +39,11 @@ class FieldError:
 
     @property
     def passed(self) -> bool:
+        """Return whether all errors are within their limits."""
         return self.unwritten == 0 and self.relative_error <= self.limit and self.worst_row_error <= self.row_limit
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the errors as JSON-like data."""
         plain = {**dataclasses.asdict(self), "worst_index": list(self.worst_index), "passed": self.passed}
         # JSON has no NaN and no infinity: null says that there is no number
         return {key: None if isinstance(value, float) and not _finite(value) else value for key, value in plain.items()}
@@ -60,7 +62,7 @@ def tensors(group: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class Guarded:
-    """A copy of a dataclass of tensors in which every tensor lies between two patterned bands of its own buffer.
+    """Copy a dataclass of tensors, each between two patterned bands in its buffer.
 
     `values` is the copy; its tensors are contiguous and 256-byte aligned. Other fields are carried over.
     """
@@ -94,7 +96,7 @@ class Guarded:
         return all(mine.shape == new.shape and mine.dtype == new.dtype for (_, mine), (_, new) in pairs)
 
     def assign(self, group: Any) -> None:
-        """Take new values into the same memory; ValueError if a shape, dtype or plain field differs."""
+        """Copy new values into the same memory; ValueError if shapes or dtypes differ."""
         for field in dataclasses.fields(group):
             new, old = getattr(group, field.name), getattr(self.values, field.name)
             if not hasattr(old, "data_ptr"):
@@ -127,7 +129,7 @@ class Guarded:
 
 
 def snapshot(group: Any) -> dict[str, torch.Tensor]:
-    """Copies of all tensors of a dataclass."""
+    """Return copies of all tensors of a dataclass."""
     return {name: tensor.clone() for name, tensor in tensors(group)}
 
 
@@ -141,17 +143,19 @@ def equal_bits(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> 
 def compare_field(
     computed: torch.Tensor, reference: torch.Tensor, same_precision: torch.Tensor, tolerance: float
 ) -> FieldError:
-    """Errors of one output, and what they may be: the larger of SLACK errors of PyTorch's own computation in the
-    same precision and of the dtype's tolerance, for the whole tensor and for its worst row.
+    """Return the errors of one output and their limits.
+
+    The limit is the larger of SLACK errors of PyTorch's own computation in that precision and of the dtype's tolerance,
+    for the whole tensor and for its worst row.
 
     Equal infinities are equal, and any other value is infinitely far from an infinite one. Norms of the reference are
     of its finite values.
     """
     import torch
 
-    found, true, same = (t.detach().to(torch.float32) for t in (computed, reference, same_precision))
-    difference, same_difference = _distance(found, true), _distance(same, true)
-    unwritten = int((found.isnan() & ~true.isnan()).sum())
+    result, true, same = (t.detach().to(torch.float32) for t in (computed, reference, same_precision))
+    difference, same_difference = _distance(result, true), _distance(same, true)
+    unwritten = int((result.isnan() & ~true.isnan()).sum())
     true = torch.where(true.isinf(), 0.0, true)
     worst = int(torch.nan_to_num(difference, nan=torch.inf).argmax())
     same_error = _norm_ratio(same_difference, true)
@@ -184,7 +188,10 @@ def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _norm_ratio(difference: torch.Tensor, true: torch.Tensor) -> float:
-    """Norm of the difference over the norm of what is true; over 1 where that is 0. Norms in float64."""
+    """Return the difference's norm over the true norm, 1 if that is 0.
+
+    Norms are in float64.
+    """
     import torch
 
     size = float(torch.linalg.vector_norm(true, dtype=torch.float64))
@@ -192,7 +199,7 @@ def _norm_ratio(difference: torch.Tensor, true: torch.Tensor) -> float:
 
 
 def _worst_row(difference: torch.Tensor, true: torch.Tensor) -> float:
-    """Largest norm ratio over rows. A row far smaller than the typical one is measured against a tenth of that."""
+    """Return the largest norm ratio over rows; tiny rows use a tenth of the typical."""
     import torch
 
     sizes = torch.linalg.vector_norm(true, dim=-1)

@@ -1,9 +1,9 @@
-"""The SM clock while something ran, from the cycle and time counters of the card, read in the stream itself.
+"""Measure the SM clock of a span by the GPU's cycle and time counters.
 
 NVML's clock is a reading of one moment and comes every few milliseconds: too coarse for seven replays of a graph. Here
-a kernel of a few instructions writes, on every SM, its cycle counter beside the card's nanosecond counter, once before
+a kernel of a few instructions writes, on every SM, its cycle counter and the GPU's nanosecond counter, once before
 and once after the timed work; the clock is cycles over time between the two. NVBench finds the clock of its cold
-samples in the same way, so that the figures of all kinds of samples compare. The card's time counter ticks every
+samples in the same way, so that the figures of all kinds of samples compare. The GPU's time counter ticks every
 microsecond or faster: over 400 us, the shortest span here, the clock is good to half a per cent.
 """
 
@@ -14,9 +14,9 @@ import statistics
 from collections.abc import Iterable
 from typing import Any
 
-SLOTS = 1024  # more SM numbers than any card has
+SLOTS = 1024  # more SM numbers than any GPU has
 SYMBOL = "stamp"
-# One 16-byte slot per SM number: cycles, nanoseconds. PTX of the oldest kind that the driver of every card compiles.
+# One 16-byte slot per SM number: cycles, nanoseconds. PTX of the oldest kind that the driver of every GPU compiles.
 PTX = f"""
 .version 7.0
 .target sm_70
@@ -46,7 +46,7 @@ Stamps = Iterable[tuple[int, int]]  # per SM number (cycles, nanoseconds), zeros
 
 
 def clock_mhz(begin: Stamps, end: Stamps) -> float | None:
-    """Median over the SMs stamped both times of cycles over time; None if there is none."""
+    """Return the median of cycles over time, over SMs stamped twice; or None."""
     rates = [
         1e3 * (cycles - cycles_before) / (time - time_before)
         for (cycles_before, time_before), (cycles, time) in zip(begin, end, strict=True)
@@ -66,10 +66,10 @@ class Stamper:
         self._driver, self._check = driver, check
         self._module = check("cuModuleLoadData", driver.cuModuleLoadData(PTX.encode() + b"\0"))
         self._function = check("cuModuleGetFunction", driver.cuModuleGetFunction(self._module, SYMBOL.encode()))
-        self._blocks = multiprocessors()  # of one thread each: an idle card spreads them over all of its SMs
+        self._blocks = multiprocessors()  # of one thread each: an idle GPU spreads them over all of its SMs
 
     def span(self) -> Span:
-        """A span of time that has not begun."""
+        """Return a span of time that has not begun."""
         import torch
 
         rows = torch.zeros((2, SLOTS, 2), dtype=torch.int64, device="cuda")
@@ -85,13 +85,17 @@ class Stamper:
 
 
 class Span:
-    """From `begin` to the last `end` on a stream; `rows` is (2, SLOTS, 2) of int64 on the card."""
+    """A span from `begin` to the last `end` on a stream.
+
+    `rows` is (2, SLOTS, 2) of int64 on the GPU.
+    """
 
     def __init__(self, stamper: Stamper, rows: Any) -> None:
         self._stamper = stamper
         self._rows = rows
 
     def begin(self, stream: int) -> None:
+        """Stamp the begin of the span on a stream."""
         self._stamper.stamp(stream, self._rows[0].data_ptr())
 
     def end(self, stream: int) -> None:
@@ -99,6 +103,6 @@ class Span:
         self._stamper.stamp(stream, self._rows[1].data_ptr())
 
     def mhz(self) -> float | None:
-        """The clock over the span, once the stream has been waited for."""
+        """Return the clock over the span, after waiting for the stream."""
         begin, end = self._rows.tolist()
         return clock_mhz(begin, end)

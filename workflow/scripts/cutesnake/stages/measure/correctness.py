@@ -1,4 +1,4 @@
-"""Correctness stage: a build against the operator's float32 reference, on every distribution, seed and related size.
+"""Correctness stage: compare a build with the float32 reference over inputs and sizes.
 
 Inputs change in place between launches of one binding, so that a launch that is not made, or a stale result, cannot
 pass. Only the operator's PLANNED inputs (lengths, from which a schedule may be made) ask for a new binding when they
@@ -28,7 +28,7 @@ class Bound:
 
     `run` computes outputs from inputs in the order of events that a schedule and a seed stand for, where the backend
     can choose it; it returns when they are there, with what the backend found wrong on the way, in sentences. `plan`
-    makes the kernel's schedule anew for the PLANNED inputs as they are now, where its runner can.
+    makes the kernel's schedule again for the PLANNED inputs as they are now, where its runner can.
     """
 
     run: Callable[[str | None, int], Sequence[str] | None]
@@ -36,7 +36,7 @@ class Bound:
 
 
 class Backend(Protocol):
-    """Where a build runs. `device` is the torch device of its tensors, `name` goes into the record.
+    """Where a build runs: `device` of its tensors, and `name` for the record.
 
     Every check launches once for each of `schedules`; a GPU has none, and None twice. `relatives` says whether sizes
     that the operator relates to a case's are checked with it.
@@ -48,7 +48,7 @@ class Backend(Protocol):
     relatives: bool
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
-        """A call that computes outputs from inputs.
+        """Return a call that computes outputs from inputs.
 
         Raises ValueError where the kernel does not take such inputs (requests of unequal length, say).
         """
@@ -66,6 +66,7 @@ class CudaBackend:
         self._build: LoadedBuild | None = None
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
+        """Return a call that computes outputs from inputs on the GPU."""
         import torch
 
         if self._build is None or self._build.folder != Path(case.build):
@@ -110,8 +111,7 @@ def check_case(case: Case, backend: Backend) -> tuple[dict[str, Any], str | None
 def _problems(
     case: Case, backend: Backend, skipped: list[dict[str, str | None]]
 ) -> Iterator[tuple[Workload, list[str], list[int]]]:
-    """The workload itself, then the sizes its operator relates to it as far as this very build supports them, with the
-    first seed only.
+    """Yield the workload, then related sizes that this build supports, with the first seed.
 
     Last, on the workload itself, the distributions beyond what the kernel promises: what they break cannot be checked.
     """
@@ -146,7 +146,7 @@ class _Problem:
         self._workload = workload
         self._backend = backend
         self._operator = load_operator(case.operator)
-        self._outside = load_kernel(case.operator, case.kernel).UNSUPPORTED
+        self._unsupported = load_kernel(case.operator, case.kernel).UNSUPPORTED
         self._inputs: checker.Guarded | None = None
         self._outputs: checker.Guarded | None = None
         self._bound: Bound | None = None
@@ -162,11 +162,11 @@ class _Problem:
             **dict.fromkeys(("relative_error", "same_precision_error", "worst_absolute_error"), None),
             **{"deterministic": None, "passed": False, "reason": None, "outputs": {}},
         }
-        if distribution in self._outside:
-            entry["outside"] = self._outside[distribution]
+        if distribution in self._unsupported:
+            entry["outside"] = self._unsupported[distribution]
         try:
             inputs = self._operator.make_inputs(self._workload, seed, self._backend.device, distribution)
-            computed, found = self._compute(inputs, seed)
+            computed, result = self._compute(inputs, seed)
             errors = self._worst_errors(inputs, computed)
         except _NotTakenError:
             raise
@@ -178,60 +178,60 @@ class _Problem:
             self.broken = True
             return {**entry, "reason": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
         deterministic = len(computed) == 1 if len(self._backend.schedules) > 1 else None
-        return {**entry, **_entry(errors), "deterministic": deterministic, **self._found(found)}
+        return {**entry, **_entry(errors), "deterministic": deterministic, **self._problem(result)}
 
-    def _found(self, found: dict[str, list[str]]) -> dict[str, Any]:
-        """What an entry says beyond the numbers where launches have schedules: any finding fails it."""
+    def _problem(self, result: dict[str, list[str]]) -> dict[str, Any]:
+        """Return an entry's findings where launches have schedules: any fails it."""
         if None in self._backend.schedules:
             return {}
-        told = [f"schedule {schedule}: {finding}" for schedule, findings in found.items() for finding in findings]
-        extra = {"schedules": list(self._backend.schedules), "findings": told}
-        return {**extra, "passed": False, "reason": told[0]} if told else extra
+        message = [f"schedule {schedule}: {finding}" for schedule, findings in result.items() for finding in findings]
+        extra = {"schedules": list(self._backend.schedules), "findings": message}
+        return {**extra, "passed": False, "reason": message[0]} if message else extra
 
     def _compute(self, inputs: Any, seed: int) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
-        """Outputs of poisoned launches as far as their bits differ, and what the backend found, by schedule."""
-        given, outputs = self._take(inputs)
+        """Return the distinct outputs of poisoned launches, and findings by schedule."""
+        supplied, outputs = self._take(inputs)
         if self._bound is None:
             try:
-                self._bound = self._backend.bind(self._case, self._workload, given.values, outputs.values)
+                self._bound = self._backend.bind(self._case, self._workload, supplied.values, outputs.values)
             except ValueError as error:
                 raise _NotTakenError(str(error)) from error
         distinct: list[dict[str, Any]] = []
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for schedule in self._backend.schedules:
             outputs.poison()
-            found[str(schedule)] = list(self._bound.run(schedule, seed) or ())
+            result[str(schedule)] = list(self._bound.run(schedule, seed) or ())
             snapshot = checker.snapshot(outputs.values)
             if not any(checker.equal_bits(snapshot, other) for other in distinct):
                 distinct.append(snapshot)
         outputs.check_bands("the output")
-        given.check_bands("the input")
-        given.check_same(inputs, "input")
-        return distinct, found
+        supplied.check_bands("the input")
+        supplied.check_same(inputs, "input")
+        return distinct, result
 
     def _take(self, inputs: Any) -> tuple[checker.Guarded, checker.Guarded]:
-        """The guarded copies that launches read and write: those of the last check, changed in place, if they fit."""
+        """Return guarded copies to launch on; earlier copies are changed in place if possible."""
         if self._inputs is None or self._outputs is None or not self._inputs.fits(inputs):
             self._bound = None
             self._inputs = checker.Guarded(inputs)
             self._outputs = checker.Guarded(self._operator.make_outputs(self._workload, self._backend.device))
         else:
-            alike = self._planned_alike(inputs, self._inputs.values)
+            equivalent = self._equal_plans(inputs, self._inputs.values)
             self._inputs.assign(inputs)
-            if not alike:
+            if not equivalent:
                 self._plan_or_unbind()
         return self._inputs, self._outputs
 
     def _plan_or_unbind(self) -> None:
-        """Meet a change of PLANNED inputs by the kernel's plan and by a new binding in turn: both are checked."""
+        """Alternate between `plan` and a new binding when PLANNED inputs change."""
         if self._bound is not None and self._bound.plan is not None and not self._planned:
             self._bound.plan()
             self._planned = True
         else:
             self._bound, self._planned = None, False
 
-    def _planned_alike(self, inputs: Any, known: Any) -> bool:
-        """Whether the inputs that a binding may have looked at are those that it saw, `known`."""
+    def _equal_plans(self, inputs: Any, known: Any) -> bool:
+        """Return whether the PLANNED inputs equal those seen by the binding, `known`."""
         return all(bool((getattr(inputs, name) == getattr(known, name)).all()) for name in self._operator.PLANNED)
 
     def _worst_errors(self, inputs: Any, computed: list[dict[str, Any]]) -> dict[str, checker.FieldError]:
@@ -299,7 +299,7 @@ def _first_reason(checks: list[dict[str, Any]], skipped: list[dict[str, Any]]) -
 
 
 def measure(case: Case) -> tuple[dict[str, Any], str | None]:
-    """The stage in a GPU worker."""
+    """Run the stage in a GPU worker."""
     import torch
 
     torch.cuda.synchronize()  # makes the context: the workflow's cost, not the measurement's

@@ -1,7 +1,7 @@
-"""A kernel that does nothing: what a lone call of it takes is the host's and the card's share of every cold sample.
+"""Measure an empty kernel: the share of host and GPU in every cold sample.
 
-Between the two events around a lone call lies the time in which the card fetches the launch out of the host's memory.
-Two hosts with the same card were seen to differ by 1.8 us, half of what a call of a few microseconds takes.
+Between the two events around a single call lies the time in which the GPU fetches the launch out of the host's memory.
+Two hosts with the same GPU were seen to differ by 1.8 us, half of what a call of a few microseconds takes.
 """
 
 from __future__ import annotations
@@ -32,5 +32,6 @@ class Nothing:
         self._function = check("cuModuleGetFunction", driver.cuModuleGetFunction(self._module, SYMBOL.encode()))
 
     def __call__(self, stream: int) -> None:
+        """Enqueue the kernel on a stream."""
         launch = self._driver.cuLaunchKernel(self._function, 1, 1, 1, THREADS, 1, 1, 0, stream, 0, 0)
         self._check(f"cuLaunchKernel {SYMBOL}", launch)

@@ -1,4 +1,4 @@
-"""A case in a clean process of its own, forked from a server with torch imported, that has a GPU to itself.
+"""Run a case in a clean forked process that has a GPU to itself.
 
 A kernel that corrupts its CUDA context or hangs takes only its own case along, and the next case starts clean. The
 process waits for a GPU with everything imported, and holds it until it has ended: no two cases measure at once, and the
@@ -96,7 +96,7 @@ def measure_case(asked: dict[str, Any], limit_s: float, task: str, gpu: str | No
 
 
 def _get_ready(case: Any, task: str) -> None:
-    """Have in memory what measuring imports, before the case has a GPU. What is wrong with it shows then.
+    """Import what measuring needs, before the case has a GPU; faults show here.
 
     Nothing here may touch CUDA, which looks at CUDA_VISIBLE_DEVICES once: NVBench does when it is imported.
     """
@@ -133,6 +133,6 @@ def _measure(case: Any, limit_s: float, task: str, device: dict[str, Any] | None
 
 
 def _sentence(error: Exception) -> str:
-    """The error's own first line, with its type."""
+    """Return the error's first line, with its type."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {first}"[:500]

@@ -1,4 +1,7 @@
-"""What a card loads of a build, in a digest: records with the same one were made with the same machine code."""
+"""Digest the machine code that a GPU loads of a build.
+
+Records with equal digests were made with equal machine code.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ DIGITS = 16
 
 
 def digest_machine_code(folder: Path) -> str | None:
-    """Digest of the code and constants in a build's cubins; None for a build without one, or with one that is none.
+    """Return the digest of code and constants in a build's cubins, or None.
 
     Line tables, which move when a comment is added to the kernel, are no part of it, nor is the host's code.
     """

@@ -1,4 +1,4 @@
-"""The time of a runner's `plan`: its schedule made anew for the lengths that are on the card, warm and cold."""
+"""Time a runner's `plan` for lengths that are on the GPU, warm and cold."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NO_PLAN = {"plan_us": None, "plan_cold_us": None, "plan_kind": None}
 
 
 def time_plan(runner: Any, stream: Any, stamper: Stamper) -> dict[str, Any]:
-    """`plan_us`, warm, `plan_cold_us`, alone and with nothing in the L2 cache, and `plan_kind`, how they were found.
+    """Return `plan_us` (warm), `plan_cold_us` (L2 flushed) and `plan_kind`.
 
-    All None for a runner without `plan`. `graph`: replays of a CUDA graph of plans, so launches and copies on the card
+    All None for a runner without `plan`. `graph`: replays of a CUDA graph of plans, so launches and copies on the GPU
     alone; of several one after the other when warm, of one when cold. `host`: wall time from the call on an idle stream
-    until the stream is done, for a plan that waits for the card, which no capture allows, or one that launches nothing.
+    until the stream is done, for a plan that waits for the GPU, which no capture allows, or one that launches nothing.
     """
     plan = runner.plan
     if plan is None:
@@ -45,7 +45,7 @@ def time_plan(runner: Any, stream: Any, stamper: Stamper) -> dict[str, Any]:
 
 
 def flusher(stream: Any) -> Callable[[], Any]:
-    """What throws everything else out of the L2 cache, in the order of `stream`."""
+    """Return a call that flushes the L2 cache, in the order of `stream`."""
     import torch
 
     waste = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
@@ -58,7 +58,7 @@ def flusher(stream: Any) -> Callable[[], Any]:
 
 
 def _captured(plan: Any, stream: Any, calls: int) -> Any:
-    """A graph of plans; None where capturing refuses what the plan does, or has seen no kernel of it."""
+    """Return a graph of plans, None if capturing fails or catches no kernel."""
     try:
         graph = capture(plan, stream, calls)
     except RuntimeError:  # a capture that is broken off leaves the stream as it was
@@ -67,7 +67,7 @@ def _captured(plan: Any, stream: Any, calls: int) -> Any:
 
 
 def host_us(plan: Any, stream: Any, before: Callable[[], Any] | None = None) -> float:
-    """Median wall time in microseconds from calling `plan` until the card has done what it enqueued.
+    """Return the median wall time of `plan` in µs, until the GPU is done.
 
     What `before` enqueues is over when the time begins.
     """

@@ -1,10 +1,10 @@
 """CUDA graphs of calls, and the time of their replays by events.
 
-A card may do short kernels some 4 % faster for MODE_SECONDS, at the same clocks, when another process begins to use a
-card of the same machine (`docs/decisions/driver_holder.md`); batches of half a second without a pause were seen to be
+A GPU may do short kernels some 4 % faster for MODE_SECONDS, at the same clocks, when another process begins to use a
+GPU of the same machine (`docs/decisions/held_driver.md`); batches of half a second without a pause were seen to be
 so as a whole. Seven replays, or fifteen, fit into that. So samples that are to be sustained go on for three times as
 long, with short pauses, and short ones are taken at three moments so far apart: the median of either is not of those
-MODE_SECONDS. How far the samples lie apart is told with it.
+MODE_SECONDS. The range of the samples is reported with it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ GRAPH_MICROSECONDS = 200.0  # of work in a graph of several calls, so that the g
 MODE_SECONDS = 0.05  # seen on H200: 0.038 to 0.047 s
 MOMENTS = 3
 SUSTAINED_SECONDS = MOMENTS * MODE_SECONDS
-PIECE_SECONDS, PAUSE_SECONDS = 0.015, 0.0004  # sustained replays have a pause after every piece, too short to cool
-PIECE_REPLAYS = 5  # of a piece at least: the first one of it waits for its launch
+PART_SECONDS, PAUSE_SECONDS = 0.015, 0.0004  # sustained replays have a pause after every piece, too short to cool
+PART_REPLAYS = 5  # of a piece at least: the first one of it waits for its launch
 LEAST_REPLAYS = 15
 SIZING_REPLAYS = 5
 
 
 @dataclass(frozen=True)
 class Replays:
-    """Median time of a call in microseconds, L2 hot, and the SM clock in MHz while the replays ran.
+    """Median time of a call in µs (L2 hot) and the SM clock in MHz.
 
     `range_percent` is how far the samples lie apart: the middle four fifths of sustained replays, all of several
     moments. None where there are too few to say.
@@ -42,7 +42,7 @@ class Replays:
 
 
 def capture(call: Callable[[int], None], stream: Any, calls: int) -> Any:
-    """A torch CUDA graph of `calls` calls, captured from `stream` alone."""
+    """Return a torch CUDA graph of `calls` calls, captured from `stream` alone."""
     import torch
 
     graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -55,7 +55,7 @@ def capture(call: Callable[[int], None], stream: Any, calls: int) -> Any:
 
 
 def kernel_nodes(graph: Any, copies: bool = False) -> int:
-    """Kernel launches in a captured graph; with `copies`, what copies or fills memory without a kernel as well."""
+    """Return a graph's kernel launches; with `copies`, also copies and fills."""
     from cuda.bindings import driver
 
     kind = driver.CUgraphNodeType
@@ -69,13 +69,14 @@ def kernel_nodes(graph: Any, copies: bool = False) -> int:
 
 
 def calls_per_graph(one_us: float) -> int:
+    """Return how many calls of this duration a graph should hold."""
     return max(1, min(32, math.ceil(GRAPH_MICROSECONDS / max(one_us, 1.0))))
 
 
 def filled(call: Callable[[int], None], single: Any, stream: Any, stamper: Stamper) -> tuple[Any, int]:
-    """A graph of as many calls as `calls_per_graph` says, and that number; `single` is the graph of one.
+    """Return a graph of `calls_per_graph` calls and that number; `single` has one.
 
-    A lone replay of a short call is mostly its launch. So the number is found again from a graph of several.
+    A single replay of a short call is mostly its launch. So the number is found again from a graph of several.
     """
     graph, calls = single, calls_per_graph(replay(single, stream, 1, SIZING_REPLAYS, stamper).us)
     if calls > 1:
@@ -89,26 +90,29 @@ def filled(call: Callable[[int], None], single: Any, stream: Any, stamper: Stamp
 def sustained(
     graph: Any, stream: Any, calls: int, one_us: float, stamper: Stamper, seconds: float = SUSTAINED_SECONDS
 ) -> Replays:
-    """Replays for so many seconds, if a call takes `one_us`, LEAST_REPLAYS of them at least, in pieces."""
+    """Return replays for so many seconds, in parts, if a call takes `one_us`."""
     in_a_second = 1e6 / (calls * one_us)
     replays = max(LEAST_REPLAYS, math.ceil(seconds * in_a_second))
-    return replay(graph, stream, calls, replays, stamper, max(PIECE_REPLAYS, math.ceil(PIECE_SECONDS * in_a_second)))
+    return replay(graph, stream, calls, replays, stamper, max(PART_REPLAYS, math.ceil(PART_SECONDS * in_a_second)))
 
 
 def at_moments(sample: Callable[[], Replays]) -> Replays:
-    """The median of samples at MOMENTS moments, each MODE_SECONDS after the one before it had begun or later."""
-    found, due = [], time.monotonic()
+    """Return the median of samples at MOMENTS moments, MODE_SECONDS or more apart."""
+    result, due = [], time.monotonic()
     for _ in range(MOMENTS):
         time.sleep(max(0.0, due - time.monotonic()))
         due = time.monotonic() + MODE_SECONDS
-        found.append(sample())
-    times = [one.us for one in found]
-    middle = found[times.index(statistics.median(times))]
+        result.append(sample())
+    times = [one.us for one in result]
+    middle = result[times.index(statistics.median(times))]
     return Replays(middle.us, middle.sm_clock_mhz, 100 * (max(times) - min(times)) / middle.us)
 
 
-def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, piece: int | None = None) -> Replays:
-    """Time `replays` replays of a graph of `calls` calls, with CUDA events around each, and a pause every `piece`."""
+def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, split: int | None = None) -> Replays:
+    """Time `replays` replays of a graph of `calls` calls by CUDA events.
+
+    A pause follows every `split` replays.
+    """
     import torch
 
     times = []
@@ -118,7 +122,7 @@ def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, 
             graph.replay()
         span.begin(stream.cuda_stream)
         for number in range(replays):
-            if piece and number and number % piece == 0:
+            if split and number and number % split == 0:
                 stream.synchronize()
                 time.sleep(PAUSE_SECONDS)
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -133,7 +137,7 @@ def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, 
 
 
 def middle_range_percent(times: Sequence[float]) -> float | None:
-    """How far the middle four fifths lie apart, in per cent of the median; None for fewer than LEAST_REPLAYS."""
+    """Return the spread of the middle four fifths, in percent; None for few samples."""
     if len(times) < LEAST_REPLAYS:
         return None
     tenths = statistics.quantiles(times, n=10, method="inclusive")
@@ -141,9 +145,9 @@ def middle_range_percent(times: Sequence[float]) -> float | None:
 
 
 def replay_cold(graph: Any, stream: Any, replays: int, flush: Callable[[], Any]) -> Replays:
-    """A lone replay of `graph`, after `flush` has been enqueued on `stream`.
+    """Time a single replay of `graph` after a `flush` on `stream`.
 
-    The flush takes longer than the host needs to enqueue the replay, so the card does not wait for the host.
+    The flush takes longer than the host needs to enqueue the replay, so the GPU does not wait for the host.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""The four GPU stages, as the workflow calls them: from a planned case to a record on disk."""
+"""Run the four GPU stages, from a planned case to a record on disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_stage(
     backend: str = "cuda",
     log: Path | str | None = None,
     timed: Path | str | None = None,
-    card: str | None = None,
+    planned_gpu: str | None = None,
     made_from: Mapping[str, Any] | None = None,
 ) -> None:
     """Run `stage` on a case and write its record to `output`.
@@ -44,7 +44,7 @@ def run_stage(
     `identity` holds operator, kernel, target, variant {id, params} and parameters (of the workload); `build` is the
     path of build.json; `needs` are correctness records of this case that must be ok first; `backend` is `cuda`, or
     `ptxsim` for a correctness case to be simulated, whose progress goes to `log`; `timed` is the case's timing record,
-    which a timeline is held against; `card` is the fingerprint of the card that it is planned for; `made_from`
+    which a timeline is compared with; `planned_gpu` is the fingerprint of the GPU that it is planned for; `made_from`
     is what the record says that it was made from, if not what the whole job is (`model/provenance.py`). Faults of the
     machine raise, and so does a machine that is not what the plan says; everything else is a record, failed or not.
     """
@@ -60,11 +60,11 @@ def run_stage(
             done = simulation.simulate(case, log)
     elif stage in PROFILERS:
         with one_gpu(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
-            machine_check.check_gpu(card, machine)
+            machine_check.check_gpu(planned_gpu, machine)
             times = record.plain(record.read("timing", timed)) if timed else None
             done = _profile(case, Path(output).with_suffix(""), times)
-    else:  # its process waits for a card
-        done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=card)
+    else:  # its process waits for a GPU
+        done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=planned_gpu)
     if made_from is not None:
         done["provenance"]["made_from"] = dict(made_from)
     if backend != simulation.NAME and probe().mocked:
@@ -77,7 +77,10 @@ def run_stage(
 def run_case(
     stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], **arguments: Any
 ) -> None:
-    """`run_stage` as its script calls it: `checked` and `timed` are files that the case's records are or are in."""
+    """Call `run_stage` as its script does.
+
+    `checked` and `timed` are files that hold the case's records.
+    """
     case = CaseId.parse(output)
     times = [case.path("timing")] if timed else []
     needs = [case.path("correctness")] if checked else []
@@ -96,17 +99,20 @@ def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | 
 
 
 def _profile(case: Case, folder: Path, timing: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Under a profiler, whose report stays in `folder`. A profiler that fails is a status of the case, and so is a
-    timeline that contradicts `timing`, the case's timing record."""
+    """Profile a case; the profiler's report stays in `folder`.
+
+    A failing profiler is a status of the case, and so is a timeline that contradicts `timing`, the case's timing
+    record.
+    """
     device = device_section(probe().device)
     began = time.monotonic()
     try:
-        card = device["uuid_hash"] if device else "none"
-        metrics, reason = PROFILERS[case.stage](case, folder, card, GPU_STAGES[case.stage].limit_s)
+        planned_gpu = device["uuid_hash"] if device else "none"
+        metrics, reason = PROFILERS[case.stage](case, folder, planned_gpu, GPU_STAGES[case.stage].limit_s)
     except ProfilerError as error:
         metrics, reason = None, str(error)
     if case.stage == "nsys" and metrics is not None:
-        found = check_timeline(metrics, timing)
-        metrics |= {"timing_check": found}
-        reason = found["reason"] if found["agrees"] is False else reason
+        result = check_timeline(metrics, timing)
+        metrics |= {"timing_check": result}
+        reason = result["reason"] if result["agrees"] is False else reason
     return make_record(case, metrics, reason, device, seconds=time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""What the card does while something is measured: NVML, read from a thread of its own."""
+"""Sample the GPU's state by NVML in a thread while something is measured."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Telemetry:
             )
 
     def is_limited(self) -> bool:
-        """Whether the power limit has held the card back until now."""
+        """Return whether the power limit has slowed the GPU until now."""
         return POWER_CAP in self.summary()["throttle_reasons"]
 
     def summary(self) -> dict[str, Any]:
-        """Highest power (W) and temperature (deg C) seen, and the throttle reasons that slow a card down."""
+        """Return highest power (W) and temperature (°C), and throttle reasons."""
         from cutesnake.planning.gpus import throttle_reasons
 
         mask = 0

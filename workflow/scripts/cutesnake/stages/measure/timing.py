@@ -1,20 +1,20 @@
-"""Timing stage: NVBench on cold and hot L2, a second source beside it, and what the card did meanwhile.
+"""Timing stage: NVBench on cold and warm L2, a second source, and the GPU's state.
 
 What is timed is a CUDA graph that holds the whole operator, captured from the stream the runner was given: the number
 of its kernel nodes proves that the launches are on the timed stream. Host time to enqueue launches is thereby left out.
 
 - cold: NVBench's isolated samples, L2 flushed before each; throttled samples are discarded by NVBench and counted.
-- lone: the same of a kernel that does nothing, which the host has a part in; a prediction of cold samples takes it.
+- empty launch: isolated samples of an empty kernel, with the host's part; predictions of cold samples need it.
 - hot: NVBench's batches of a graph that holds `calls_per_graph` operators one after the other, per call.
-- burst: a few replays of that graph before anything else has run, so before power or heat can hold the card back: what
-  a short benchmark reports; the median of three, taken at moments apart. The other figures are of a card that works on
+- burst: a few replays of that graph before anything else has run, so before power or heat can hold the GPU back: what
+  a short benchmark reports; the median of three, taken at moments apart. The other figures are of a GPU that works on
   and on.
-- second source: CUDA events around replays of a graph with another number of operators, on a stream of our own, for
-  longer than the card may be in another mode (`replay.MODE_SECONDS`).
+- second source: CUDA events around replays of a graph with another number of operators, on a separate stream, for
+  longer than the GPU may be in another mode (`replay.MODE_SECONDS`).
 
-Each kind has the SM clock of its own samples: at its power limit a card may run them up to 15 % apart.
+Each kind has the SM clock of its own samples: at its power limit a GPU may run them up to 15 % apart.
 
-- plan: where a runner can make its schedule anew, that step alone, warm and cold.
+- plan: where a runner can make its schedule again, that step alone, warm and cold.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from cutesnake.stages.measure.telemetry import Telemetry
 
 DIFFERENCE_LIMIT_PERCENT = 5.0
 RANGE_LIMIT_PERCENT = 2.5  # how far bursts may lie apart; the other mode that was seen is 2.6 to 7.9 % faster
-CLOCK_LIMIT_PERCENT = 5.0  # from which kinds of samples that ran at different SM clocks are said to have
+CLOCK_LIMIT_PERCENT = 5.0  # kinds of samples whose SM clocks differ by less count as equal
 # Kind of samples -> where its SM clock stands. Records from before 2026-11-22 have the cold one alone.
 SM_CLOCKS = {
     "cold": "sm_clock_mhz",
@@ -68,7 +68,7 @@ LIMITED_SECONDS = 0.5  # of replays at the power limit: the clock swings by a te
 THROTTLED = "throttled below threshold"  # what NVBench logs of a sample that it discards
 HOT_SECONDS = 0.2
 MINIMUM_SECONDS = 0.1  # of device time in cold samples
-LONE_SAMPLES = 200  # some 15 ms
+EMPTY_SAMPLES = 200  # some 15 ms
 STAMP_MICROSECONDS = 10_000.0  # of hot work between two stamps of the clock, which then cost 0.02 % of it
 TIMING_SLACK = 1.02  # clocks may exceed the boost clock that data-sheet peaks are stated at by about this
 
@@ -78,7 +78,7 @@ class TimingError(RuntimeError):
 
 
 def measure(case: Case) -> tuple[dict[str, Any], str | None]:
-    """The stage in a GPU worker: metrics, and None or why the row is rejected."""
+    """Run the stage in a GPU worker; return metrics, and a reason or None."""
     import torch
 
     torch.cuda.synchronize()  # makes the context: the workflow's cost, not the measurement's
@@ -105,7 +105,7 @@ def measure(case: Case) -> tuple[dict[str, Any], str | None]:
 
 
 def _samples(runner: Any, single: Any, stream: Any, stamper: Stamper, settings: Any) -> dict[str, Any]:
-    """All kinds of samples of a call, the burst first; `single` is the graph of one call."""
+    """Return all kinds of samples of a call, the burst first; `single`: its graph."""
     hot, calls = filled(runner, single, stream, stamper)
     burst = at_moments(lambda: replay(hot, stream, calls, BURST_REPLAYS, stamper))
     hot_clock = HotClock(stamper.span(), burst.us * calls)
@@ -126,7 +126,7 @@ def _samples(runner: Any, single: Any, stream: Any, stamper: Stamper, settings: 
 
 
 class HotClock:
-    """Stamps a span around NVBench's hot batches: before the first launch, then again every STAMP_MICROSECONDS of work.
+    """Stamp a span around NVBench's hot batches, every STAMP_MICROSECONDS of work.
 
     NVBench does not say when a batch begins or ends, so the stamps lie among the launches; one takes about 2 us.
     """
@@ -146,14 +146,16 @@ class HotClock:
 
 
 def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any, when: str = "") -> int:
-    """Number of kernels of one call. TimingError unless the graph holds what the runner says it launches, and a replay
-    of it alone writes every output. `when` says in the error what came before."""
+    """Return a call's number of kernels; TimingError unless the graph holds all launches.
+
+    A replay of it must write every output. `when` says in the error what came before.
+    """
     import torch
 
-    found = kernel_nodes(graph)
-    if not found and not runner.launches:
-        found = kernel_nodes(graph, copies=True)  # PyTorch's copy of an array is no kernel
-    require_kernels(found, runner)
+    result = kernel_nodes(graph)
+    if not result and not runner.launches:
+        result = kernel_nodes(graph, copies=True)  # PyTorch's copy of an array is no kernel
+    require_kernels(result, runner)
     # A runner that fills outputs in `finish` spoils what it copied them from: only the second replay proves its own.
     for _ in range(2):
         outputs.poison()
@@ -165,25 +167,25 @@ def check_graph(graph: Any, runner: Any, outputs: checker.Guarded, stream: Any, 
     for name, tensor in checker.tensors(outputs.values):
         if bool(tensor.float().isnan().any()):
             raise TimingError(f"a replay of the timed graph left parts of {name} unwritten {when}".rstrip())
-    return found
+    return result
 
 
-def require_kernels(found: int, runner: Runner) -> None:
-    """TimingError unless a call that put `found` kernels on the timed stream can have put all of its own there."""
+def require_kernels(result: int, runner: Runner) -> None:
+    """Raise TimingError unless `result` kernels can include all of the runner's own."""
     stated = len(runner.launches)
-    too_many = stated and found > stated and not runner.with_torch
-    if found < max(stated, 1) or too_many:
+    too_many = stated and result > stated and not runner.with_torch
+    if result < max(stated, 1) or too_many:
         raise TimingError(
-            f"the timed stream received {found} kernels of a call that makes {stated or 'some'}: "
+            f"the timed stream received {result} kernels of a call that makes {stated or 'some'}: "
             "a launch went to another stream"
         )
 
 
 def run_nvbench(single: Any, hot: Any, nothing: Any, settings: Any, hot_clock: HotClock) -> dict[str, Any]:
-    """NVBench's summaries of the benchmarks `cold` (a call), `hot` (batches of the larger graph), `lone` (nothing).
+    """Return NVBench's summaries of a call (cold and hot) and of an empty kernel.
 
-    NVBench runs once per process; `hot_clock` is called before every hot launch. Returns {"cold": {tag: value}, "hot":
-    {…}, "lone": {…}, "log": its output}.
+    NVBench runs once per process; `hot_clock` is called before every hot launch. Returns {"cold": {tag: value}, …},
+    and with "log" its output.
     """
     import cuda.bench as bench
     from cuda.bindings import driver
@@ -219,14 +221,23 @@ def nvbench_arguments(report: Path, settings: Any) -> list[str]:
     # The isolated part of `hot` is not used: let it end at once.
     hot = ["--min-samples", "1", "--min-time", "0.000001", "--max-noise", "100000", "--timeout", timeout]
     hot += ["--batch-target-time", str(HOT_SECONDS)]
-    lone = ["--min-samples", str(LONE_SAMPLES), "--min-time", "0.000001", "--max-noise", "100000", "--timeout", timeout]
-    named = ["--benchmark", "cold", *cold, "--benchmark", "hot", *hot, "--benchmark", "lone", *lone]
+    empty_launch = [
+        "--min-samples",
+        str(EMPTY_SAMPLES),
+        "--min-time",
+        "0.000001",
+        "--max-noise",
+        "100000",
+        "--timeout",
+        timeout,
+    ]
+    named = ["--benchmark", "cold", *cold, "--benchmark", "hot", *hot, "--benchmark", "lone", *empty_launch]
     return ["--json", str(report), "--devices", "0", *named]
 
 
 @contextlib.contextmanager
 def _captured_stdout(path: Path) -> Iterator[Path]:
-    """What native code prints, in a file."""
+    """Capture what native code prints, in a file."""
     sys.stdout.flush()
     kept = os.dup(1)
     with path.open("w") as stream:
@@ -253,18 +264,18 @@ def _tags(benchmark: dict[str, Any]) -> dict[str, Any]:
 def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, Any]:
     """Medians and their spread, times in microseconds. Spread: interquartile range over median.
 
-    Raises TimingError where NVBench has discarded every sample of a lone call, as it does below 75 % of the SM clock.
+    Raises TimingError where NVBench has discarded every sample of a single call, as it does below 75 % of the SM clock.
     """
     cold, hot = measured["cold"], measured["hot"]
     throttled = measured["log"].count(THROTTLED)
     if "nv/cold/time/gpu/median" not in cold:
         raise TimingError(
-            f"NVBench kept no sample of a lone call: the SM clock was too low in {throttled} of them (power or heat); "
-            "it would have to be timed on a card that is cooler, or alone on its host"
+            f"NVBench kept no sample of a single call: the SM clock was too low in {throttled} (power or heat); "
+            "it would have to be timed on a GPU that is cooler, or alone on its host"
         )
     gpu = {part: cold[f"nv/cold/time/gpu/{part}"] * 1e6 for part in ("min", "q1", "median", "q3", "max")}
     hot_us = hot["nv/batch/time/gpu/mean"] * 1e6 / calls
-    lone = measured["lone"].get("nv/cold/time/gpu/median")
+    empty_launch = measured["lone"].get("nv/cold/time/gpu/median")
     return {
         "cold_us": gpu["median"],
         "cold_min_us": gpu["min"],
@@ -272,7 +283,7 @@ def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, 
         "spread_percent": 100 * (gpu["q3"] - gpu["q1"]) / gpu["median"],
         "samples": int(cold["nv/cold/sample_size"]),
         "throttled_samples": throttled,
-        "lone_us": None if lone is None else lone * 1e6,
+        "lone_us": None if empty_launch is None else empty_launch * 1e6,
         "hot_us": hot_us,
         "hot_samples": int(hot["nv/batch/sample_size"]) * calls,
         "second_source_us": second.us,
@@ -284,7 +295,7 @@ def summary(measured: dict[str, Any], calls: int, second: Replays) -> dict[str, 
 
 
 def rates(cost: Cost, metrics: dict[str, Any]) -> dict[str, float]:
-    """Work of `cost` over time: cold without prefix, as the duration a report shows first; hot with it."""
+    """Return work over time: cold without prefix, warm with it."""
     return {
         "tflops": cost.flops / metrics["cold_us"] / 1e6,
         "bandwidth_gb_per_s": cost.bytes / metrics["cold_us"] / 1e3,
@@ -294,28 +305,28 @@ def rates(cost: Cost, metrics: dict[str, Any]) -> dict[str, float]:
 
 
 def flags(metrics: dict[str, Any], settings: Any) -> list[str]:
-    """What a reader should know before trusting the row, in words."""
-    found = []
+    """Return what a reader should know before trusting the row."""
+    result = []
     if metrics["difference_percent"] > DIFFERENCE_LIMIT_PERCENT:
-        found.append(
+        result.append(
             f"the two sources differ by {metrics['difference_percent']:.1f} %: NVBench {metrics['hot_us']:.2f} us, "
             f"graph replay {metrics['second_source_us']:.2f} us"
         )
     if differing := differing_clocks(metrics):
-        found.append(differing)
+        result.append(differing)
     if metrics["throttled_samples"]:
-        found.append(f"{metrics['throttled_samples']} throttled samples were discarded")
+        result.append(f"{metrics['throttled_samples']} throttled samples were discarded")
     if metrics["throttle_reasons"]:
-        found.append(f"the card reported: {', '.join(metrics['throttle_reasons'])}")
+        result.append(f"the GPU reported: {', '.join(metrics['throttle_reasons'])}")
     if (metrics.get("burst_range_percent") or 0.0) > RANGE_LIMIT_PERCENT:
-        found.append(f"bursts at {MOMENTS} moments lie {metrics['burst_range_percent']:.1f} % apart")
+        result.append(f"bursts at {MOMENTS} moments lie {metrics['burst_range_percent']:.1f} % apart")
     if metrics["spread_percent"] > 10 * settings["max_noise_percent"]:
-        found.append(f"cold samples spread by {metrics['spread_percent']:.1f} %")
-    return found
+        result.append(f"cold samples spread by {metrics['spread_percent']:.1f} %")
+    return result
 
 
 def differing_clocks(metrics: dict[str, Any]) -> str | None:
-    """In words, SM clocks of kinds of samples that lie further apart than CLOCK_LIMIT_PERCENT; None if none do."""
+    """Describe SM clocks that differ by CLOCK_LIMIT_PERCENT or more, else None."""
     clocks = {kind: metrics.get(key) for kind, key in SM_CLOCKS.items()}
     known = {kind: clock for kind, clock in clocks.items() if clock is not None}
     if not known or max(known.values()) <= min(known.values()) * (1 + CLOCK_LIMIT_PERCENT / 100):
@@ -324,7 +335,7 @@ def differing_clocks(metrics: dict[str, Any]) -> str | None:
 
 
 def impossible(cost: Cost, dtype: str, metrics: dict[str, Any], device: DeviceModel | None) -> str | None:
-    """None, or why no such device could be this fast: more than its tensor peak, or more than its DRAM can move.
+    """Return why no such device could be this fast, else None.
 
     Hot rows count as DRAM traffic only where the data is at least four times the L2 cache.
     """

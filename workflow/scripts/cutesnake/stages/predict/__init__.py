@@ -1,1 +1,1 @@
-"""How long a call takes on a card that is not here: ptxsim's clock asked, and its answer with its band."""
+"""Predict by ptxsim's clock how long a call takes on an absent GPU."""

@@ -1,4 +1,4 @@
-"""What binds a call, by what its prediction says of its launches: kernels bound by the same are off by alike."""
+"""Find a call's bottleneck by its predicted launches: errors depend on it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ BUSY = 50.0  # percent of the time from which on a resource binds; below, latenc
 
 
 def bound(launches: Iterable[tuple[float, Mapping[str, Any]]]) -> Bound:
-    """The busiest resource of the longest launch, or `waiting` where none is busy for half of its time.
+    """Return the busiest resource of the longest launch, or `waiting`.
 
-    Each launch is its duration and its shares, in percent of what the card could do in that time.
+    Each launch is its duration and its shares, in percent of what the GPU could do in that time.
     """
     _, longest = max(launches, key=lambda launch: launch[0])
     key = max(SHARES, key=lambda name: float(longest[name]))

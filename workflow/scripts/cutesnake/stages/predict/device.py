@@ -1,4 +1,4 @@
-"""The card that a prediction is for, as ptxsim's clock takes it."""
+"""The GPU that a prediction is for, as ptxsim's clock takes it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def table(device: str) -> dict[str, Any]:
-    """All parameters of a card by name, with their values and where those come from.
+    """Return all parameters of a GPU by name, with values and sources.
 
-    A prediction is stale once they differ. Raises ptxsim.DeviceError for a card that is not known.
+    A prediction is stale once they differ. Raises ptxsim.DeviceError for a GPU that is not known.
     """
     import ptxsim
 

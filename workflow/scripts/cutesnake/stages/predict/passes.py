@@ -1,4 +1,4 @@
-"""What PyTorch itself launches in a call: passes over tensors, as launches of a kernel that moves as many bytes."""
+"""Replace PyTorch's own operations by launches that move as many bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_READ = ("copy_", "fill_", "zero_")  # they write their first tensor without
 
 
 class Passes(TorchDispatchMode):
-    """Within the mode each operation that reads and writes tensors gives `sink` a launch that moves their bytes.
+    """Give `sink` a launch per operation that reads and writes tensors.
 
     The arithmetic is left out: such operations wait for memory. Views move nothing; tensors that are only made (empty,
     zeros) are taken to have been there before the call.
@@ -26,7 +26,7 @@ class Passes(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Not hidden from `torch.compile`, which nobody calls here: to be so it would import all of PyTorch's compiler.
+        """Return False: hiding from `torch.compile` would import its whole compiler.
 
         PyTorch asks for it once the class is there; one that does not ask takes a second longer.
         """
@@ -40,11 +40,11 @@ class Passes(TorchDispatchMode):
         return made
 
 
-def _moved(schema: Any, args: Any, given: Any, made: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """The tensors that an operation reads and those that it writes; none of either for a view."""
+def _moved(schema: Any, args: Any, passed: Any, made: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return the tensors that an operation reads, and writes; none for a view."""
     read, written = [], []
     for n, argument in enumerate(schema.arguments):
-        value = args[n] if n < len(args) else given.get(argument.name)
+        value = args[n] if n < len(args) else passed.get(argument.name)
         if not isinstance(value, torch.Tensor) or not value.numel():
             continue
         writes = argument.alias_info is not None and argument.alias_info.is_write
@@ -70,7 +70,7 @@ def _launch(name: str, read: Sequence[torch.Tensor], written: Sequence[torch.Ten
 
 
 def _ptx(name: str, reads: int, writes: int) -> str:
-    """A kernel whose thread loads its vector of each tensor that is read, and stores one to each that is written."""
+    """Return a kernel whose threads load and store a vector of each tensor."""
     tensors = reads + writes
     parameters = ", ".join(f".param .u64 p{n}, .param .u32 n{n}" for n in range(tensors))
     first = """mov.u32 %r0, %ctaid.x;  mov.u32 %r1, %ntid.x;  mov.u32 %r2, %tid.x;  mad.lo.u32 %r0, %r0, %r1, %r2;

@@ -1,4 +1,4 @@
-"""The predict stage: a build and a workload in, microseconds on a card that need not be here out, with a band."""
+"""Predict stage: microseconds of a build and workload on any GPU, with a band."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cutesnake.stages.measure.case import Case, make_record
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.bottleneck import bound
 from cutesnake.stages.predict.passes import Passes
-from cutesnake.stages.predict.validated import files, read_held
+from cutesnake.stages.predict.validated import files, read_validated
 from cutesnake.stages.simulate.capture import Catcher
 from cutesnake.stages.simulate.simulation import NAME, NotSimulatedError, time_limit
 
@@ -33,44 +33,48 @@ BUSY = ("tensor_percent", "dram_percent", "l2_percent")
 def run_case(
     identity: Mapping[str, Any], settings: Mapping[str, Any], build: str, output: str, timing: str | None = None
 ) -> None:
-    """Write the record of a case to `output`; `build` is the path of its build.json, `timing` that of its timing record
-    where this machine makes one."""
+    """Write the record of a case to `output`.
+
+    `build` is the path of its build.json, `timing` of its timing record if this machine makes one.
+    """
     case = Case(stage="predict", build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
     timed = None if timing is None else record.plain(record.read("timing", timing))
-    record.write("predict", output, predict_build(case, record.plain(record.read("compile", build)), lone_of(timed)))
+    record.write(
+        "predict", output, predict_build(case, record.plain(record.read("compile", build)), empty_launch_of(timed))
+    )
 
 
-def lone_of(timed: dict[str, Any] | None) -> float | None:
-    """What a lone launch of nothing took beside a timed case, in microseconds; None where nobody measured it."""
-    lone: float | None = ((timed or {}).get("metrics") or {}).get("lone_us")
-    return lone
+def empty_launch_of(timed: dict[str, Any] | None) -> float | None:
+    """Return the µs of an empty launch measured with a timed case, or None."""
+    empty_us: float | None = ((timed or {}).get("metrics") or {}).get("lone_us")
+    return empty_us
 
 
-def predict_build(case: Case, built: dict[str, Any], lone_us: float | None = None) -> dict[str, Any]:
-    """The record of a case whose build has the record `built`; one that did not compile is not predicted.
+def predict_build(case: Case, built: dict[str, Any], empty_launch_us: float | None = None) -> dict[str, Any]:
+    """Return the record of a case by its build's record; failed builds are not predicted.
 
-    `lone_us` is what a lone launch of nothing takes on this host, which the cold call then begins with.
+    `empty_launch_us` is the time of an empty launch on this host, with which the cold call begins.
     """
     if built["status"] != "ok":
-        said = (built["reason"] or "no reason given").splitlines()[0][:200]
-        return make_record(case, None, f"not predicted: it did not compile ({said})", backend=NAME)
-    return predict_case(case, lone_us=lone_us)
+        message = (built["reason"] or "no reason given").splitlines()[0][:200]
+        return make_record(case, None, f"not predicted: it did not compile ({message})", backend=NAME)
+    return predict_case(case, empty_launch_us=empty_launch_us)
 
 
-def predict_case(case: Case, lone_us: float | None = None) -> dict[str, Any]:
-    """The record of a case. `case.settings` has `device`, the name of a card that ptxsim knows.
+def predict_case(case: Case, empty_launch_us: float | None = None) -> dict[str, Any]:
+    """Return the record of a case; `case.settings["device"]` names a GPU of ptxsim.
 
     What cannot be captured or simulated, and what takes too long, is a failed record with its reason.
     """
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"  # a job is told to take one core
+        os.environ[variable] = "1"  # a job takes one core
     import ptxsim
 
     began = time.monotonic()
     metrics, reason = None, None
     try:
         with time_limit(LIMIT_SECONDS, processor=True):
-            metrics = _metrics(case, lone_us)
+            metrics = _metrics(case, empty_launch_us)
     except NotSimulatedError as error:
         reason = str(error)
     except (ptxsim.PtxError, ptxsim.CaptureError, ptxsim.DeviceError) as error:
@@ -80,65 +84,65 @@ def predict_case(case: Case, lone_us: float | None = None) -> dict[str, Any]:
     return make_record(case, metrics, reason, backend=NAME, seconds=time.monotonic() - began)
 
 
-def _metrics(case: Case, lone_us: float | None) -> dict[str, Any]:
+def _metrics(case: Case, empty_launch_us: float | None) -> dict[str, Any]:
     import ptxsim
 
-    card = ptxsim.DeviceModel.load(case.settings["device"])
+    gpu = ptxsim.DeviceModel.load(case.settings["device"])
     launches, cubins = captured(case)
     surveys: dict[int, Any] = {}  # what the clusters have to do does not depend on the cache: it is looked at once
-    found = {
-        kind: ptxsim.predict(launches, card, cache=kind, code=cubins, surveys=surveys, single_launch_us=lone_us)
+    result = {
+        kind: ptxsim.predict(launches, gpu, cache=kind, code=cubins, surveys=surveys, single_launch_us=empty_launch_us)
         for kind in KINDS
     }
-    sources = Counter(parameter.source for parameter in card.parameters.values())
-    held = read_held(files())
-    bounds = {kind: bound((one.end_us - one.start_us, _launch(one)) for one in found[kind].launches) for kind in KINDS}
-    bands = {kind: band(bounds[kind], kind, len(found[kind].assumed), held) for kind in KINDS}
-    main = max(found["cold"].launches, key=lambda launch: launch.end_us - launch.start_us)
+    sources = Counter(parameter.source for parameter in gpu.parameters.values())
+    kept = read_validated(files())
+    bounds = {kind: bound((one.end_us - one.start_us, _launch(one)) for one in result[kind].launches) for kind in KINDS}
+    bands = {kind: band(bounds[kind], kind, len(result[kind].assumed), kept) for kind in KINDS}
+    main = max(result["cold"].launches, key=lambda launch: launch.end_us - launch.start_us)
     return {
-        "device": card.name,
-        "sm_clock_mhz": found["cold"].sm_clock_mhz,
-        **{f"{kind}_us": found[kind].microseconds for kind in KINDS},
-        "lone_us": lone_us,
+        "device": gpu.name,
+        "sm_clock_mhz": result["cold"].sm_clock_mhz,
+        **{f"{kind}_us": result[kind].microseconds for kind in KINDS},
+        "lone_us": empty_launch_us,
         "bounds": bounds,
-        "bands": {kind: {"percent": bands[kind].percent, "words": bands[kind].words} for kind in KINDS},
-        "launches": {kind: [_launch(launch) for launch in found[kind].launches] for kind in KINDS},
+        "bands": {kind: {"percent": bands[kind].percent, "words": bands[kind].text} for kind in KINDS},
+        "launches": {kind: [_launch(launch) for launch in result[kind].launches] for kind in KINDS},
         **{key: getattr(main, key) for key in BUSY},
         "parameters": {source: sources[source] for source in ("measured", "published", "assumed")},
-        "notes": list(dict.fromkeys(note for kind in KINDS for note in found[kind].notes)),
+        "notes": list(dict.fromkeys(note for kind in KINDS for note in result[kind].notes)),
         "timeline": {"launch": main.name, **_middle(main.timeline)},
     }
 
 
 def captured(case: Case) -> tuple[list[Any], dict[str, Path]]:
-    """ptxsim's launches of one call of a build, and the cubins of its device functions by name.
+    """Return ptxsim's launches of one call, and cubins by function name.
 
-    The tensors are those of `make_inputs`, with zeros in place of random numbers unless a kernel's time depends on
+    The tensors are from `make_inputs`, with zeros in place of random numbers unless a kernel's time depends on
     them: else a clock does not look at them, and drawing gigabytes of them would take longer than predicting. What
     PyTorch launches in the call is among the launches.
     """
     import ptxsim
 
     with cheap_numbers():
-        found, cubins = caught(case)
-    if any(ptxsim.numbers_matter(launch.kernel) for launch in found):
-        found, cubins = caught(case)
-    return found, cubins
+        result, cubins = caught(case)
+    if any(ptxsim.numbers_matter(launch.kernel) for launch in result):
+        result, cubins = caught(case)
+    return result, cubins
 
 
 def caught(case: Case) -> tuple[list[Any], dict[str, Path]]:
-    """The same with the tensors as they are drawn now."""
-    found: list[Any] = []
+    """Return the same with the tensors as they are drawn now."""
+    result: list[Any] = []
     processors = TARGETS[case.target].simulated_processors
     assert processors is not None  # the plan predicts for no other target
-    catcher = Catcher(case, found.extend, processors)
+    catcher = Catcher(case, result.extend, processors)
     operator, workload = load_operator(case.operator), case.workload
     inputs, outputs = operator.make_inputs(workload, 0), operator.make_outputs(workload)
     with catcher.opened():
         runner = case.bind(workload, inputs, outputs)
-    with Passes(found.extend):
+    with Passes(result.extend):
         runner(0)
-    return found, catcher.cubins
+    return result, catcher.cubins
 
 
 @contextmanager
@@ -166,7 +170,7 @@ def _launch(launch: Any) -> dict[str, Any]:
 
 
 def _middle(timeline: Any) -> dict[str, Any]:
-    """As much of a timeline, around its middle, as has MOST_SPANS spans; cycles from the start of the launch."""
+    """Return MOST_SPANS spans around a timeline's middle, in cycles from its start."""
     middle = timeline.cycles / 2
     spans = [span for track in timeline.tracks for span in track.spans]
     near = sorted(spans, key=lambda span: max(span.begin - middle, middle - span.end, 0.0))[:MOST_SPANS]

@@ -1,4 +1,4 @@
-"""Predictions beside measurements, as `workflow/validation/` keeps them: `predict.py` and `unmeasured.py` make them."""
+"""Read predictions and their measurements from `workflow/validation/`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cutesnake.model.paths import ROOT
 from cutesnake.stages.predict.bottleneck import Bound, bound
 
 FOLDER = ROOT / "workflow/validation"
-VALIDATION = "validation"  # the picture of them, whose place is beside the predictions
+VALIDATION = "validation"  # the plot of them, next to the predictions
 # What a file's name begins with: families that were looked at while the model was made; those held out until its first
 # validation, and known since; those opened once, at the end.
 Part = Literal["development", "held_out", "blind"]
 
 
 @dataclass(frozen=True)
-class Held:
-    """A prediction beside its measurement, in microseconds; `kind` is warm or cold.
+class ValidatedRow:
+    """A prediction and its measurement in µs; `kind` is warm or cold.
 
     `bound` is None in files that do not have the launches of a prediction.
     """
@@ -41,23 +41,24 @@ class Held:
 
 
 def files(folder: Path = FOLDER) -> list[Path]:
+    """Return the files of a folder with predictions and measurements."""
     return sorted(folder.glob("*.jsonl"))
 
 
-def read_held(paths: Iterable[Path | str]) -> list[Held]:
-    """Every line that has a measured and a predicted time; files of other things have none."""
-    found = []
+def read_validated(paths: Iterable[Path | str]) -> list[ValidatedRow]:
+    """Return every line with a measured and a predicted time."""
+    result = []
     for path in map(Path, paths):
         part = next((part for part in get_args(Part) if path.name.startswith(part)), get_args(Part)[0])
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if "kind" in row and row.get("predicted_us") and row.get("measured_us"):
-                found.append(_held(row, part))
-    return found
+                result.append(_validated_row(row, part))
+    return result
 
 
-def _held(row: dict[str, Any], part: Part) -> Held:
-    return Held(
+def _validated_row(row: dict[str, Any], part: Part) -> ValidatedRow:
+    return ValidatedRow(
         **{key: row[key] for key in ("device", "operator", "kernel", "kind", "measured_us", "predicted_us")},
         part=part,
         bound=bound((launch["us"], launch) for launch in row["launches"]) if row.get("launches") else None,

@@ -1,4 +1,4 @@
-"""What bounds a kernel, by stated rules on its counters, and whether its DRAM traffic is what its cost says."""
+"""Find a kernel's bottleneck by rules on counters, and check its DRAM traffic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HIGH = 60.0  # percent of a peak from which on a resource counts as the bound (N
 LOW_L2_HIT = 50.0
 REREAD = 1.25  # DRAM bytes over the operator's own count from which on data is read more than once
 
-# The first rule that holds decides. Every condition names only figures that are given beside it.
+# The first rule that holds decides. Every condition names only figures that are given with it.
 RULES = (
     ("compute", f"tensor cores >= {HIGH:g} % and at least as busy as DRAM"),
     (
@@ -40,7 +40,7 @@ def classify(metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def traffic_notes(metrics: dict[str, Any]) -> list[str]:
-    """The cross-check of counted bytes against the operator's `cost`."""
+    """Compare counted bytes with the operator's `cost`."""
     ratio = metrics["dram_over_cost"]
     if ratio is None:
         return ["the report has no DRAM bytes: cost() could not be cross-checked"]

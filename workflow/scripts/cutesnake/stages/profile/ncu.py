@@ -1,8 +1,8 @@
-"""ncu stage: hardware counters of one call, read from Nsight Compute's report with the package ncu-report.
+"""ncu stage: hardware counters of one call, read with the package ncu-report.
 
-The flat metrics are those of the main kernel (the longest one of the call); `kernels` has them for every kernel. ncu
-runs kernels one at a time, replays each for every group of counters, and flushes the caches before: durations are not
-those of the timing stage. Clocks are left alone.
+The flat metrics describe the main kernel (the longest one of the call); `kernels` has them for every kernel. ncu
+runs kernels one at a time, replays each for every group of counters, and flushes the caches before: durations differ
+from the timing stage. Clocks are left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from cutesnake.model.catalog import load_operator
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.profile import bottleneck
-from cutesnake.stages.profile.profiled import ProfilerError, find_tool, last_words, run_under
+from cutesnake.stages.profile.profiled import ProfilerError, find_tool, last_output, run_under
 
 SECTIONS = (
     "SpeedOfLight",
@@ -60,8 +60,8 @@ LIMITS = {
 }
 
 
-def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[str, Any], str | None]:
-    """Run one call of the case under ncu, keep the report in `folder`; metrics, and None or why there are none."""
+def profile(case: Case, folder: Path, gpu: str, limit_s: float) -> tuple[dict[str, Any], str | None]:
+    """Run one call under ncu, keep the report; return metrics, and a reason or None."""
     folder.mkdir(parents=True, exist_ok=True)
     report = folder / "report.ncu-rep"
     report.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[s
     command += [part for section in SECTIONS for part in ("--section", section)]
     command += ["--metrics", ",".join(EXTRA_METRICS), "--force-overwrite", "--export", str(report)]
     try:
-        output, seconds = run_under(command, case, 1, card, limit_s, alone=True)
+        output, seconds = run_under(command, case, 1, gpu, limit_s, alone=True)
     except ProfilerError as error:
         if NOT_PERMITTED in error.output:
             raise ProfilerError(f"reading GPU counters is not permitted here ({NOT_PERMITTED})", error.output) from None
@@ -77,13 +77,13 @@ def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[s
     if NOT_PERMITTED in output:
         raise ProfilerError(f"reading GPU counters is not permitted here ({NOT_PERMITTED})", output)
     if not report.exists():
-        raise ProfilerError(f"ncu wrote no report: {last_words(output)}", output)
+        raise ProfilerError(f"ncu wrote no report: {last_output(output)}", output)
     metrics = read_report(report, load_operator(case.operator).cost(case.workload))
     return {**metrics, "measuring_seconds": round(seconds, 3)}, None
 
 
 def read_report(path: Path, cost: Any) -> dict[str, Any]:
-    """Metrics of the stage from an .ncu-rep file; `cost` is the operator's Cost of the workload."""
+    """Return the stage's metrics from an .ncu-rep file; `cost`: of the workload."""
     import ncu_report
 
     context = ncu_report.load_report(str(path))
@@ -117,9 +117,9 @@ def read_report(path: Path, cost: Any) -> dict[str, Any]:
 
 
 def read_kernel(action: Any) -> dict[str, Any]:
-    """The figures of one kernel; null where the report does not have one."""
+    """Return the figures of one kernel; null where the report lacks one."""
     value = _reader(action)
-    found = {name: _first(value, names) for name, names in METRICS.items()}
+    result = {name: _first(value, names) for name, names in METRICS.items()}
     nanoseconds = value("gpu__time_duration.sum")
     read, written = value("dram__bytes_read.sum"), value("dram__bytes_write.sum")
     shared = [value(f"launch__shared_mem_per_block_{part}") for part in ("static", "dynamic")]
@@ -127,7 +127,7 @@ def read_kernel(action: Any) -> dict[str, Any]:
     return {
         "name": action.name(),
         "duration_us": None if nanoseconds is None else nanoseconds / 1000,
-        **found,
+        **result,
         "shared_bytes_per_block": None if None in shared else int(sum(map(float, filter(None, shared)))),
         "occupancy_limiter": limiter,
         "blocks_per_sm": blocks,
@@ -145,14 +145,14 @@ def _reader(action: Any) -> Callable[[str], float | None]:
     names = set(action.metric_names())
 
     def value(name: str) -> float | None:
-        found = action[name].value() if name in names else None
-        return found if isinstance(found, int | float) and found == found else None
+        result = action[name].value() if name in names else None
+        return result if isinstance(result, int | float) and result == result else None
 
     return value
 
 
 def _first(value: Callable[[str], float | None], names: tuple[str, ...]) -> float | None:
-    return next((found for name in names if (found := value(name)) is not None), None)
+    return next((result for name in names if (result := value(name)) is not None), None)
 
 
 def _scaled(number: float | None, factor: float) -> float | None:
@@ -160,16 +160,16 @@ def _scaled(number: float | None, factor: float) -> float | None:
 
 
 def _limiter(value: Callable[[str], float | None]) -> tuple[str | None, int | None]:
-    """What allows the fewest blocks on an SM, and how many those are; several names if they tie."""
-    found = {name: limit for name, metric in LIMITS.items() if (limit := value(metric)) is not None}
-    if not found:
+    """Return what allows the fewest blocks per SM (all on ties), and the number."""
+    result = {name: limit for name, metric in LIMITS.items() if (limit := value(metric)) is not None}
+    if not result:
         return None, None
-    fewest = min(found.values())
-    return ", ".join(name for name, limit in found.items() if limit == fewest), int(fewest)
+    fewest = min(result.values())
+    return ", ".join(name for name, limit in result.items() if limit == fewest), int(fewest)
 
 
 def _spill_bytes(value: Callable[[str], float | None]) -> int | None:
-    """Bytes of spills to local and shared memory that were executed; 0 where no spilling instruction ran."""
+    """Return bytes of executed spills to local and shared memory."""
     if value("sass__inst_executed_register_spilling") == 0:
         return 0
     parts = [value(f"sass__inst_executed_register_spilling_mem_{place}") for place in ("local", "shared")]
@@ -177,23 +177,23 @@ def _spill_bytes(value: Callable[[str], float | None]) -> int | None:
 
 
 def _stalls(action: Any, value: Callable[[str], float | None]) -> dict[str, float]:
-    """Share of the cycles between two instructions of a warp by reason, largest first; `selected` is issuing."""
-    found = {
+    """Return cycle shares between a warp's instructions by reason; `selected` is issuing."""
+    result = {
         match[1]: value(name) or 0.0 for name in action.metric_names() if (match := STALL.fullmatch(name)) is not None
     }
-    total = sum(found.values())
-    shares = {name: cycles / total for name, cycles in found.items() if total and cycles / total >= 0.001}
+    total = sum(result.values())
+    shares = {name: cycles / total for name, cycles in result.items() if total and cycles / total >= 0.001}
     return {name: round(share, 4) for name, share in sorted(shares.items(), key=lambda item: -item[1])}
 
 
 def opportunities(action: Any) -> list[dict[str, Any]]:
-    """What Nsight Compute's own rules advise for a kernel, largest estimated speed-up first."""
-    found = []
+    """Return the advice of Nsight Compute's rules, largest speed-up first."""
+    result = []
     for rule in action.rule_results_as_dicts():
         focus = rule.get("focus_metrics") or []
         if not focus or rule["rule_message"]["type"] != 2:  # 2: an optimisation; 1 and 3: all is well, a remark
             continue
-        found.append(
+        result.append(
             {
                 "rule": rule["rule_identifier"],
                 "text": _plain(rule["rule_message"]),
@@ -202,7 +202,7 @@ def opportunities(action: Any) -> list[dict[str, Any]]:
                 "estimated_speedup_percent": (rule.get("speedup_estimation") or {}).get("speedup"),
             }
         )
-    return sorted(found, key=lambda o: -(o["estimated_speedup_percent"] or 0.0))[:MOST_OPPORTUNITIES]
+    return sorted(result, key=lambda o: -(o["estimated_speedup_percent"] or 0.0))[:MOST_OPPORTUNITIES]
 
 
 def _plain(message: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""nsys stage: the timeline of a few lone calls, read from nsys's sqlite export with the standard library.
+"""nsys stage: the timeline of a few single calls, from nsys's sqlite export.
 
 Times are microseconds from the first launch call. `gaps_us` are the idle times between one kernel and the next of the
 same call; a negative gap is an overlap (programmatic dependent launch). Every call is waited for before the next one
-begins: back to back, a kernel that is launched early waits on the card for the call before, and the profiler counts
+begins: otherwise, a kernel that is launched early waits on the GPU for the call before, and the profiler counts
 that as its work.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.stages.measure.case import Case
-from cutesnake.stages.profile.profiled import CALL, MEASURED, ProfilerError, find_tool, last_words, run_under
+from cutesnake.stages.profile.profiled import CALL, MEASURED, ProfilerError, find_tool, last_output, run_under
 
 CALLS = 6
 
@@ -48,23 +48,23 @@ class Range:
     text: str
 
 
-def profile(case: Case, folder: Path, card: str, limit_s: float) -> tuple[dict[str, Any], str | None]:
-    """Run the case under nsys, keep report and sqlite in `folder`; metrics, and None or why there are none."""
+def profile(case: Case, folder: Path, gpu: str, limit_s: float) -> tuple[dict[str, Any], str | None]:
+    """Run the case under nsys, keep its files; return metrics, and a reason or None."""
     folder.mkdir(parents=True, exist_ok=True)
     report = folder / "report"
     command = [find_tool("nsys"), "profile", "--sample=none", "--cpuctxsw=none", "--trace=cuda,nvtx"]
     command += ["--export=sqlite", "--force-overwrite=true", f"--output={report}"]
     for suffix in (".sqlite", ".nsys-rep"):
         report.with_suffix(suffix).unlink(missing_ok=True)
-    output, seconds = run_under(command, case, CALLS, card, limit_s)
+    output, seconds = run_under(command, case, CALLS, gpu, limit_s)
     if not report.with_suffix(".sqlite").exists():
-        raise ProfilerError(f"nsys wrote no report (it needs libdw.so.1 and libelf.so.1): {last_words(output)}")
+        raise ProfilerError(f"nsys wrote no report (it needs libdw.so.1 and libelf.so.1): {last_output(output)}")
     metrics = read_timeline(report.with_suffix(".sqlite"))
     return {**metrics, "measuring_seconds": round(seconds, 3)}, None
 
 
 def read_timeline(path: Path) -> dict[str, Any]:
-    """Metrics of the stage from an nsys sqlite file. ProfilerError if the measured range or its kernels are missing."""
+    """Return the stage's metrics from an nsys sqlite file, or ProfilerError."""
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not {"NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL"} <= tables:
@@ -114,7 +114,7 @@ def _us(nanoseconds: int) -> float:
 
 
 def _spacing(kernels: list[dict[str, Any]]) -> str:
-    """`lone` where every call was launched on an idle card, else `back_to_back`."""
+    """Return whether every call met an idle GPU, as a record names it."""
     ends: dict[int, float] = {}
     for kernel in kernels:
         call, end = kernel["call"], kernel["start_us"] + kernel["duration_us"]
@@ -124,7 +124,7 @@ def _spacing(kernels: list[dict[str, Any]]) -> str:
 
 
 def _derived(kernels: list[dict[str, Any]], calls: int) -> dict[str, Any]:
-    """Gaps and overlap inside calls, launch latency of the first kernel of the first call, device time of a call."""
+    """Return gaps, overlap, first launch latency, and device time of a call."""
     gaps, device = [], []
     for call in range(calls):
         mine = [k for k in kernels if k["call"] == call]
@@ -138,7 +138,7 @@ def _derived(kernels: list[dict[str, Any]], calls: int) -> dict[str, Any]:
         "kernels_per_call": round(len(kernels) / calls, 3),
         "gaps_us": gaps,
         "overlap_us": round(sum(-gap for gap in gaps if gap < 0), 3),
-        # Later launches wait for earlier kernels: only the first one meets an idle card.
+        # Later launches wait for earlier kernels: only the first one meets an idle GPU.
         "launch_latency_us": kernels[0]["launch_latency_us"],
         "launch_call_us": round(statistics.median(k["launch_call_us"] for k in kernels), 3),
         "device_us": round(statistics.median(device), 3),

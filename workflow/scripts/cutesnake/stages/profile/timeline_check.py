@@ -1,10 +1,10 @@
-"""Whether a timeline tells the same time as the timing record of its case, and if not, whether it is known why.
+"""Compare a timeline with the timing record of its case, and explain differences.
 
-A lone call under nsys follows others of its kind on a card that rested in between: it must take a time between the
+A single call under nsys follows others of its kind on a GPU that rested in between: it must take a time between the
 fastest and the slowest figure of the timing record. Two things may put it outside.
 
-- The host. A timeline has launches one by one, a timed graph has them all at once: where kernels are short the card
-  waits for the next launch. Then the time in which the card ran anything must agree.
+- The host. A timeline has launches one by one, a timed graph has them all at once: where kernels are short the GPU
+  waits for the next launch. Then the time in which the GPU ran anything must agree.
 - The ends of kernels. Between the nodes of a graph lies about a microsecond each, and NVBench's cold samples hold one
   launch; CUPTI's start and end leave that out. It matters for calls of a few microseconds only.
 """
@@ -23,7 +23,7 @@ Record = Mapping[str, Any]
 
 
 def check_timeline(metrics: Record, timing: Record | None) -> dict[str, Any]:
-    """The `timing_check` section of an nsys record; `timing` is the case's timing record, None where that stage is off.
+    """Return the `timing_check` section; `timing` is None if that stage is off.
 
     `agrees` is None where the check was not made; `reason` says why not, or why the figures differ and agree all the
     same, or what contradicts what.
@@ -47,7 +47,7 @@ def _judge(call: Record, fastest: float, slowest: float, launches_us: float) -> 
     if abs(outside_percent(span, fastest, slowest)) <= AGREEMENT_PERCENT:
         return True, None
     if span > slowest and abs(outside_percent(busy, fastest, slowest)) <= AGREEMENT_PERCENT:
-        waited = f"{span - busy:.1f} us of a lone call the card waited for the host's next launch"
+        waited = f"{span - busy:.1f} us of a single call the GPU waited for the host's next launch"
         return True, f"{timed}, of a graph that is launched at once; for {waited}"
     if abs(busy - min(max(busy, fastest), slowest)) <= launches_us:
         return True, f"{timed}, with what lies around a launch, which counts in a call of {busy:.1f} us"
@@ -56,11 +56,11 @@ def _judge(call: Record, fastest: float, slowest: float, launches_us: float) -> 
 
 def _not_made(reason: str, call: Record) -> dict[str, Any]:
     nothing = {"fastest_us": None, "slowest_us": None, "difference_percent": None}
-    return {"made": False, "agrees": None, "reason": f"not held against a timing record: {reason}", **call, **nothing}
+    return {"made": False, "agrees": None, "reason": f"not compared with a timing record: {reason}", **call, **nothing}
 
 
 def outside_percent(value: float, low: float, high: float) -> float:
-    """How far a value lies below `low` (negative) or above `high`, in per cent of that end; 0 between them."""
+    """Return how far a value is below `low` (negative) or above `high`, in percent."""
     end = min(max(value, low), high)
     return 100 * (value - end) / end
 

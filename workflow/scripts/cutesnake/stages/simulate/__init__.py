@@ -1,1 +1,1 @@
-"""Cases without a card: compiled code executed by ptxsim."""
+"""Cases without a GPU: compiled code executed by ptxsim."""

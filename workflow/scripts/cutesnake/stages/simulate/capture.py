@@ -1,4 +1,4 @@
-"""The launches of a build's call, caught on the way to a card that is not there."""
+"""Capture the launches of a build's call without a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cutesnake.stages.simulate.translation_cache import shared_translations
 class Catcher:
     """Catches what a case's build launches: `sink` gets ptxsim's launches of each call, in order.
 
-    `processors` are the multiprocessors of the card that bindings and host functions plan for. `names` has the
+    `processors` are the multiprocessors of the GPU that bindings and host functions plan for. `names` has the
     operator's name of a tensor by its address, so that findings can say it.
     """
 
@@ -37,7 +37,7 @@ class Catcher:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Within the block builds are opened for catching. What is bound there is caught whenever it is called.
+        """Open builds inside this context for capture, whenever they are called.
 
         A call raises ptxsim.CaptureError or ptxsim.PtxError for what cannot be captured.
         """
@@ -60,7 +60,7 @@ class Catcher:
         self._sink(launches)
 
     def module(self, stem: str) -> Any:
-        """The PTX that is simulated for a file of the build."""
+        """Return the PTX that is simulated for a file of the build."""
         if stem not in self._modules:
             path = self._folder / f"{stem}.ptx"
             self._modules[stem] = self._translations.module(path.read_text(), str(path))
@@ -72,7 +72,7 @@ class Catcher:
             self._translations.keep(module)
 
     def _of_object(self, function: str, arguments: tuple[Any, ...]) -> list[Any]:
-        """The launches of a CuTe build's function."""
+        """Return the launches of a CuTe build's function."""
         import torch
 
         import ptxsim
@@ -85,7 +85,7 @@ class Catcher:
     def _of_cubin(
         self, path: Path, symbol: str, grid: tuple[int, int, int], values: Sequence[Any], overlap: bool
     ) -> Any:
-        """A launch of a cuTile build."""
+        """Return a launch of a cuTile build."""
         import ptxsim
         from cutesnake.stages.load import cutile as cutile_load
 
@@ -95,7 +95,7 @@ class Catcher:
         return ptxsim.tile_launch(path, module, symbol, grid, parameters, pointees=arrays, early=overlap)
 
     def _named(self, argument: Any) -> Any:
-        """A tensor with its name in the operator; anything else as it is."""
+        """Return a tensor with its name in the operator; anything else unchanged."""
         import torch
 
         import ptxsim

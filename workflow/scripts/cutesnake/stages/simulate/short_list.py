@@ -1,4 +1,4 @@
-"""Short lists by coverage: the fewest workloads that reach every basic block that any workload of a full list reaches.
+"""Find the fewest workloads that reach every basic block of a full list.
 
 `python -m cutesnake.stages.simulate.short_list OPERATOR [KERNEL [TARGET]]` simulates each
 case of both lists of the operator's sweep.yaml once, for each of its kernels, and says which cases would do for all of
@@ -50,7 +50,7 @@ class Candidate:
 
 
 def smallest(reached: Mapping[Candidate, frozenset[Reached]]) -> list[Candidate]:
-    """The fewest cases that together reach all that any reaches; of sets as small, the first in the order given."""
+    """Return the fewest cases that reach all blocks; first in order on ties."""
     everything = union(reached.values())
     for size in range(FEW + 1):
         for chosen in itertools.combinations(reached, size):
@@ -68,13 +68,14 @@ def smallest(reached: Mapping[Candidate, frozenset[Reached]]) -> list[Candidate]
 
 
 def union(parts: Iterable[frozenset[Reached]]) -> frozenset[Reached]:
+    """Return all blocks that any part reaches."""
     return frozenset(itertools.chain.from_iterable(parts))
 
 
 def reach(
     operator: str, kernel: str, target: str, case: Candidate, folder_of: Callable[[Variant], Path]
 ) -> frozenset[Block]:
-    """The blocks that a case reaches under one schedule. Raises NotSimulatedError where it cannot be simulated."""
+    """Return a case's blocks under one schedule; NotSimulatedError if not possible."""
     variant = load_kernel(operator, kernel).variants(case.workload, target)[0]
     asked = Case(
         stage="correctness",
@@ -92,7 +93,7 @@ def reach(
 
 
 def candidates(sweep: Sweep, kernel: str, target: str, extent: str) -> list[Candidate]:
-    """The cases of a list of the sweep that the kernel takes."""
+    """Return the cases of a list of the sweep that the kernel takes."""
     module = load_kernel(sweep.operator, kernel)
     dtypes = sweep.dtypes_for(target)
     workloads = [w for w in sweep.simulated(extent) if w.dtype in dtypes and module.supports(w) is None]
@@ -101,19 +102,19 @@ def candidates(sweep: Sweep, kernel: str, target: str, extent: str) -> list[Cand
 
 
 def places(sweep: Sweep, kernel: str | None, target: str | None) -> list[Place]:
-    """The kernels and targets of an operator that have simulated checks by default, or those that are asked for."""
-    found = []
+    """Return the kernels and targets with simulated checks, or the requested ones."""
+    result = []
     for name in sweep.kernels if kernel is None else [kernel]:
         module = load_kernel(sweep.operator, name)
         if DSLS[module.DSL].not_simulated is None:
             targets = [t for t in module.TARGETS if TARGETS[t].simulated_processors and sweep.dtypes_for(t)]
             left_out = WITHOUT.get(module.DSL, ())
-            found += [(name, t) for t in targets if t == target or (target is None and t not in left_out)]
-    return found
+            result += [(name, t) for t in targets if t == target or (target is None and t not in left_out)]
+    return result
 
 
 def of_default_builds(sweep: Sweep, place: Place, extents: Iterable[str] = ("short",)) -> frozenset[str]:
-    """The variants of a kernel that are built for the sweep and for the given simulated lists."""
+    """Return a kernel's variants built for the sweep and simulated lists."""
     kernel, target = place
     module = load_kernel(sweep.operator, kernel)
     wanted = [*sweep.workloads(), *(w for extent in extents for w in sweep.simulated(extent))]
@@ -122,11 +123,12 @@ def of_default_builds(sweep: Sweep, place: Place, extents: Iterable[str] = ("sho
 
 
 def names(cases: Iterable[Candidate]) -> str:
+    """Return the names of cases, joined."""
     return " and ".join(map(str, cases))
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operator")
     parser.add_argument("kernel", nargs="?")
@@ -142,14 +144,14 @@ def main() -> None:
         parser.error(f"there is no target {asked.target!r}; one of {', '.join(TARGETS)}")
     sweep = make_sweep(asked.operator, read_sweep(asked.operator, {}))
     lists: dict[str, dict[Candidate, set[tuple[Place, Block]]]] = {extent: {} for extent in EXTENTS}
-    beyond = 0
+    unsupported = 0
     with tempfile.TemporaryDirectory() as folder:
         for place in places(sweep, asked.kernel, asked.target):
-            found = _reached(sweep, place, Path(folder))
+            result = _reached(sweep, place, Path(folder))
             known = of_default_builds(sweep, place)
-            everything = union(part for cases in found.values() for part in cases.values())
-            beyond += sum(block[0] not in known for block in everything)
-            for extent, cases in found.items():
+            everything = union(part for cases in result.values() for part in cases.values())
+            unsupported += sum(block[0] not in known for block in everything)
+            for extent, cases in result.items():
                 for case, blocks in cases.items():
                     lists[extent].setdefault(case, set()).update((place, b) for b in blocks if b[0] in known)
     both = {case: frozenset(blocks) for extent in reversed(EXTENTS) for case, blocks in lists[extent].items()}
@@ -162,16 +164,16 @@ def main() -> None:
     print(
         f"{len(chosen)} of {len(both)} cases reach all blocks that both lists reach; "
         f"the short list misses {len(missed)} of {len(union(both.values()))}"
-        + (f"; {beyond} more are in builds that only the full list needs" if beyond else "")
+        + (f"; {unsupported} more are in builds that only the full list needs" if unsupported else "")
     )
 
 
 def _reached(sweep: Sweep, place: Place, folder: Path) -> dict[str, dict[Candidate, frozenset[Block]]]:
-    """Every case of both lists with what it reaches; those that cannot be simulated are left out, and said."""
+    """Return every case with its blocks; print cases that cannot be simulated."""
     where = (sweep.operator, *place)
 
     def folder_of(variant: Variant) -> Path:
-        """A build that is there, or one made now."""
+        """Return a build's folder, made now if missing."""
         there = Path("results/compile", *where, variant.id)
         made = Path(folder, "compile", *where, variant.id)
         if (there / RECORD).exists() or made.exists():
@@ -180,15 +182,15 @@ def _reached(sweep: Sweep, place: Place, folder: Path) -> dict[str, dict[Candida
         compile_build(*where, variant, made)
         return made
 
-    found: dict[str, dict[Candidate, frozenset[Block]]] = {extent: {} for extent in EXTENTS}
+    result: dict[str, dict[Candidate, frozenset[Block]]] = {extent: {} for extent in EXTENTS}
     for extent in EXTENTS:
         for case in candidates(sweep, *place, extent):
             try:
-                earlier = next((cases[case] for cases in found.values() if case in cases), None)
-                found[extent][case] = reach(*where, case, folder_of) if earlier is None else earlier
+                earlier = next((cases[case] for cases in result.values() if case in cases), None)
+                result[extent][case] = reach(*where, case, folder_of) if earlier is None else earlier
             except NotSimulatedError as error:
                 print(f"{case}: {error}", file=sys.stderr)
-    return found
+    return result
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Correctness without the card: a build executed by ptxsim on a CPU, through the checks of the GPU stage.
+"""Check correctness without a GPU: a build executed by ptxsim on a CPU.
 
-Every launch of a CuTe build is captured from the build's own object; those of a cuTile build are the binding's, with
+Every launch of a CuTe build is captured from the build's own object; a cuTile build's launches are the binding's, with
 TMA descriptors by the host code in its cubins. Each runs under each of the schedules asked for; a finding of the
 simulator (a race, a read of what nobody wrote, a deadlock, …) fails a case like a wrong number.
 """
@@ -29,10 +29,10 @@ from cutesnake.stages.measure.correctness import Bound, check_case
 from cutesnake.stages.simulate.capture import Catcher
 
 NAME = "ptxsim"
-LIMIT_SECONDS = 1800.0  # of one case; those of the configuration take seconds
+LIMIT_SECONDS = 1800.0  # of one case; cases of the configuration take seconds
 AGAIN_S = 5.0  # between two attempts to end a case that has reached its limit, at most
-# More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. For CuTe kernels of ours only:
-# cuTile's loads with padding mean just that, and NVIDIA's block-scaled products round their scales up so.
+# More than ptxsim makes by itself: a page's index past the cache, read by TMA as zeros. For this project's CuTe kernels
+# only: cuTile's loads with padding mean just that, and NVIDIA's block-scaled products round their scales up so.
 MORE_CHECKS = ("outside",)
 SEARCH, SEARCH_RUNS = "search", 8  # as a schedule of the configuration, and how many runs it then stands for
 COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
@@ -72,6 +72,7 @@ class SimulatorBackend:
             self._caught.keep_translations()
 
     def bind(self, case: Case, workload: Workload, inputs: Any, outputs: Any) -> Bound:
+        """Return a call that simulates the build's launches."""
         import ptxsim
 
         names = {tensor.data_ptr(): name for group in (inputs, outputs) for name, tensor in checker.tensors(group)}
@@ -102,7 +103,7 @@ class SimulatorBackend:
             return [_plain(str(finding) + ("" if name == schedule else f" under {name}")) for finding in findings]
 
         def plan() -> None:
-            """What is found wrong with it counts for the call after it."""
+            """Plan; findings count for the call after it."""
             name, drawn = self._order(str(self.schedules[0]), 0)
             order.update(schedule=name, seed=drawn, results=[], first=False)
             if runner.plan is not None:
@@ -112,7 +113,7 @@ class SimulatorBackend:
         return Bound(run, plan if runner.plan else None)
 
     def _order(self, schedule: str, seed: int) -> tuple[str, int]:
-        """The simulator's name and seed of a schedule: of a search's nth run those that it has come to by then."""
+        """Return ptxsim's name and seed of a schedule; of a search, by run."""
         if not schedule.startswith(SEARCH):
             return schedule, seed
         number = int(schedule.removeprefix(SEARCH))
@@ -131,22 +132,22 @@ class SimulatorBackend:
         for covered in result.coverage:
             self.coverage.setdefault(covered.kernel, covered).merge(covered)
         if order["first"]:
-            found = zip(launches, result.counts, strict=False)  # fewer counts after a deadlock
-            counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in found]
+            matches = zip(launches, result.counts, strict=False)  # fewer counts after a deadlock
+            counts = [{"kernel": launch.kernel.name, **counts.as_dict()} for launch, counts in matches]
             self.counts = [*(self.counts or []), *counts]
 
 
 def _schedules(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Those of a case, a search run by run."""
+    """Yield the schedules of a case, a search run by run."""
     for name in settings["schedules"]:
         runs = settings.get("search_runs", SEARCH_RUNS)
         yield from [f"{SEARCH} {n + 1}" for n in range(runs)] if name == SEARCH else [name]
 
 
 def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_SECONDS) -> dict[str, Any]:
-    """The record of a case. Progress goes to `log` and to stderr, a line per launch."""
+    """Return the record of a case; progress goes to `log` and stderr, per launch."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[variable] = "1"  # a job is told to take one core, and the products here are small
+        os.environ[variable] = "1"  # a job takes one core, and the products here are small
     import torch
 
     torch.set_num_threads(1)
@@ -172,7 +173,7 @@ def simulate(case: Case, log: Path | str | None = None, limit_s: float = LIMIT_S
 
 
 def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
-    """What the simulator counted in the case's first run, beside what the operator says it must cost."""
+    """Return ptxsim's counts of the first run and the operator's cost."""
     launches = backend.counts or []
     cost = load_operator(case.operator).cost(case.workload)
     covered = [{**covered.as_dict(), "kernel": name} for name, covered in backend.coverage.items()]
@@ -189,7 +190,7 @@ def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
 
 
 def compare_cost(launches: list[dict[str, Any]], cost: Cost) -> list[str]:
-    """Whether less was done than `cost` calls unavoidable, which would make one of the two wrong; in sentences.
+    """Return sentences on work below `cost`, which would make one wrong.
 
     A tile's padding makes more; FLOPs are compared where there are matrix products at all.
     """
@@ -203,14 +204,15 @@ def compare_cost(launches: list[dict[str, Any]], cost: Cost) -> list[str]:
     if done["mma_flops"]:
         pairs.insert(0, ("FLOPs of matrix products", done["mma_flops"], cost.flops))
     return [
-        f"{what}: {found:,} counted, {needed:,} by cost(): {_times(found, needed)}" for what, found, needed in pairs
+        f"{what}: {matches:,} counted, {needed:,} by cost(): {_times(matches, needed)}"
+        for what, matches, needed in pairs
     ]
 
 
-def _times(found: int, needed: int) -> str:
-    if found < needed:
+def _times(matches: int, needed: int) -> str:
+    if matches < needed:
         return "fewer than the operator says are unavoidable"
-    return f"{found / needed:.2f} times" if needed else "the operator needs none"  # one that only writes, say
+    return f"{matches / needed:.2f} times" if needed else "the operator needs none"  # one that only writes, say
 
 
 def _plain(text: str) -> str:

@@ -1,6 +1,6 @@
-"""The folder of a run in which its jobs leave each other what ptxsim has made of PTX: checks of one build, its anatomy.
+"""Share ptxsim's translations of PTX between a run's jobs, in a folder.
 
-It is there for as long as the run is. Results do not hold it, since it is code of this machine's Python.
+The folder exists as long as the run. Results do not hold it, since it is code of this machine's Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FOLDER = Path(".snakemake/cutesnake-translated")
 
 
 def share() -> None:
-    """Have the jobs of this run share translations; called by its main process, the only one in this folder."""
+    """Share translations between this run's jobs; for the main process only."""
     shutil.rmtree(FOLDER, ignore_errors=True)  # of a run that was killed
     try:
         FOLDER.parent.mkdir(exist_ok=True)
@@ -29,7 +29,7 @@ def share() -> None:
 
 
 def shared_translations() -> Any:
-    """ptxsim's modules by way of the run's folder, where there is one."""
+    """Return ptxsim's modules from the run's folder, where one exists."""
     import ptxsim
 
     folder = os.environ.get(VARIABLE)
