@@ -1,4 +1,4 @@
-"""Rules exercise and exercises: try the change of an exercise and write its page, or write the page of all."""
+"""Rules exercise and exercises: write the page of one exercise, or of all."""
 
 from pathlib import Path
 

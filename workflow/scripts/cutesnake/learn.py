@@ -41,7 +41,7 @@ def question(exercise: Exercise, text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 for a check that does not pass, 2 for wrong arguments."""
+    """Run the command: 0, 1 if the kernel is not right, 2 for wrong arguments."""
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("action", nargs="?", default="list", choices=["list", "show", "check", "solve"])
     parser.add_argument("name", nargs="?")

@@ -1,4 +1,4 @@
-"""Example page of a baseline for the site: the front page's operator, with an earlier recorded set before it."""
+"""Example page of a baseline for the site."""
 
 from __future__ import annotations
 

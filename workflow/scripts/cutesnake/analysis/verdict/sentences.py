@@ -113,7 +113,7 @@ def cause(rule: str, values: Mapping[str, Any]) -> str:
 
 
 def share(percent: float, kind: str) -> str:
-    """Return how much of a difference a cause accounts for; `kind` is timed, profiled or predicted."""
+    """Return a cause's share of a timed, profiled or predicted difference."""
     return f"That is {percent:.0f} % of the {kind} difference."
 
 
@@ -255,7 +255,7 @@ def warm_slower(found: WarmSlower) -> str:
 
 
 def cost(found: KernelCost) -> str:
-    """Return what a kernel costs, in one line; parts that are not known are left out."""
+    """Return what a kernel costs, without unknown parts, in one line."""
     spilled = found.spill_bytes
     parts = [
         f"{found.lines.host} host and {found.lines.device} device lines" if found.lines else None,

@@ -41,7 +41,7 @@ class ExerciseError(ValueError):
 
 @dataclass(frozen=True)
 class Exercise:
-    """A change of the `nth` line of `file` that matches the regular expression `line`: its match becomes `to`.
+    """A change of one line: in the `nth` that matches, the match of `line` becomes `to`.
 
     path: the reading path it belongs to. kernel: operator/kernel, built for sm_100a. workload: fields of the
     operator's Workload. file: below the folder of NVIDIA's examples. outcome: a key of OUTCOMES. known: a source line
@@ -62,7 +62,7 @@ class Exercise:
     known: str = ""
 
     def number(self, text: str) -> int:
-        """Return the index of the changed line in the source; raise ExerciseError if there is none."""
+        """Return the index of the changed line; raise ExerciseError if none matches."""
         numbers = [n for n, line in enumerate(text.split("\n")) if re.search(self.line, line)]
         if len(numbers) <= self.nth:
             raise ExerciseError(f"{FILE}: {self.name}: {self.file} has {len(numbers)} lines that match {self.line!r}")
@@ -78,7 +78,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an edited kernel: a key of OUTCOMES, and the messages of the compiler or of ptxsim."""
+    """Outcome of an edited kernel, a key of OUTCOMES, with the messages."""
 
     outcome: str
     messages: list[str]
@@ -90,7 +90,7 @@ def read_exercises(path: Path | str = ROOT / FILE) -> dict[str, Exercise]:
 
 
 def fetched_source(exercise: Exercise, fetched: Path = Path("results/fetch")) -> str:
-    """Return the unchanged source, from the folder of fetched wheels; raise FetchError if it is not there."""
+    """Return the unchanged source from the fetched wheel; raise FetchError without one."""
     return (fetched_package(SOURCE, fetched) / FOLDER / exercise.file).read_text(encoding="utf-8")
 
 
@@ -105,7 +105,7 @@ def work_folder(exercise: Exercise) -> Path:
 
 
 def run(exercise: Exercise, text: str, fetched: Path, folder: Path) -> Result:
-    """Compile the kernel with `text` as the source of its file and simulate it, all below `folder`.
+    """Compile and simulate the kernel with `text` as its source, below `folder`.
 
     fetched: the folder of fetched wheels, which stays as it is.
     """
@@ -138,7 +138,7 @@ def write_index(goals: str, fetched: str, output: str) -> None:
 
 
 def render(listed: Sequence[tuple[Exercise, str, Result | None]], title: str, back: str) -> str:
-    """Return a page of exercises, each with its source and, unless it is None, its result."""
+    """Return a page of exercises: each with its source and, if any, its result."""
     shown = []
     for exercise, text, result in listed:
         n = exercise.number(text)
@@ -157,8 +157,8 @@ def _simulate(exercise: Exercise, operator: str, kernel: str, variant: dict[str,
     case = Case("correctness", operator, kernel, "sm_100a", variant, parameters, str(build), settings)
     checked = simulate(case)
     checks = (checked["metrics"] or {}).get("checks", [])
-    found = (message for check in checks for message in check.get("findings", ()))
-    findings = list({m.partition(": ")[2]: m.replace(f"results/fetch/{SOURCE}/{FOLDER}/", "") for m in found}.values())
+    reported = (message for check in checks for message in check.get("findings", ()))
+    findings = list({m.partition(": ")[2]: m.replace(f"results/fetch/{SOURCE}/{FOLDER}/", "") for m in reported}.values())
     messages = [message for message in findings if not exercise.known or exercise.known not in message]
     if checked["status"] == "ok" or (findings and not messages and _right(checks)):
         return Result("right", [])
@@ -171,7 +171,7 @@ def _simulate(exercise: Exercise, operator: str, kernel: str, variant: dict[str,
 
 
 def _mirror(source: Path, target: Path, edited: str, text: str) -> None:
-    """Make `target` a copy of `source` out of links, except for the file `edited`, which holds `text`."""
+    """Copy `source` by links, except for the file `edited`, which holds `text`."""
     head, _, rest = edited.partition("/")
     target.mkdir(parents=True)
     for path in source.iterdir():
