@@ -53,7 +53,7 @@ def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
         wanted &= {line for node in _reachable(tree, names) for line in _span(node)}
     device: set[int] = set()
     if _imports_dsl(tree):
-        launches = [min(_span(node)) for node in nodes if _is_launch(node)]
+        launches = [node.lineno for node in nodes if isinstance(node, ast.Call) and _is_launch(node)]
         spans = [_span(node) for node in nodes if isinstance(node, ast.FunctionDef)]
         hosts = {span for span in spans if any(line in span for line in launches)}
         device.update(line for span in spans if span not in hosts for line in span)
