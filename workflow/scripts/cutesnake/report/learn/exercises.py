@@ -158,7 +158,9 @@ def _simulate(exercise: Exercise, operator: str, kernel: str, variant: dict[str,
     checked = simulate(case)
     checks = (checked["metrics"] or {}).get("checks", [])
     reported = (message for check in checks for message in check.get("findings", ()))
-    findings = list({m.partition(": ")[2]: m.replace(f"results/fetch/{SOURCE}/{FOLDER}/", "") for m in reported}.values())
+    findings = list(
+        {m.partition(": ")[2]: m.replace(f"results/fetch/{SOURCE}/{FOLDER}/", "") for m in reported}.values()
+    )
     messages = [message for message in findings if not exercise.known or exercise.known not in message]
     if checked["status"] == "ok" or (findings and not messages and _right(checks)):
         return Result("right", [])
