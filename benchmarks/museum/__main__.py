@@ -108,7 +108,7 @@ def reported(pair: Pair, side: Side, schedule: str, root: Path) -> list[Reported
     fetch(pair.package, folder, FOLDER / f"{side.wheels}.yaml")
     environment = os.environ | {"PTXSIM": "1", "CUTE_DSL_ARCH": "sm_100a", "CUTE_DSL_LINEINFO": "1"}
     environment |= {"WHEEL": str(folder.resolve()), "ADDED": side.added}
-    command = [sys.executable, "-m", "pytest", "-p", "ptxsim.pytest_plugin", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-pptxsim.pytest_plugin", "-q", "-p", "no:cacheprovider"]
     command += ["-o", f"ptxsim_schedule={schedule}", f"{FOLDER / 'calls.py'}::{pair.call}"]
     out = subprocess.run(command, env=environment, capture_output=True, text=True).stdout
     if not re.search(r"^ptxsim: \d+ launches", out, re.M) or re.search(r"^E   (?!.*Failed)\w+Error", out, re.M):

@@ -81,8 +81,8 @@ def _in_lanes(value: np.ndarray, lanes: np.ndarray) -> np.ndarray:
 class Arrival:
     """An operation on an mbarrier: expect transaction bytes, complete some, arrive.
 
-    `narrow` (scope .cta, as written) orders nothing for another CTA (PTX ISA 8.5, scope). `drops` removes the arrivals
-    from later phases too; `partial` (.noComplete) must not complete the phase.
+    `narrow` (scope .cta, as written) orders nothing for another CTA (PTX ISA 8.5, scope). `drops` removes the
+    arrivals from later phases too; `partial` (.noComplete) must not complete the phase.
     """
 
     at: int

@@ -76,7 +76,7 @@ def test_a_plan_for_another_configuration_is_refused(folder, experiment, machine
 
 def test_packages_of_another_version_are_told(folder, monkeypatch) -> None:
     def planned_with(**packages) -> None:
-        (folder / "plan.json").write_text(json.dumps([asdict(Machine(packages=packages))]))
+        (folder / "plan.json").write_text(json.dumps([Machine(packages=packages).as_dict()]))
         monkeypatch.setenv(machine_check.VARIABLE, str(folder / "plan.json"))
         machine_check._planned.cache_clear()
 

@@ -51,7 +51,7 @@ def test_waiting_for_the_host_explains_a_longer_call():
     launches = [(20.0 * number, 3.0) for number in range(15)]
     result = check_timeline(timeline(launches), timing(cold_us=50.8, hot_us=42.1, second_source_us=42.0, burst_us=38.9))
     assert result["agrees"] is True and result["difference_percent"] > 400
-    assert "for 238.0 us of a lone call the card waited for the host's next launch" in result["reason"]
+    assert "for 238.0 us of a single call the GPU waited for the host's next launch" in result["reason"]
 
 
 def test_launches_explain_a_difference_in_a_short_call_only():
@@ -68,7 +68,7 @@ def test_kernels_that_overlap_are_busy_once():
 @pytest.mark.parametrize(
     "record, message",
     [
-        (None, "not held against a timing record: timing is not part of this run"),
+        (None, "not compared with a timing record: timing is not part of this run"),
         ({"status": "failed", "reason": "impossible: 9999 TFLOP/s", "metrics": None}, "impossible: 9999 TFLOP/s"),
     ],
 )

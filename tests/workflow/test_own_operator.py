@@ -97,7 +97,7 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
         (
             'f"n{self.size}_{self.dtype}"',
             'f"n {self.size}/x"',
-            "the id of a Workload is 'n 1000/x'; it must be letters",
+            "the id of a Workload is 'n 1000/x'; it may hold A-Z",
         ),
         ("return Cost(workload.size", "return Costs(workload.size", ": NameError: name 'Costs' is not defined"),
         ("return Cost(workload.size", "return (workload.size", "is (1000, 4000, 4000); it must be a Cost"),

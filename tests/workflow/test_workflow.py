@@ -37,7 +37,7 @@ def test_simulation_can_be_switched_off(fresh) -> None:
 def test_with_a_gpu_every_case_is_planned(fresh) -> None:
     planned = jobs(fresh, machine="h200")
     assert {stage: planned.get(stage) for stage in ("correctness", "timing", "nsys", "ncu")} == {
-        **{"correctness": 4, "timing": 4, "nsys": 2, "ncu": 2},
+        **{"correctness": 12, "timing": 12, "nsys": 2, "ncu": 2},
     }
 
 

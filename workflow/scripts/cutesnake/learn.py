@@ -5,8 +5,7 @@ python -m cutesnake.learn show NAME        # the question; copies the kernel's s
 python -m cutesnake.learn check NAME       # compile and simulate that copy
 python -m cutesnake.learn solve NAME       # the same for the change that the exercise asks about, with the reason
 
-Run it in the project's folder. The kernels are NVIDIA's, from a wheel: snakemake --cores 1 --config
-'operators=[tutorial_gemm]' 'targets=[sm_100a]' results/fetch/flashinfer-python/fetched.json
+Run it in the project's folder. `snakemake --cores 1 results/learn_break.html` fetches NVIDIA's kernels first.
 """
 
 from __future__ import annotations
