@@ -67,6 +67,7 @@ def test_another_kernel_of_a_known_operator_is_found(own, monkeypatch) -> None:
         ("def bind(build, ", "def bind(", "bind must take (build, workload, inputs, outputs)"),
         ('"sm_90a": ()', '"sm_90": ()', "TARGETS has 'sm_90'; known targets are sm_90a"),
         ('"sm_90a": ()', '"sm_90a": ("warp",)', "TARGETS['sm_90a'] has 'warp'"),
+        ('SOURCE = "ours"', 'SOURCE = "ours"\nOUTSIDE = {}', "OUTSIDE is an old name; write UNSUPPORTED"),
         ('SOURCE = "ours"', "import no_such_package", ":5: ModuleNotFoundError: No module named 'no_such_package'"),
         ('SOURCE = "ours"', "1 / 0", ":5: ZeroDivisionError"),
     ],

@@ -49,6 +49,9 @@ KERNEL_CALLABLES = {
 }
 
 
+RENAMED = {"OUTSIDE": "UNSUPPORTED", "alike": "group_key"}  # names of contracts before 2026-11-28
+
+
 class ContractError(ValueError):
     """Report a missing, broken or incomplete operator or kernel, in one line."""
 
@@ -297,6 +300,9 @@ def no_group_key(variant: Variant) -> str | None:
 
 
 def _check_constants(module: Any, where: str) -> None:
+    for old, new in RENAMED.items():
+        if hasattr(module, old):
+            raise ContractError(f"{where}: {old} is an old name; write {new}")
     if module.DSL not in DSLS:
         raise ContractError(f"{where}: DSL is {module.DSL!r}; it must be one of {', '.join(DSLS)}")
     if not isinstance(getattr(module, "SOURCE", None), str):
