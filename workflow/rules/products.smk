@@ -83,7 +83,7 @@ def products_of_all():
     for lesson in goals.pages(GOALS):
         yield lesson_product(lesson)
     for name, exercise in GOALS["exercises"].items():
-        kernel = f"kernels.{exercise['kernel'].replace('/', '.')}"
+        kernel = ".".join(("kernels", *Path(exercise["kernel"]).parts))
         yield exercise_product(exercise_page(name), [], kernel, exercise=exercise)
     yield exercise_product("results/learn_break.html", [GOALS_FILE])
 
