@@ -153,14 +153,15 @@ def test_a_changed_workload_reruns_only_its_cases(project) -> None:
     code = "\n\ndef difference(*_, **__):\n    return None\n"
     append(project / "workflow/scripts/cutesnake/planning/outputs.py", code)
     records = {entry["stage"]: json.dumps(entry) for entry in sample.evidence(gpu=True).measured.values()}
-    case = "results/{}/elementwise_add/{}/sm_90a/{}/m{}_n4096_fp32.json"
+    case = "results/{}/elementwise_add/{}/sm_90a/{}/m{}_n{}_fp32.json"
+    sizes = ((1000, 4096), (4096, 4096), (32768, 8192), (128, 7168), (1, 7168), (8192, 5120))
     for stage in ("correctness", "timing", "nsys", "ncu"):
         for kernel in ("cute", "cutile"):
             (variant,) = (
                 path.name for path in (project / f"results/compile/elementwise_add/{kernel}/sm_90a").iterdir()
             )
-            for rows in (1000, 4096):
-                path = project / case.format(stage, kernel, variant, rows)
+            for size in sizes:
+                path = project / case.format(stage, kernel, variant, *size)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(records[stage])
     before = jobs(project, machine="h200")
@@ -188,7 +189,7 @@ def test_the_loading_side_rebuilds_nothing(project) -> None:
 def test_the_simulators_code_checks_again_what_is_simulated(project) -> None:
     append(project / "ptxsim/core/run.py", "\nCHANGED = 1\n")
     assert jobs(project) == {"simulated": 1, "compare": 1, "report": 1}
-    assert jobs(project, machine="h200")["correctness"] == 4  # those that were never run: on the GPU
+    assert jobs(project, machine="h200")["correctness"] == 12  # those that were never run: on the GPU
 
 
 @pytest.mark.slow
@@ -227,7 +228,7 @@ def test_the_code_of_static_figures_compiles_and_simulates_nothing_again(project
 def test_moving_to_a_gpu_turns_skips_into_runs_and_rebuilds_nothing(project) -> None:
     planned = jobs(project, machine="h200")
     assert "compile" not in planned
-    assert planned["timing"] == 4 and planned["arch"] == 1
+    assert planned["timing"] == 12 and planned["arch"] == 1
 
 
 @pytest.mark.slow
