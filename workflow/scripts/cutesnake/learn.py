@@ -34,9 +34,8 @@ MESSAGES = 3
 
 def question(exercise: Exercise, text: str) -> str:
     """Return the question, with the line that changes."""
-    n = exercise.number(text)
-    before, after = text.split("\n")[n].strip(), exercise.edited(text).split("\n")[n].strip()
-    return f"{exercise.ask}\n\n{exercise.file}, line {n + 1}:\n- {before}\n+ {after}\n"
+    change = exercise.change(text)
+    return f"{exercise.ask}\n\n{exercise.file}, line {change['line']}:\n- {change['before']}\n+ {change['after']}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -75,6 +75,12 @@ class Exercise:
         lines[n] = re.sub(self.line, self.to, lines[n])
         return "\n".join(lines)
 
+    def change(self, text: str) -> dict[str, Any]:
+        """Return number, text and new text of the changed line."""
+        n = self.number(text)
+        sources = {"before": text, "after": self.edited(text)}
+        return {"line": n + 1} | {name: source.split("\n")[n].strip() for name, source in sources.items()}
+
 
 @dataclass(frozen=True)
 class Result:
@@ -139,11 +145,7 @@ def write_index(goals: str, fetched: str, output: str) -> None:
 
 def render(listed: Sequence[tuple[Exercise, str, Result | None]], title: str, back: str) -> str:
     """Return a page of exercises: each with its source and, if any, its result."""
-    shown = []
-    for exercise, text, result in listed:
-        n = exercise.number(text)
-        before, after = text.split("\n")[n].strip(), exercise.edited(text).split("\n")[n].strip()
-        shown.append({"of": exercise, "line": n + 1, "before": before, "after": after, "result": result})
+    shown = [{"of": exercise, "result": result, **exercise.change(text)} for exercise, text, result in listed]
     return html.template("learn_break.html.j2").render(
         **html.look(), title=title, back=back, exercises=shown, outcomes=OUTCOMES
     )
