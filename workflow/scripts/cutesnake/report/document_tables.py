@@ -306,7 +306,7 @@ def _made(row: Row) -> tuple[str, str]:
 
 
 def faults(section: str, tests: Path = ROOT / "tests") -> str:
-    """Return faults and what follows from each, with links to the files of the marked tests."""
+    """Return faults and what follows from each, with links to the tests."""
     rows = []
     for path in sorted(tests.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
