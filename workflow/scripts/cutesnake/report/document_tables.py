@@ -53,8 +53,8 @@ def main_first(names: Sequence[str]) -> list[str]:
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table, its first column left-aligned and the others right-aligned."""
-    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *rows))
+    return "\n".join([first, "|---" + "|--:" * (len(header) - 1) + "|", *others])
 
 
 def results_per_gpu() -> str:
@@ -73,17 +73,13 @@ def results_per_gpu() -> str:
     return markdown(header, rows)
 
 
-def mla_speedups(kernel: str = "") -> str:
-    """Return recorded MLA comparisons; of one kernel, also over uniform batches alone."""
-    groups: tuple[tuple[str, Sequence[str]], ...] = (("", ()), (", uniform batches", _uniform()))
+def mla_speedups() -> str:
+    """Return recorded comparisons of MLA decode kernels."""
+    both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
     compared = [
-        (f"`{name}` vs FlashMLA{what}", _over_rival(name, workloads))
-        for what, workloads in groups[: 2 if kernel else 1]
-        for name in ([kernel] if kernel else [CUTE, CUTILE])
+        *((f"`{name}` vs FlashMLA", _over_rival(name)) for name in (CUTE, CUTILE)),
+        (f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)),
     ]
-    if not kernel:
-        both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
-        compared.append((f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)))
     rows = [[what, _gpu(device), *_both(warm, cold)] for what, speeds in compared for device, warm, cold in speeds]
     return markdown(("compared", "GPU", "workloads", *(f"{kind}: mean (least)" for kind in KINDS), *OUTCOMES), rows)
 
@@ -93,9 +89,9 @@ def _both(warm: Speed | None, cold: Speed | None) -> list[str]:
     return [str(warm.workloads if warm else 0), _speed(warm), _speed(cold), *counts]
 
 
-def _over_rival(kernel: str, workloads: Sequence[str] = ()) -> Iterator[tuple[str, Speed | None, Speed | None]]:
+def _over_rival(kernel: str) -> Iterator[tuple[str, Speed | None, Speed | None]]:
     """GPU, warm and cold speed of one kernel over FlashMLA."""
-    for entry in speedups(recorded_times(MLA, (kernel, RIVAL), workloads=workloads)):
+    for entry in speedups(recorded_times(MLA, (kernel, RIVAL))):
         (rival,) = entry.others
         yield entry.device.device or "", rival.warm, rival.cold
 
@@ -179,12 +175,8 @@ def _gpu(device: str | None) -> str:
     return short(device).removesuffix(" 80GB HBM3")
 
 
-def _uniform() -> list[str]:
-    return [row["workload"] for row in _json(BENCHMARKS / "mla_cute_sm90" / "h200.json")["groups"]["sweep"]]
-
-
 def correctness_counts() -> str:
-    """Return how many recorded checks passed on each GPU, and this project's kernels among them."""
+    """Return how many recorded checks passed on each GPU."""
     return markdown(("GPU", "cases passed", "inputs checked"), ([_gpu(d), *counts] for d, *counts in _checks()))
 
 
@@ -201,18 +193,15 @@ def _checks() -> Iterator[tuple[str, str, str]]:
 
 
 def recorded_sets() -> str:
-    """Return what each recorded set holds: records by day, commit and stage."""
+    """Return what each recorded set holds: days and records by stage."""
     rows = []
     for folder in folders():
-        counts: dict[tuple[str, str], Counter[str]] = {}
-        for entry in read_set(folder):
-            made = (entry.provenance.created[:10], (entry.provenance.commit or NO_VALUE)[:7])
-            counts.setdefault(made, Counter())[entry.stage] += 1
-        rows += [
-            [f"`{folder.name}`", *made, *(str(of[stage]) for stage in MEASUREMENTS)]
-            for made, of in sorted(counts.items())
-        ]
-    return markdown(("set", "measured", "commit", *MEASUREMENTS), rows)
+        entries = list(read_set(folder))
+        days = sorted({entry.provenance.created[:10] for entry in entries})
+        counts = Counter(entry.stage for entry in entries)
+        measured = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        rows.append([f"`{folder.name}`", measured, *(str(counts[stage]) for stage in MEASUREMENTS)])
+    return markdown(("set", "measured", *MEASUREMENTS), rows)
 
 
 def prediction_accuracy() -> str:
@@ -317,7 +306,7 @@ def _made(row: Row) -> tuple[str, str]:
 
 
 def faults(section: str, tests: Path = ROOT / "tests") -> str:
-    """Return faults, what follows from each, and the test that is marked with it."""
+    """Return faults and what follows from each, with links to the tests."""
     rows = []
     for path in sorted(tests.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
@@ -326,11 +315,10 @@ def faults(section: str, tests: Path = ROOT / "tests") -> str:
         for function in ast.parse(text).body:
             for where, what, outcome in _marks(function):
                 if where == section:
-                    name = f"{path.relative_to(tests).as_posix()}::{getattr(function, 'name', '')}"
-                    rows.append(f"| {what} | {outcome} | `{name}` |")
+                    rows.append(f"| {what} | [{outcome}](../../tests/{path.relative_to(tests).as_posix()}) |")
     if not rows:
         raise TableError(f"no test is marked with a fault of the section {section!r}")
-    return "\n".join(["| what was done or happens | outcome | test |", "|---|---|---|", *rows])
+    return "\n".join(["| what was done or happens | outcome |", "|---|---|", *rows])
 
 
 def _marks(function: ast.stmt) -> Iterator[tuple[str, str, str]]:
