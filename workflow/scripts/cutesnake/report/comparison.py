@@ -325,7 +325,7 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
 
 
 def _insights(row: CompareRow, repeated: Repeated) -> list[Insight]:
-    """Return what the rules say of a pair of kernels only here: no speedup, no sentence that several rows share."""
+    """Return the insights of a pair of kernels that no other row repeats."""
     kernels = _names(*pair_of(row))
     return [
         insight
