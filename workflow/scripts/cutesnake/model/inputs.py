@@ -323,7 +323,7 @@ class Claim(Part):
     file: str | Absent = UNSET
     rows: Annotated[str | Absent, doc("of columns and row: place of the file's rows, keys separated by /")] = UNSET
     row: Annotated[dict[str, Any] | Absent, doc("of columns and row: which row")] = UNSET
-    first: Annotated[str | Absent, doc("of cited: first cell of a row of a table in `file`; its last is quoted")] = UNSET
+    first: Annotated[str | Absent, doc("of cited: first cell of a table row of `file`, whose last is quoted")] = UNSET
     says: Annotated[str | Absent, doc("of simulated: text of a finding")] = UNSET
     processors: Annotated[int | Absent, doc("of simulated: multiprocessors of the GPU")] = UNSET
     function: Annotated[str | Absent, doc("of compiled: the compiled function of the program `file`")] = UNSET

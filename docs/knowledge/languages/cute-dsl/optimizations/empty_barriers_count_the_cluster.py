@@ -18,10 +18,11 @@ def kernel(load: cute.CopyAtom, source: cute.Tensor, y: cute.Tensor):
     rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
     memory = cutlass.memory.SmemAllocator()
     ring = memory.allocate_tensor(cutlass.Float32, cute.make_layout((8, 32, STAGES), stride=(32, 1, 256)), 128)
+    consumers = pipeline.CooperativeGroup(pipeline.Agent.Thread, WARPS * CTAS)  # arrivals at an empty barrier
     producer, consumer = pipeline.PipelineTmaAsync.create(
         num_stages=STAGES,
         producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
-        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, WARPS * CTAS),
+        consumer_group=consumers,
         tx_count=8 * 32 * 4,
         barrier_storage=memory.allocate_array(cutlass.Int64, 2 * STAGES),
         cta_layout_vmnk=cute.make_layout((1, 1, CTAS, 1)),

@@ -90,8 +90,8 @@ def index(entries: list[Entry]) -> str:
     lines = [
         "# Knowledge base",
         "",
-        "One file per pattern or pitfall, for authors of kernels. A test fails when a record no longer supports a claim",
-        "(`NAME.yaml`). Examples (`NAME.py`) run without a GPU:",
+        "One file per pattern or pitfall, for authors of kernels. A test fails when a record no longer supports a",
+        "claim (`NAME.yaml`). Examples (`NAME.py`) run without a GPU:",
         "",
         "```",
         "PTXSIM=1 .venv/bin/pytest -p ptxsim.pytest_plugin docs/knowledge/optimizations/early_launch.py",
