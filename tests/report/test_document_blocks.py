@@ -50,12 +50,6 @@ def test_a_block_that_cannot_be_filled_is_named(text: str, message: str) -> None
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_times_of_an_unknown_operator_or_kernel_are_refused() -> None:
-    for message in ("gemm nothing", "gemm tilegym nothing", ""):
-        with pytest.raises(BlockError, match=r"d\.md:1"):
-            filled(f"<!-- generated: times {message} -->\n<!-- end -->\n", "d.md")
-
-
 def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, capsys) -> None:
     page = tmp_path / "README.md"
     page.write_text(filled("<!-- generated: in_one_run -->\n<!-- end -->\n", "README.md").text)

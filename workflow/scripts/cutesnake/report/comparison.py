@@ -325,7 +325,7 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
 
 
 def _insights(row: CompareRow, repeated: Repeated) -> list[Insight]:
-    """Return the insights of a row's pair of kernels that no other row shares."""
+    """Return the insights of a pair of kernels that no other row repeats."""
     kernels = _names(*pair_of(row))
     return [
         insight

@@ -18,8 +18,10 @@ from typing import Any
 from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
+from cutesnake.analysis.knowledge.entries import read_entries, source
+from cutesnake.analysis.knowledge.evidence import BUILT, evidence_value
 from cutesnake.model.paths import ROOT
-from cutesnake.model.records.compare import KernelTime, Speed
+from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
 from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
@@ -38,6 +40,7 @@ GROUPS = {
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
 OUTCOMES = ("ahead/equal/behind, warm", "cold")
+OVER_PYTORCH = ("better of both vs PyTorch, warm", "cold")
 
 Row = Mapping[str, Any]  # of a benchmark's JSON file
 
@@ -101,41 +104,18 @@ def _speed(speed: Speed | None) -> str:
 
 
 def speedup_per_operator() -> str:
-    """Return CuTe DSL vs cuTile per operator timed in both, on each recorded GPU."""
-    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OUTCOMES)
+    """Return CuTe DSL vs cuTile, and the better of both vs PyTorch."""
+    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OUTCOMES, *OVER_PYTORCH)
     rows = []
     for operator in main_first(operators()):
         for entry in recorded_speedups(operator).speedups:
             if entry.warm and entry.cold:
                 count, _, _, *outcomes = _both(entry.warm, entry.cold)
                 ranges = [f"{s.mean:.2f} ({s.least:.2f}-{s.most:.2f})" for s in (entry.warm, entry.cold)]
-                rows.append([f"`{operator}`", _gpu(entry.device.device), count, *ranges, *outcomes])
+                pytorch = next(((o.warm, o.cold) for o in entry.others if o.dsl == "torch"), (None, None))
+                cells = (count, *ranges, *outcomes, *map(_speed, pytorch))
+                rows.append([f"`{operator}`", _gpu(entry.device.device), *cells])
     return markdown(header, rows)
-
-
-def times(operator: str, *kernels: str) -> str:
-    """Return an operator's recorded times: workloads by kernels, warm and cold µs on each GPU."""
-    tables = recorded_times(operator, kernels)
-    if not tables:
-        raise TableError(f"no recorded set has timings of {operator} {' '.join(kernels)}".rstrip())
-    names = list(dict.fromkeys(kernel for table in tables for kernel in table.kernels))
-    if missing := [kernel for kernel in kernels if kernel not in names]:
-        raise TableError(f"no recorded set has timings of {operator}/{missing[0]}")
-    rows = [
-        [f"`{row.workload}`", _gpu(table.device.device), *(_warm_cold(row.kernels.get(name)) for name in names)]
-        for table in tables
-        for row in table.rows
-    ]
-    return markdown(("workload", "GPU", *(f"`{name}`: µs warm, cold" for name in names)), rows)
-
-
-def _warm_cold(time: KernelTime | None) -> str:
-    return f"{_digits(time.hot_us)}, {_digits(time.cold_us)}" if time else NO_VALUE
-
-
-def _digits(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def in_one_run() -> str:
@@ -333,13 +313,42 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def knowledge_evidence(name: str) -> str:
+    """Return the claims of an entry of docs/knowledge: value with bound, and source.
+
+    Values of claims about builds are not computed: their bound is shown.
+    """
+    entry = next((one for one in read_entries() if one.name == name), None)
+    if entry is None:
+        raise TableError(f"docs/knowledge has no entry {name}")
+    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+
+
+def _claimed(claim: Mapping[str, Any]) -> str:
+    if claim["kind"] == "simulated":
+        return "yes"
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "has "}
+    bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
+    if claim["kind"] in BUILT:
+        return bound
+    value = _plain(evidence_value(claim))
+    return value if claim["kind"] == "cited" or value == bound else f"{value} ({bound})"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: NO_VALUE}[value]
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+
+
 TABLES: dict[str, Callable[..., str]] = {
     table.__name__: table
     for table in (
         results_per_gpu,
         mla_speedups,
         speedup_per_operator,
-        times,
         in_one_run,
         cutile_in_one_run,
         correctness_counts,
@@ -353,5 +362,6 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        knowledge_evidence,
     )
 }
