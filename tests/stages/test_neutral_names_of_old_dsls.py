@@ -1,4 +1,4 @@
-"""Builds name installed sources where the DSL lets them, and go on where it does not."""
+"""Builds name installed sources where the DSL allows it, else go on."""
 
 import sys
 import types
