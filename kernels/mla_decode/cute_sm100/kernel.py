@@ -767,19 +767,19 @@ class Load:
         even, odd = entries
         turn = (tile - begin) // TILES_AHEAD
         if ((tile - begin) % TILES_AHEAD == 0) & (turn > 0):
-            found = self.page_entries(request, tile + TILES_AHEAD, length)
+            entry = self.page_entries(request, tile + TILES_AHEAD, length)
             if turn % 2 == 0:  # mutant: page register
-                odd = found
+                odd = entry
             else:
-                even = found
+                even = entry
         return even, odd
 
     def pages(self, entries: PageEntries, offset: Int32, length: Int32) -> Pages:
         """Return the pages of tile `offset`; 0 if the request has no keys."""
         lane = 2 * (offset % TILES_AHEAD)
-        found = Int32(select_(offset // TILES_AHEAD % 2 == 0, *entries))  # mutant: page turn
+        entry = Int32(select_(offset // TILES_AHEAD % 2 == 0, *entries))  # mutant: page turn
         return tuple(
-            Int32(select_(length > 0, cute.arch.shuffle_sync(found, lane + page), 0))  # mutant: page order
+            Int32(select_(length > 0, cute.arch.shuffle_sync(entry, lane + page), 0))  # mutant: page order
             for page in range(2)
         )
 

@@ -18,6 +18,8 @@ from typing import Any
 from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
+from cutesnake.analysis.knowledge.entries import read_entries, source
+from cutesnake.analysis.knowledge.evidence import BUILT, evidence_value
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
@@ -311,6 +313,36 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def knowledge_evidence(name: str) -> str:
+    """Return the claims of an entry of docs/knowledge: value with bound, and source.
+
+    Values of claims about builds are not computed: their bound is shown.
+    """
+    entry = next((one for one in read_entries() if one.name == name), None)
+    if entry is None:
+        raise TableError(f"docs/knowledge has no entry {name}")
+    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+
+
+def _claimed(claim: Mapping[str, Any]) -> str:
+    if claim["kind"] == "simulated":
+        return "yes"
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "has "}
+    bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
+    if claim["kind"] in BUILT:
+        return bound
+    value = _plain(evidence_value(claim))
+    return value if claim["kind"] == "cited" or value == bound else f"{value} ({bound})"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: NO_VALUE}[value]
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+
+
 TABLES: dict[str, Callable[..., str]] = {
     table.__name__: table
     for table in (
@@ -330,5 +362,6 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        knowledge_evidence,
     )
 }
