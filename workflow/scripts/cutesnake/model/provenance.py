@@ -119,6 +119,15 @@ def check_page(text: str) -> MadeFrom | None:
     return dict(line["made_from"])
 
 
+def read_page(path: Path) -> MadeFrom | None:
+    """Return a page's provenance, None without; OSError or ValueError if damaged."""
+    text = path.read_text(encoding="utf-8")
+    result = check_page(text)
+    if result is None and not text.rstrip().endswith("</html>"):
+        raise ValueError(f"{path.name} is {'cut short' if text else 'empty'}")
+    return result
+
+
 def digests(paths: Iterable[Path | str], folder: Path | str) -> dict[str, str]:
     """Return sha256 of files, by their names relative to the record's `folder`."""
     return {os.path.relpath(path, folder or "."): hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths}

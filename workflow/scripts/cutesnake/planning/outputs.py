@@ -46,6 +46,7 @@ class Product:
     recipe: Callable[[], Recipe]
     reads: tuple[str, ...] = ()  # results and files of the project, as in the rule's input
     others: tuple[tuple[str, str], ...] = ()  # (path, stage) of records and pages that the same job writes
+    linked: tuple[str, ...] = ()  # pages of other jobs, for which the job writes placeholders
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
 
@@ -322,16 +323,16 @@ def _whole(product: Product) -> tuple[dict[str, str], dict[str, Any] | None]:
             stamps[str(file)] = stamp(file)
             if place == 0 and result is not None:
                 made = result
+    for path in product.linked:
+        stamps[path] = stamp(path)
+        provenance.read_page(Path(path))
     return stamps, made
 
 
 def _files(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
     """Yield the checked files of a record, page or folder; first with provenance."""
     if path.suffix == ".html":
-        text = path.read_text(encoding="utf-8")
-        made = provenance.check_page(text)
-        if made is None and not text.rstrip().endswith("</html>"):
-            raise ValueError(f"{path.name} is {'cut short' if text else 'empty'}")
+        made = provenance.read_page(path)
         yield path, made
         yield from _named(path.parent, (made or {}).get("made", {}))
     elif stage in FOLDERS or path.suffix == ".json":
