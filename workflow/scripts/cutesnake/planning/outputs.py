@@ -30,7 +30,6 @@ SHOWN = 3  # findings that a line names
 CODE = {"workflow": "the workflow's code", "ptxsim": "the code of ptxsim"}
 # Stages that make a folder, with the record that stands for it.
 FOLDERS = {"plot": "pictures.json", "overview": "pictures.json", "anatomy": "anatomy.json"}
-PLACEHOLDER = b"<!-- cutesnake: placeholder -->"  # see workflow/report/placeholder.html.j2
 NO_WORD = "it does not say what it was made from"
 
 Recipe = Mapping[str, Any]  # code, params: name -> digest; versions: distribution -> version, None if not installed
@@ -115,7 +114,7 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             result.why[product.path] = f"{Path(odd).name} is no regular file"
             result.unexplained.append(product.path)
             continue
-        if is_placeholder(product):
+        if product.stage == "page" and provenance.is_placeholder(product.path):
             result.why[product.path] = MISSING
             continue
         there.add(product.path)
@@ -153,17 +152,6 @@ def _irregular(product: Product) -> str | None:
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 return path
     return None
-
-
-def is_placeholder(product: Product) -> bool:
-    """Say whether a page is one that only says how to build it."""
-    if product.stage != "page":
-        return False
-    try:
-        with open(product.path, "rb") as stream:
-            return PLACEHOLDER in stream.read(200)
-    except OSError:
-        return False
 
 
 def forced_by(arguments: Iterable[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,13 +63,15 @@ def render(
 
 
 def write_placeholders(pages: Mapping[str, str], folder: Path) -> None:
-    """Write a placeholder for each missing or damaged page.
+    """Write a placeholder for each page that is missing, damaged or a placeholder.
 
     pages: path below `folder` -> target that makes it.
     """
     for name, target in pages.items():
-        try:
+        with contextlib.suppress(OSError, ValueError):
             provenance.read_page(folder / name)
-        except (OSError, ValueError):
+            if not provenance.is_placeholder(folder / name):
+                continue
+        with provenance.making({"code": {}, "params": {}, "versions": {}}):  # of no input: only signed
             text = html.template("placeholder.html.j2").render(**html.look(), name=name, target=target)
             html.write(text, folder / name)
