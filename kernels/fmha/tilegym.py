@@ -1,4 +1,7 @@
-"""Adapter of TileGym's `attention` (cuTile, one block per tile of queries of a head), its inference form."""
+"""Adapter of TileGym's `attention` (cuTile), its inference form.
+
+It has one block per tile of queries of a head.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The counts of heads are constants of TileGym's kernel, and whether the keys fill whole tiles."""
+    """Return builds whose head counts, and whether keys fill whole tiles, are compile-time constants."""
     w = workload
     result = []
     for tile_m, tile_n, ctas, occupancy in TILINGS[target]:
@@ -66,7 +69,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `_cutile_autotune_fmha`, which has heads before tokens: views, no copies."""
+    """Bind the grid and arguments of TileGym's `_cutile_autotune_fmha`.
+
+    It has heads before tokens: views, no copies.
+    """
     from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w = workload

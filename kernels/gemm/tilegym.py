@@ -22,7 +22,7 @@ DSL = "cutile"
 SOURCE = upstream.SOURCE
 TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_matmul"
-# TileGym's autotuner tries all of them. On sm_90a those of 256 columns spill registers, and go last here.
+# TileGym's autotuner tries all of them. On sm_90a tiles of 256 columns spill registers, and go last here.
 TILES = {
     "sm_90a": (Tiles(128, 128, 32, 1), Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 4), Tiles(512, 256, 64, 2)),
     "sm_100a": (Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 4), Tiles(512, 256, 64, 2), Tiles(128, 128, 32, 1)),
@@ -50,7 +50,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `_cutile_autotune_matmul`."""
+    """Bind the grid and arguments of TileGym's `_cutile_autotune_matmul`."""
     from cutesnake.stages.load.cutile import TileLaunch, sequence
     from kernels.gemm.operator import factors
 

@@ -1,4 +1,7 @@
-"""Adapter of TileGym's static persistent `matmul` (cuTile): as many blocks as fit at once, each with several tiles."""
+"""Adapter of TileGym's static persistent `matmul` (cuTile).
+
+As many blocks as fit at once have several tiles each.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_matmul_persistent"
 GROUP_SIZE_M = 8  # tiles of a column that follow each other, in all of TileGym's configurations
 INFERRED = -1  # latency of the loads: the compiler's own guess
-# Of what TileGym's autotuner tries. On sm_90a those of 256 columns spill registers, and go last here.
+# Of what TileGym's autotuner tries. On sm_90a tiles of 256 columns spill registers, and go last here.
 TILES = {
     "sm_90a": (Tiles(128, 128, 64, 1), Tiles(256, 128, 32, 2), Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 1)),
     "sm_100a": (Tiles(256, 256, 64, 2), Tiles(256, 512, 64, 2), Tiles(256, 256, 128, 2), Tiles(128, 128, 64, 1)),
@@ -46,7 +49,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `_cutile_autotune_static_persistent_matmul`; matrices go in as stored."""
+    """Bind the grid and arguments of TileGym's `_cutile_autotune_static_persistent_matmul`.
+
+    Matrices are passed as stored.
+    """
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
 
     w, p = workload, build.params

@@ -1,4 +1,7 @@
-"""`gemm_epilogue` in cuTile: a block per tile of D, the sum and its activation before the tile is stored."""
+"""`gemm_epilogue` in cuTile: a block per tile of D.
+
+It computes the sum and the activation before it stores the tile.
+"""
 
 from __future__ import annotations
 
