@@ -56,6 +56,7 @@ def products():
         yield page_product(operator, f"results/report/{operator}.html", page_inputs(operator))
     if FRONT in PLAN.workloads:
         yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs())
+    yield from toolchain_products()
     if WHOLE:
         yield from products_of_all()
     for name in CLASSES:

@@ -74,7 +74,7 @@ rule page:
     log:
         "results/log/report/{operator}.log",
     wildcard_constraints:
-        operator=rf"(?!(operations|{FRONT})\b)\w+",  # these have rules of their own
+        operator=rf"(?!(operations|toolchains|{FRONT})\b)\w+",  # these have rules of their own
     group:
         grouped("operators")
     conda:
