@@ -54,8 +54,8 @@ def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, capsys) 
     page = tmp_path / "README.md"
     page.write_text(filled("<!-- generated: in_one_run -->\n<!-- end -->\n", "README.md").text)
 
-    def run(*words: str) -> tuple[int, str]:
-        return document_blocks.main(words, tmp_path), capsys.readouterr().err
+    def run(*arguments: str) -> tuple[int, str]:
+        return document_blocks.main(arguments, tmp_path), capsys.readouterr().err
 
     assert run("--check") == (0, "")
     right = page.read_text()

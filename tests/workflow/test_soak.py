@@ -29,7 +29,7 @@ SEED = int(os.environ.get("CUTESNAKE_SOAK_SEED", "1"))
 SECONDS = float(os.environ.get("CUTESNAKE_SOAK_SECONDS", "inf"))  # no further action after this
 CHECKED = float(os.environ.get("CUTESNAKE_SOAK_CHECKED", "1"))  # share of the actions that a dry run follows
 MOST_AT_ONCE = 20  # actions between two runs
-RUNS_PER_CLEAN = 8  # runs after which the results are compared with those of a new folder
+RUNS_PER_CLEAN = 8  # runs after which the results are compared with results in a new folder
 KERNEL = """
 import os
 import signal
@@ -156,8 +156,8 @@ class Folder:
     def run(self, *targets: str) -> subprocess.CompletedProcess:
         """A run in a process that has Snakemake imported; `start` starts a new one."""
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
-        words = ["--cores", "1", *targets, *self.arguments(), "--configfile", TINY]
-        return dry_runs.run(words, self.path, {**os.environ, **machine, **self.environment()})
+        command = ["--cores", "1", *targets, *self.arguments(), "--configfile", TINY]
+        return dry_runs.run(command, self.path, {**os.environ, **machine, **self.environment()})
 
     def start(self) -> subprocess.Popen:
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
@@ -184,7 +184,7 @@ class Folder:
         result = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
         return {(path.parts[-3], path.name): path for path in result if any(path.glob("[!.]*"))}
 
-    def drop_lost(self, tried: set[Build]) -> None:
+    def forget_missing(self, tried: set[Build]) -> None:
         """Note missing builds: Snakemake deletes outputs before a job, which may not end."""
         for kernel, variant in tried:
             if not (self.path / f"results/compile/elementwise_add/{kernel}/sm_90a/{variant}/build.json").exists():
@@ -353,7 +353,7 @@ def kill(folder: Folder, chance: random.Random) -> str:
         os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     time.sleep(0.2)
-    folder.drop_lost(model.maybe)
+    folder.forget_missing(model.maybe)
     model.unsure = True
     return f"killed after {seconds:.1f} s"
 
@@ -379,15 +379,15 @@ def fill_disk(folder: Folder, chance: random.Random) -> str:
         shutil.copytree(disk / "results", results, symlinks=True)
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
-    said = done.stdout + done.stderr
-    assert "Traceback" not in said, said
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output, output
     if done.returncode:
         dies = "killed" in model.planned().values()
-        assert dies or "disk is full" in said or "No space left" in said, said
+        assert dies or "disk is full" in output or "No space left" in output, output
         model.maybe, model.unsure = model.stale(), True
-        folder.drop_lost(model.maybe)
+        folder.forget_missing(model.maybe)
     else:
-        assert free or not model.anything(), said
+        assert free or not model.anything(), output
         model.ran()
     return f"a disk with {free} bytes left: {done.returncode}"
 
@@ -418,7 +418,7 @@ def race(folder: Folder, chance: random.Random) -> str:
     if "killed" not in folder.model.planned().values():
         assert 0 in statuses, message
     folder.model.ran()
-    folder.drop_lost(tried)
+    folder.forget_missing(tried)
     return f"two runs at once: {statuses}"
 
 
@@ -448,7 +448,7 @@ def compare(folder: Folder) -> str:
 
 
 def against_clean(folder: Folder, source: Path, place: Path) -> dict[str, str]:
-    """Files that differ from those of a run in a new folder, and how."""
+    """Files that differ from a run in a new folder, and how."""
     fresh = Folder(place, source, folder.model)
     done = fresh.run()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -487,8 +487,9 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
         dies = "killed" in [needs for build, needs in folder.model.planned().items() if build in folder.model.stale()]
         assert (done.returncode != 0) is dies, reported
         folder.model.ran()
-        folder.drop_lost(tried)
+        folder.forget_missing(tried)
         history.append("run")
+        print(f"seed {SEED}: {len(history)} actions, {runs} runs", flush=True)
         agree()
         runs += not dies
         if not dies and (runs == 1 or runs % RUNS_PER_CLEAN == 0):

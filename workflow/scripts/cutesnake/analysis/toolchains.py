@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -57,13 +56,17 @@ def figures(build: ToolchainBuild) -> dict[str, int | None]:
 
 
 def matrix(records: Iterable[Toolchain], toolchains: Sequence[str], limits: Mapping[str, Any]) -> Toolchains:
-    """Compare the builds of each toolchain with builds of the one before."""
+    """Compare builds of each toolchain with builds of the last one that compiled."""
     allowed, compared = GateLimits(**limits), 0
     changes: list[ToolchainChange] = []
     for key, row in rows(records, toolchains).items():
-        for (before, old), (now, new) in itertools.pairwise(row.items()):
-            compared += 1
-            changes += _changes("/".join(key), (before, old), (now, new), allowed)
+        before: tuple[str, ToolchainBuild] | None = None  # the last one that compiled, else the last one
+        for now in row.items():
+            if before is not None:
+                compared += 1
+                changes += _changes("/".join(key), before, now, allowed)
+            if before is None or now[1].status == "ok" or before[1].status == "failed":
+                before = now
     return Toolchains(
         status="ok",
         reason=None,
