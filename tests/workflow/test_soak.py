@@ -400,7 +400,7 @@ def build_only(folder: Folder, chance: random.Random) -> str:
     dies = "killed" in [needs for build, needs in model.planned().items() if build in tried]
     assert (done.returncode != 0) is dies, done.stdout + done.stderr
     model.ran()
-    folder.drop_lost(tried)
+    folder.forget_missing(tried)
     model.reported, model.unsure = None if tried else reported, unsure
     return f"only built: {sorted(tried)}"
 
