@@ -24,7 +24,15 @@ TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_matmul"
 # TileGym's autotuner tries all of them. On sm_90a those of 256 columns spill registers, and go last here.
 TILES = {
-    "sm_90a": (Tiles(128, 128, 32, 1), Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 4), Tiles(512, 256, 64, 2)),
+    "sm_90a": (
+        Tiles(128, 128, 32, 1),
+        Tiles(128, 256, 64, 1, 1, 8),
+        Tiles(64, 128, 64, 1, 1, 0),
+        Tiles(64, 64, 64, 1, 1, 0),
+        Tiles(256, 256, 64, 2),
+        Tiles(256, 256, 64, 4),
+        Tiles(512, 256, 64, 2),
+    ),
     "sm_100a": (Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 4), Tiles(512, 256, 64, 2), Tiles(128, 128, 32, 1)),
 }
 

@@ -23,7 +23,16 @@ GROUP_SIZE_M = 8  # tiles of a column that follow each other, in all of TileGym'
 INFERRED = -1  # latency of the loads: the compiler's own guess
 # Of what TileGym's autotuner tries. On sm_90a those of 256 columns spill registers, and go last here.
 TILES = {
-    "sm_90a": (Tiles(128, 128, 64, 1), Tiles(256, 128, 32, 2), Tiles(256, 256, 64, 2), Tiles(256, 256, 64, 1)),
+    "sm_90a": (
+        Tiles(128, 128, 64, 1),
+        Tiles(128, 256, 64, 1, 1, 8),
+        Tiles(256, 128, 64, 1, 1, 8),
+        Tiles(64, 128, 64, 1, 1, 0),
+        Tiles(64, 64, 64, 1, 1, 0),
+        Tiles(256, 128, 32, 2),
+        Tiles(256, 256, 64, 2),
+        Tiles(256, 256, 64, 1),
+    ),
     "sm_100a": (Tiles(256, 256, 64, 2), Tiles(256, 512, 64, 2), Tiles(256, 256, 128, 2), Tiles(128, 128, 64, 1)),
 }
 

@@ -70,6 +70,8 @@ TILINGS = {
         Tiling(128, 256, (1, 1)),
         Tiling(128, 128, (2, 1)),
         Tiling(64, 128, (1, 1)),
+        Tiling(128, 64, (1, 1)),
+        Tiling(64, 64, (1, 1)),
     ),
     "sm_100a": (
         Tiling(256, 256, (2, 1), pair=True),
