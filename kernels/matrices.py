@@ -1,4 +1,7 @@
-"""What kernels over the elements of a row-major matrix share: how large it may be, and NVIDIA's tile of vectors."""
+"""Shared limits and tile of kernels over the elements of a row-major matrix.
+
+The tile of vectors is NVIDIA's.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,26 @@ class Matrix(Protocol):
     def columns(self) -> int: ...
 
 
-def beyond_extents(matrix: Matrix) -> str | None:
-    """Why cuTile's 32-bit extents cannot hold a matrix, or None."""
+def refuse_extents(matrix: Matrix) -> str | None:
+    """Return why cuTile's 32-bit extents cannot hold a matrix, or None."""
     return "extents are 32-bit in cuTile" if max(matrix.rows, matrix.columns) >= 2**31 else None
 
 
-def beyond_count(elements: int) -> str | None:
-    """Why 32 bits cannot count so many elements, with those of a last tile that reaches past the end, or None."""
+def refuse_count(elements: int) -> str | None:
+    """Return why 32 bits cannot count so many elements, or None.
+
+    A partial last tile counts in full.
+    """
     if elements > MOST_ELEMENTS:
         return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
     return None
 
 
-def beyond_coordinates(matrix: Matrix) -> str | None:
-    """As above, for a matrix whose tiles reach past the ends of rows and columns."""
-    return beyond_count((matrix.rows + TILE[0]) * (matrix.columns + WIDEST))
+def refuse_coordinates(matrix: Matrix) -> str | None:
+    """Do as `refuse_count` for a matrix, including the partial tiles at its ends."""
+    return refuse_count((matrix.rows + TILE[0]) * (matrix.columns + WIDEST))
 
 
 def tiles(matrix: Matrix, element_bytes: int) -> int:
-    """Tiles of 16 rows by 32 vectors that cover a matrix of elements of so many bytes."""
+    """Return the tiles of 16 rows by 32 vectors that cover a matrix."""
     return -(-matrix.rows // TILE[0]) * -(-matrix.columns // (TILE[1] * VECTOR_BYTES // element_bytes))

@@ -69,7 +69,7 @@ __all__ = [
 
 
 class Observer(observer.Observer):
-    """Override the hooks that matter, including those of `core/observer.py`.
+    """Override the hooks that matter, including hooks of `core/observer.py`.
 
     In all hooks `f` is a fragment (threads in step), `at` the index of an instruction in the kernel's code.
     """

@@ -49,7 +49,7 @@ class Simulation:
     defaults: Options
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     options: Options = field(default_factory=Options)
-    found: list[Finding] = field(default_factory=list)
+    unreported: list[Finding] = field(default_factory=list)
     launches: int = 0  # of the test under way
     findings: int = 0
 
@@ -86,18 +86,18 @@ class Simulation:
             if before is not None and n:
                 before.restore()
             result = run(launches, name, seed, checks=checks, runs=options.runs)
-            found = [x for x in result.findings if x.kind not in options.allow]
-            self.found += found
-            if found:
+            findings = [x for x in result.findings if x.kind not in options.allow]
+            self.unreported += findings
+            if findings:
                 break
         self.launches += len(launches)
 
-    def told(self) -> str:
-        """What was found since this was last asked, as text."""
-        found, self.found = self.found, []
-        self.findings += len(found)
-        lines = [line for finding in found[:SHOWN] for line in finding_text(finding)]
-        return "\n".join([*lines, *([f"and {len(found) - SHOWN} more findings"] if len(found) > SHOWN else [])])
+    def report(self) -> str:
+        """Return new findings since the last report, as text."""
+        findings, self.unreported = self.unreported, []
+        self.findings += len(findings)
+        lines = [line for finding in findings[:SHOWN] for line in finding_text(finding)]
+        return "\n".join([*lines, *([f"and {len(findings) - SHOWN} more findings"] if len(findings) > SHOWN else [])])
 
 
 def finding_text(finding: Finding) -> list[str]:
@@ -111,9 +111,9 @@ def finding_text(finding: Finding) -> list[str]:
 
 
 def _wanted(config: pytest.Config) -> bool:
-    given = os.environ.get(SWITCH)
-    if given is not None:
-        return given.lower() not in _OFF
+    switch = os.environ.get(SWITCH)
+    if switch is not None:
+        return switch.lower() not in _OFF
     return bool(config.getini("ptxsim"))
 
 
@@ -174,8 +174,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Take the options of a test from its marker."""
     if _simulation is not None:
         _simulation.launches = _simulation.findings = 0
-        given = [mark.kwargs for mark in reversed(list(item.iter_markers("ptxsim")))]
-        _simulation.options = Options(**vars(_simulation.defaults) | {k: v for x in given for k, v in x.items()})
+        settings = [mark.kwargs for mark in reversed(list(item.iter_markers("ptxsim")))]
+        _simulation.options = Options(**vars(_simulation.defaults) | {k: v for x in settings for k, v in x.items()})
     return (yield)
 
 
@@ -207,7 +207,7 @@ def _ended(item: pytest.Item) -> str:
     """Note the counts of a test so far; return its new findings as text."""
     if _simulation is None:
         return ""
-    text = _simulation.told()
+    text = _simulation.report()
     if _simulation.launches:
         others = [pair for pair in item.user_properties if not pair[0].startswith("ptxsim ")]
         item.user_properties[:] = [*others, *((f"ptxsim {x}", getattr(_simulation, x)) for x in COUNTED)]

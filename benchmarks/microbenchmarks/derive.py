@@ -556,15 +556,15 @@ DERIVATIONS: dict[str, Derivation] = {
         "once in a launch, warm: copies by descriptors against copies without, what is not inside, mean of four",
         launch_map,
     ),
-    "launch_lone_us": Derivation(
+    "launch_single_us": Derivation(
         "events around a lone graph behind a flush, 1 CTA that does nothing; another host's share may be 1.8 more",
         single_graph,
     ),
-    "launch_lone_full_us": Derivation(
+    "launch_single_full_us": Derivation(
         "events around a lone graph behind a flush, 132 CTAs of 384 threads and 200 KB against 1 CTA",
         lambda r: single_graph(r, 384, ctas=132) - single_graph(r),
     ),
-    "launch_lone_gap_us": Derivation(
+    "launch_single_gap_us": Derivation(
         "events around a lone graph behind a flush, 1 CTA that does nothing: half of 3 launches against 1",
         lambda r: (single_graph(r, launches=3) - single_graph(r)) / 2,
     ),

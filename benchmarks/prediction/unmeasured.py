@@ -60,7 +60,7 @@ def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, 
             names = (gpu, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
             figures = DeviceModel.load(gpu).constants
-            row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_lone_us}
+            row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_single_us}
             for clock in CLOCKS_MHZ if error is None else ():
                 result = predicted(captured, Measured(gpu, kind, 0.0, clock), surveys)
                 if result.get("error"):

@@ -1,4 +1,7 @@
-"""`async_copies` in CuTe DSL, this project's: TMA loads through a descriptor that each CTA makes in global memory."""
+"""`async_copies` in CuTe DSL, by TMA loads with a descriptor per CTA.
+
+Each CTA makes its descriptor in global memory. The kernel is this project's.
+"""
 
 from __future__ import annotations
 

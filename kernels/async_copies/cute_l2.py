@@ -1,4 +1,7 @@
-"""`async_copies` in CuTe DSL, this project's: `cp.async` that passes by the L1 cache, in pieces of 16 bytes."""
+"""`async_copies` in CuTe DSL, by `cp.async` of 16 bytes that bypasses the L1 cache.
+
+The kernel is this project's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator `async_copies`: y = x, by way of shared memory, with copies that no other kernel of the catalogue makes.
+"""Operator `async_copies`: y = x through shared memory, by copies that no other kernel uses.
 
 It exists for the instructions, not for speed.
 """
@@ -53,7 +53,10 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: `randn`, or `numbered`, in which every element is its own place."""
+    """Draw inputs on `device` from `seed`: `randn`, or `numbered`.
+
+    In `numbered`, the value of an element is its position.
+    """
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)
@@ -65,7 +68,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.rows, workload.columns), float("nan"), device=device))
@@ -86,5 +89,5 @@ def cost(workload: Workload) -> Cost:
 
 
 def tolerance(dtype: str) -> float:
-    """A copy is exact; the checker asks for a number above 0."""
+    """Return a tiny number: a copy is exact, but the checker needs one above 0."""
     return 1e-9

@@ -1,7 +1,8 @@
-"""Operator `dependent_launch`: w = u + v, then y = w + x, as two kernels of which the second needs the first.
+"""Operator `dependent_launch`: two dependent additions in two kernels.
 
-Little of the work of the second depends on the first: it can be launched early, read x while the first one ends, and
-wait only before it reads w (programmatic dependent launch, CUDA C++ programming guide, 6.2.8.1).
+They are w = u + v, then y = w + x. Little of the work of the second depends on the first: it can be launched early,
+read x while the first one ends, and wait only before it reads w (programmatic dependent launch, CUDA C++ programming
+guide, 6.2.8.1).
 """
 
 from __future__ import annotations
@@ -52,14 +53,15 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile."""
+    """Return a workload of another size, which is no multiple of any tile."""
     return (Workload(workload.rows + 1, workload.columns, workload.dtype),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
+    """Draw inputs from `seed`, equal on every machine, and move them to `device`.
 
-    Normal numbers, times 1,000 if `large`. `cancelling`: x is -v, so that y is u, but for roundings.
+    The CPU draws them. Normal numbers, times 1,000 if `large`. `cancelling`: x is -v, so that y is u, but for
+    roundings.
     """
     import torch
 
@@ -72,7 +74,10 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: what the second kernel reads before the first has written it cannot pass."""
+    """Return outputs filled with NaN.
+
+    What the second kernel reads before the first has written it cannot pass.
+    """
     import torch
 
     shape, dtype = (workload.rows, workload.columns), torch_dtype(workload.dtype)

@@ -1,4 +1,4 @@
-"""Two calls of PyTorch, `torch.add` twice: the baseline a user has without any kernel of their own."""
+"""Baseline of `dependent_launch` in plain PyTorch: `torch.add` twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Operator `elementwise_add`: C = A + B over an M x N matrix. Small enough to follow through every stage."""
+"""Operator `elementwise_add`: C = A + B over an M x N matrix.
+
+It is small enough to follow through every stage.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +49,16 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile."""
+    """Return a workload of another size, which is no multiple of any tile."""
     return (Workload(workload.rows + 1, workload.columns, workload.dtype),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
+    """Draw inputs from `seed`, equal on every machine, and move them to `device`.
 
-    Floating-point numbers are normal, times 1,000 if `large`. Integers are uniform up to 1,000 in magnitude, whose sums
-    float32 holds exactly, so that an error of 1 shows; `large` ones up to 2^30, whose sums just fit.
+    The CPU draws them. Floating-point numbers are normal, times 1,000 if `large`. Integers are uniform up to 1,000 in
+    magnitude, whose sums float32 holds exactly, so that an error of 1 shows; `large` ones up to 2^30, whose sums just
+    fit.
     """
     import torch
 
@@ -71,7 +75,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN, integers with their smallest: an element that is never written cannot pass."""
+    """Return poisoned outputs, so that an unwritten element fails: NaN, or the smallest integer."""
     import torch
 
     dtype = torch_dtype(workload.dtype)
@@ -98,5 +102,8 @@ def cost(workload: Workload) -> Cost:
 
 
 def tolerance(dtype: str) -> float:
-    """Largest relative error norm when `same_precision` is exact: one rounding to `dtype`, and none of integers."""
+    """Return the largest relative error norm when `same_precision` is exact.
+
+    It is one rounding to `dtype`, and 0 for integers.
+    """
     return {"fp32": 1.0e-7, "fp16": 5.0e-4, "bf16": 4.0e-3, "int32": 0.0}[dtype]

@@ -1,4 +1,4 @@
-"""The sum of two matrices in plain PyTorch, `torch.add`: the baseline a user has without any kernel of their own."""
+"""Baseline of `elementwise_add` in plain PyTorch: `torch.add`."""
 
 from __future__ import annotations
 

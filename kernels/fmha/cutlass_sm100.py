@@ -45,7 +45,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """A CTA per 256 queries of a head."""
+    """Bind a CTA per 256 queries of a head."""
     from cutesnake.stages.load.cute import Call
 
     w, scale = workload, inputs.softmax_scale

@@ -44,7 +44,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """A CTA per 128 queries of a head. The log-sum-exp, which the example always writes, goes to memory of its own."""
+    """Bind a CTA per 128 queries of a head.
+
+    The example always writes the log-sum-exp; it goes to separate memory.
+    """
     import torch
 
     from cutesnake.stages.load.cute import Call

@@ -82,13 +82,16 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Two other lengths: no multiple of any tile, and a last tile with a single token."""
+    """Return two other lengths.
+
+    One is no multiple of any tile, the other has a last tile with a single token.
+    """
     lengths = [n for n in (workload.length - 27, workload.length // 256 * 256 - 255) if n >= 1]
     return tuple(replace(workload, length=n) for n in dict.fromkeys(lengths) if n != workload.length)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`.
+    """Draw inputs on `device` from `seed`.
 
     Distributions: `randn`; `large` (scores of some +-40: a key or two take nearly all weight); `dominant` (a key in the
     middle of each sequence that the first token's query, in the first head of a group, matches far better than any
@@ -128,7 +131,7 @@ def output_dtype(workload: Workload) -> torch.dtype:
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     shape = (workload.batch, workload.length, workload.heads, workload.head_dim)
@@ -136,8 +139,11 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
 
 
 def key_heads(inputs: Any, workload: Workload) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Per request and key head: queries [group, length, head_dim], keys and values [length, head_dim], and where their
-    output goes, (request, slice of heads). One at a time: the scores of all would not fit."""
+    """Yield queries, keys, values and the output's place per request and key head.
+
+    Queries are [group, length, head_dim], keys and values [length, head_dim], the place is (request, slice of heads).
+    It yields one at a time: the scores of all would not fit.
+    """
     for request in range(workload.batch):
         for head in range(workload.kv_heads):
             heads = slice(head * workload.group, (head + 1) * workload.group)
@@ -146,8 +152,10 @@ def key_heads(inputs: Any, workload: Workload) -> Iterator[tuple[torch.Tensor, .
 
 
 def _attend(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs:
-    """In float32, or with operands and output in the workload's dtype, weights rounded to it before they are divided
-    by their sum, as every fused kernel does."""
+    """Attend in float32, or with operands and output in the workload's dtype.
+
+    Then weights are rounded to it before they are divided by their sum, as every fused kernel does.
+    """
     import torch
 
     w, dtype = workload, inputs.q.dtype
@@ -183,9 +191,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 4 D per query head and visible pair of tokens, D the head width; bytes: q, k, v and out once.
+    """Count FLOPs as 4 D per query head and visible pair of tokens.
 
-    A causal sequence of L tokens has L (L + 1) / 2 visible pairs, any other L^2. Kernels that work in tiles do more.
+    D is the head width. Bytes: q, k, v and out once. A causal sequence of L tokens has L (L + 1) / 2 visible pairs, any
+    other L^2. Kernels that work in tiles do more.
     """
     w = workload
     pairs = w.length * (w.length + 1) // 2 if w.causal else w.length**2

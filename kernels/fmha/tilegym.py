@@ -1,4 +1,7 @@
-"""Adapter of TileGym's `attention` (cuTile, one block per tile of queries of a head), its inference form."""
+"""Adapter of TileGym's `attention` (cuTile), its inference form.
+
+It has one block per tile of queries of a head.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ TILINGS = {
 }
 # This project's additions for Hopper: queries, keys, blocks per multiprocessor, worker warps (0: the compiler chooses).
 # Eight warps hold a tile of 128 x 128 without a spill, the four that the compiler chooses do not.
-ADDED = ((128, 128, 1, 8), (256, 128, 1, 8), (128, 64, 1, 8), (128, 64, 2, 0), (64, 128, 2, 0))
+ADDED = ((64, 128, 2, 0), (128, 128, 1, 8), (256, 128, 1, 8), (128, 64, 1, 8), (128, 64, 2, 0))
 
 
 @not_baked
@@ -38,7 +41,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The counts of heads are constants of TileGym's kernel, and whether the keys fill whole tiles."""
+    """Return builds whose head counts, and whether keys fill whole tiles, are compile-time constants."""
     w = workload
     result = []
     tilings: list[tuple[int, int, int, int, int | None]] = [(*tiling, None) for tiling in TILINGS[target]]
@@ -75,7 +78,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `_cutile_autotune_fmha`, which has heads before tokens: views, no copies."""
+    """Bind the grid and arguments of TileGym's `_cutile_autotune_fmha`.
+
+    It has heads before tokens: views, no copies.
+    """
     from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w = workload

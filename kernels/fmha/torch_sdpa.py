@@ -33,7 +33,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
 @not_baked
 class _Attention:
-    """One call on a CUDA stream. PyTorch allocates the result itself; `finish` copies and spoils it."""
+    """One call on a CUDA stream.
+
+    PyTorch allocates the result itself; `finish` copies and spoils it.
+    """
 
     def __init__(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
         self._inputs, self._outputs = inputs, outputs

@@ -61,7 +61,7 @@ class Workload(fmha.Workload):
 
 @dataclass
 class Inputs:
-    """`rows` x `tokens` are batch x length; where lengths are ragged, 1 x the tokens of all sequences."""
+    """Inputs: `rows` x `tokens` are batch x length, or 1 x all tokens where ragged."""
 
     q: torch.Tensor  # [rows, tokens, heads, head_dim], the dtype
     k: torch.Tensor  # [rows, tokens, kv_heads, head_dim], the dtype
@@ -104,25 +104,25 @@ def sequences(workload: Workload) -> list[tuple[int, slice]]:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another length, which is no multiple of any tile."""
+    """Return a workload of another length, which is no multiple of any tile."""
     w = workload
     shorter, least = w.length - 27, LEAST_RAGGED if w.lengths == "ragged" else 1
     return (replace(w, length=shorter),) if shorter >= least else ()
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: those of `fmha` of the same name, its output, and normal `dout`."""
+    """Draw the inputs of `fmha`, its output and normal `dout` from `seed`."""
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)
     w, lengths = workload, sequence_lengths(workload)
-    given = fmha.make_inputs(w, seed, device, distribution)
+    forward = fmha.make_inputs(w, seed, device, distribution)
     generator = torch.Generator(device).manual_seed(seed + 1)
-    dout = torch.randn(given.q.shape, generator=generator, device=device).to(given.q.dtype)
+    dout = torch.randn(forward.q.shape, generator=generator, device=device).to(forward.q.dtype)
     starts = torch.tensor((0, *itertools.accumulate(lengths)), dtype=torch.int32, device=device)
-    q, k, v, dout = (_packed(x, w) for x in (given.q, given.k, given.v, dout))
+    q, k, v, dout = (_packed(x, w) for x in (forward.q, forward.k, forward.v, dout))
     lse = torch.empty(q.shape[0], w.heads, q.shape[1], device=device)
-    inputs = Inputs(q, k, v, torch.empty_like(q), lse, dout, starts, given.softmax_scale)
+    inputs = Inputs(q, k, v, torch.empty_like(q), lse, dout, starts, forward.softmax_scale)
     for q, k, v, (row, tokens, heads) in key_heads(inputs, w):
         scores = _scores(q.float(), k.float(), w)
         lse[row, heads, tokens] = torch.logsumexp(scores, -1)
@@ -131,7 +131,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def _packed(x: torch.Tensor, w: Workload) -> torch.Tensor:
-    """The first tokens of each sequence of [batch, length, ...] in [rows, tokens, ...], as many as it has."""
+    """Pack the first tokens of each sequence of [batch, length, ...] into [rows, tokens, ...]."""
     import torch
 
     if w.lengths == "full":
@@ -142,8 +142,11 @@ def _packed(x: torch.Tensor, w: Workload) -> torch.Tensor:
 def key_heads(
     inputs: Inputs, workload: Workload
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, tuple[int, slice, slice]]]:
-    """Per sequence and key head: queries [group, its length, head_dim], keys and values [its length, head_dim], and
-    where their output goes, (row, tokens, heads). One at a time: the scores of all would not fit."""
+    """Yield queries, keys, values and the output's place per sequence and key head.
+
+    Queries are [group, its length, head_dim], keys and values [its length, head_dim], the place is (row, tokens,
+    heads). It yields one at a time: the scores of all would not fit.
+    """
     for row, tokens in sequences(workload):
         for head in range(workload.kv_heads):
             heads = slice(head * workload.group, (head + 1) * workload.group)
@@ -152,7 +155,7 @@ def key_heads(
 
 
 def _scores(q: torch.Tensor, k: torch.Tensor, w: Workload) -> torch.Tensor:
-    """scale * q @ k^T in float32, -inf where the query does not see a token; [group, length, length]."""
+    """Return scale * q @ k^T in float32, -inf where masked; [group, length, length]."""
     import torch
 
     scores = (q @ k.T).float() * w.softmax_scale
@@ -165,7 +168,7 @@ def _scores(q: torch.Tensor, k: torch.Tensor, w: Workload) -> torch.Tensor:
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     w, dtype = workload, torch_dtype(workload.dtype)
@@ -178,11 +181,12 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
 
 
 def _gradients(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs:
-    """In float32, or with operands, row sums, P, dS and gradients rounded to the workload's dtype.
+    """Compute gradients in float32, or with intermediates rounded to the workload's dtype.
 
-    The rounded row sums are then off by what the roundings of their terms usually come to, one unit roundoff each, as
-    if independent. Where a gradient is 0 (dq of a causal sequence's first token), what a kernel computes is the
-    rounding of its row sum alone, and the yardstick's own might happen to be none.
+    Rounded are operands, row sums, P, dS and gradients. The rounded row sums are then off by what the roundings of
+    their terms usually come to, one unit roundoff each, as if independent. Where a gradient is 0 (dq of a causal
+    sequence's first token), what a kernel computes is the rounding of its row sum alone, and the yardstick's own might
+    happen to be none.
     """
     import torch
 
@@ -213,7 +217,7 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """The same formulas in the workload's dtype: the yardstick for the allowed error."""
+    """Compute the same formulas in the workload's dtype: the yardstick for the allowed error."""
     return _gradients(inputs, workload, same_precision=True)
 
 
@@ -224,7 +228,10 @@ def _visible_pairs(length: int, w: Workload) -> int:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 10 D per query head and visible pair of tokens (five products); bytes: inputs and gradients once."""
+    """Count FLOPs as 10 D per query head and visible pair of tokens.
+
+    These are five products. Bytes: inputs and gradients once.
+    """
     w, lengths = workload, sequence_lengths(workload)
     tokens, pairs = sum(lengths), sum(_visible_pairs(length, w) for length in lengths)
     size = DTYPES[w.dtype] * w.head_dim

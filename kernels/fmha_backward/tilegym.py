@@ -1,4 +1,7 @@
-"""Adapter of the backward pass of TileGym's `attention` (cuTile): kernels for row sums, for dK and dV, for dQ."""
+"""Adapter of the backward pass of TileGym's `attention` (cuTile).
+
+It has kernels for row sums, for dK and dV, for dQ.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The length and both counts of heads are constants of TileGym's kernels."""
+    """Return builds whose length and both head counts are compile-time constants."""
     w = workload
     result = []
-    for kv_m, kv_n, q_m, q_n, *hints in (*(ADDED if target == "sm_90a" else ()), *TILINGS):
+    for kv_m, kv_n, q_m, q_n, *hints in (*TILINGS, *(ADDED if target == "sm_90a" else ())):
         if w.length % max(kv_m, kv_n, q_m, q_n):
             continue  # the log-sum-exp has no padding
         params: dict[str, Any] = {"dtype": w.dtype, "length": w.length, "heads": w.heads, "kv_heads": w.kv_heads}
@@ -94,9 +97,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grids and arguments of TileGym's `_fmha_backward`, heads before tokens: views, no copies.
+    """Bind the grids and arguments of TileGym's `_fmha_backward`.
 
-    TileGym keeps the log-sum-exp to base 2: it is converted first, in every call.
+    Heads come before tokens: views, no copies. TileGym keeps the log-sum-exp to base 2: it is converted first, in every
+    call.
     """
     import torch
 

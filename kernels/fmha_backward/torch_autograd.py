@@ -31,7 +31,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
 @not_baked
 class _Gradients:
-    """Both passes on a CUDA stream. PyTorch allocates the results itself; `finish` copies and spoils them."""
+    """Both passes on a CUDA stream.
+
+    PyTorch allocates the results itself; `finish` copies and spoils them.
+    """
 
     def __init__(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
         self._inputs, self._outputs = inputs, outputs

@@ -1,4 +1,4 @@
-"""Operator `fmha_mixed_decode`: one query token per sequence attends to a cache of fewer bits, which carries scales.
+"""Operator `fmha_mixed_decode`: one query token per sequence attends to a scaled low-bit cache.
 
 Per query head h of a sequence, with the cache of key head h // (heads / kv_heads) as integers or 8-bit floats k_t, v_t
 and one scale of each per token t:
@@ -81,13 +81,16 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload with another cache, whose last tile, of any size, holds eight tokens."""
+    """Return a workload with another cache, whose last tile of any size has eight tokens."""
     shorter = workload.kv_length // 256 * 256 - 248
     return (replace(workload, kv_length=shorter),) if 8 <= shorter < workload.kv_length else ()
 
 
 def quantize(x: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes of x along its last dimension, and their scales, bf16: a row's largest element becomes the largest code."""
+    """Quantize x along its last dimension into codes and bf16 scales.
+
+    A row's largest element becomes the largest code.
+    """
     import torch
 
     scale = (x.abs().amax(-1) / LARGEST[dtype]).clamp_min(1e-6).to(torch.bfloat16)
@@ -95,7 +98,10 @@ def quantize(x: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def encode(values: torch.Tensor, dtype: str) -> torch.Tensor:
-    """The nearest codes of float32 values within range: int8, e4m3, or bytes of two int4."""
+    """Return the nearest codes of float32 values in range.
+
+    They are int8, e4m3, or bytes of two int4.
+    """
     import torch
 
     if dtype == "fp8":
@@ -149,7 +155,7 @@ def draw_cache(
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`.
+    """Draw inputs on `device` from `seed`.
 
     Distributions: `randn`; `large` (scores of some +-40: a key or two take nearly all weight); `dominant` (the middle
     token's key is the first head's query of each group); `scales` (tokens' scales differ by up to 2^8, so that one
@@ -168,7 +174,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     w = workload
@@ -207,7 +213,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 4 head_dim per query head and token of its cache; bytes: queries, cache, scales and output once."""
+    """Count FLOPs as 4 head_dim per query head and token of its cache.
+
+    Bytes: queries, cache, scales and output once.
+    """
     w = workload
     tokens = w.batch * w.kv_heads * w.kv_length
     queries = 2 * w.batch * w.heads * w.head_dim

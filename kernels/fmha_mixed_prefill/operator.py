@@ -1,6 +1,6 @@
 """Operator `fmha_mixed_prefill`: attention of whole sequences whose keys and values have fewer bits, with scales.
 
-The formulas are those of `fmha`, with keys ks_t k_t and values vs_t v_t per token t as in `fmha_mixed_decode`: codes of
+The formulas are as in `fmha`, with keys ks_t k_t and values vs_t v_t per token t as in `fmha_mixed_decode`: codes of
 8-bit integers, 8-bit floats or 4-bit integers, one scale of each per token and key head. Queries, scales and output are
 bf16. With `causal`, a token sees itself and those before it.
 """
@@ -26,7 +26,7 @@ AXIS, AXIS_LABEL = "length", "sequence length (tokens)"
 
 @dataclass(frozen=True)
 class Workload:
-    """Self-attention in a batch of sequences of `length` tokens; the elements of keys and values have `dtype`."""
+    """Self-attention of sequences of `length` tokens; keys and values have `dtype`."""
 
     batch: int
     length: int
@@ -77,13 +77,13 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another length, whose last tile, of any size, holds eight tokens."""
+    """Return a workload whose last tile, of any size, has eight tokens."""
     shorter = workload.length // 256 * 256 - 248
     return (replace(workload, length=shorter),) if 8 <= shorter < workload.length else ()
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`; the distributions are those of `fmha_mixed_decode`.
+    """Draw inputs on `device` from `seed`, with the distributions of `fmha_mixed_decode`.
 
     In `dominant` the middle token's key is the first token's query, of the first head of each group.
     """
@@ -100,7 +100,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     w = workload
@@ -142,7 +142,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 4 head_dim per query head and visible pair of tokens; bytes: q, k, v, scales and out once."""
+    """Count FLOPs as 4 head_dim per query head and visible pair of tokens.
+
+    Bytes: q, k, v, scales and out once.
+    """
     w = workload
     pairs = w.length * (w.length + 1) // 2 if w.causal else w.length**2
     queries = 2 * w.batch * w.heads * w.length * w.head_dim

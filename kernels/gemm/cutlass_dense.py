@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_gemm` in CuTe DSL, unmodified from the fetched wheel: for SM100, a CTA or CTA pair for each
-tile of C, which loads a few stages ahead."""
+"""NVIDIA's CuTe DSL example `dense_gemm` for SM100, unmodified from the fetched wheel.
+
+A CTA or CTA pair for each tile of C loads a few stages ahead.
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM100 as TARGETS

@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_gemm_persistent` in CuTe DSL, unmodified from the fetched wheel: for SM100, with warps of
-their own for loads, products and stores, that stay for several tiles."""
+"""NVIDIA's CuTe DSL example `dense_gemm_persistent` for SM100, unmodified from the fetched wheel.
+
+Separate warps load, multiply and store; they stay for several tiles.
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM100 as TARGETS

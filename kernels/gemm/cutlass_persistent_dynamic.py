@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_gemm_persistent_dynamic` in CuTe DSL, unmodified from the fetched wheel: for SM100, as
-`cutlass_persistent`, but asking the hardware for the next tile (cluster launch control)."""
+"""NVIDIA's CuTe DSL example `dense_gemm_persistent_dynamic` for SM100, unmodified from the fetched wheel.
+
+It works as `cutlass_persistent`, but asks the hardware for the next tile (cluster launch control).
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM100 as TARGETS

@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_gemm_persistent_prefetch` in CuTe DSL, unmodified from the fetched wheel: for SM100, as
-`cutlass_persistent`, with TMA prefetches into L2."""
+"""NVIDIA's CuTe DSL example `dense_gemm_persistent_prefetch` for SM100, unmodified from the fetched wheel.
+
+It works as `cutlass_persistent`, with TMA prefetches into L2.
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM100 as TARGETS

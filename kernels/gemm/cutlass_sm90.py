@@ -1,6 +1,7 @@
-"""NVIDIA's example `dense_gemm` in CuTe DSL, unmodified from the fetched wheel: for SM90, a CTA per tile of C.
+"""NVIDIA's CuTe DSL example `dense_gemm` for SM90, unmodified from the fetched wheel.
 
-Its notes and its own check name fp16 and 8-bit types; the code takes bf16 as it takes fp16."""
+A CTA computes a tile of C. Its notes and its own check name fp16 and 8-bit types; the code takes bf16 as it takes fp16.
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM90 as TARGETS

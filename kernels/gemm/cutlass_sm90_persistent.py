@@ -1,7 +1,8 @@
-"""NVIDIA's example `dense_gemm_persistent` in CuTe DSL, unmodified from the fetched wheel: for SM90, with a
-warpgroup that loads and CTAs that stay for several tiles.
+"""NVIDIA's CuTe DSL example `dense_gemm_persistent` for SM90, unmodified from the fetched wheel.
 
-Its notes and its own check name fp16 and 8-bit types; the code takes bf16 as it takes fp16."""
+A warpgroup loads, and CTAs stay for several tiles. Its notes and its own check name fp16 and 8-bit types; the code
+takes bf16 as it takes fp16.
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM90 as TARGETS

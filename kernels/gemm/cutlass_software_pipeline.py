@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_gemm_software_pipeline` in CuTe DSL, unmodified from the fetched wheel: for SM100, as
-`cutlass_dense`, but with a main loop that the compiler pipelines."""
+"""NVIDIA's CuTe DSL example `dense_gemm_software_pipeline` for SM100, unmodified from the fetched wheel.
+
+It works as `cutlass_dense`, but the compiler pipelines its main loop.
+"""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import SM100 as TARGETS

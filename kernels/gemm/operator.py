@@ -1,7 +1,7 @@
-"""Operator `gemm`: C = A B^T, batched, with float32 sums. What a linear layer computes: B is its weight matrix.
+"""Operator `gemm`: C = A B^T, batched, with float32 sums.
 
-Both operands may have either of their dimensions contiguous (their `major`): K, as activations and weights usually
-lie, or M and N.
+A linear layer computes it: B is its weight matrix. Both operands may have either of their dimensions contiguous (their
+`major`): K, as activations and weights usually lie, or M and N.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DOMINANT = {"bf16": 1.0e3, "fp16": 100.0, "fp8": 100.0}
 
 @dataclass(frozen=True)
 class Workload:
-    """`batch` products of an `m` x `k` by the transpose of an `n` x `k` matrix, with operands of `dtype`."""
+    """`batch` products of `m` x `k` by transposed `n` x `k` matrices of `dtype`."""
 
     m: int
     n: int
@@ -63,12 +63,15 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile; extents of contiguous dimensions keep 16 bytes."""
+    """Return a workload of another size, which is no multiple of any tile.
+
+    Extents of contiguous dimensions keep 16 bytes.
+    """
     return (replace(workload, m=workload.m + 16, n=workload.n + 16, k=workload.k + 16),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`.
+    """Draw inputs on `device` from `seed`.
 
     Distributions: `randn`; `large` (a wrong element type of the sums overflows); `dominant` (in each row one element
     far above the rest, which wide sums must not lose sight of); `cancelling` (the second half of K nearly undoes the
@@ -100,7 +103,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     shape = (workload.batch, workload.m, workload.n)
@@ -108,7 +111,10 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
 
 
 def factors(inputs: Inputs, workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
-    """A as [batch, m, k] and B^T as [batch, k, n]: views of the inputs, whichever dimension is contiguous."""
+    """View the inputs as A [batch, m, k] and B^T [batch, k, n].
+
+    Either dimension may be contiguous.
+    """
     a = inputs.a if workload.a_major == "k" else inputs.a.mT
     b = inputs.b.mT if workload.b_major == "k" else inputs.b
     return a, b
@@ -123,8 +129,10 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """PyTorch's own product in the workload's dtype; of fp8, which it multiplies on some GPUs only, the float32
-    product rounded to the output's type."""
+    """Return PyTorch's product in the workload's dtype.
+
+    PyTorch multiplies fp8 on some GPUs only: for fp8 it is the float32 product rounded to the output's type.
+    """
     import torch
 
     a, b = factors(inputs, workload)

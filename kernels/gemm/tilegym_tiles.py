@@ -1,4 +1,7 @@
-"""What the adapters of TileGym's two matrix products share: what they take, their tiles, and views of our inputs."""
+"""Shared code of the adapters of TileGym's two matrix products.
+
+It has what they support, their tiles, and views of the inputs.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A configuration that TileGym's autotuner would try, with the names of its fields in lower case.
+    """A configuration of TileGym's autotuner, its field names in lower case.
 
-    Where `warps` is not None, this project adds it: so many worker warps (0: the compiler's choice).
+    Where `warps` is not None, this project adds it: so many worker warps (0: the compiler chooses).
     """
 
     tile_size_m: int
@@ -47,7 +50,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...]:
-    """A build for each element type, layout and configuration; `aligned` ones promise rows that TMA can fetch."""
+    """Return a build for each element type, layout and configuration.
+
+    `aligned` ones promise rows that TMA can fetch.
+    """
     from kernels.gemm.operator import DTYPES, OUTPUT
 
     w = workload
@@ -61,7 +67,7 @@ def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...
 
 
 def configured(target: str, params: Mapping[str, Any], name: str) -> Any:
-    """The kernel `<name>_kernel` of TileGym's module, as the variant's configuration has it compiled.
+    """Return TileGym's kernel `<name>_kernel` as the variant's configuration compiles it.
 
     Raises ValueError if its autotuner does not know that configuration on this target.
     """

@@ -1,4 +1,4 @@
-"""GEMM in plain PyTorch, which calls cuBLAS: the baseline a user has without any kernel of their own."""
+"""Baseline of `gemm` in plain PyTorch, which calls cuBLAS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""NVIDIA's example `nvfp4_gemm_0` in CuTe DSL, unmodified from the fetched wheel: a CTA for each tile of C."""
+"""NVIDIA's CuTe DSL example `nvfp4_gemm_0`, unmodified from the fetched wheel.
+
+A CTA computes a tile of C.
+"""
 
 from functools import partial
 

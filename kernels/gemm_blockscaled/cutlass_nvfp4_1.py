@@ -1,5 +1,7 @@
-"""NVIDIA's example `nvfp4_gemm_1` in CuTe DSL, unmodified from the fetched wheel: a pair of CTAs for each tile of C,
-with multicast loads."""
+"""NVIDIA's CuTe DSL example `nvfp4_gemm_1`, unmodified from the fetched wheel.
+
+A pair of CTAs computes a tile of C, with multicast loads.
+"""
 
 from functools import partial
 

@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_blockscaled_gemm_persistent` in CuTe DSL, unmodified from the fetched wheel: warps
-of their own for loads, products and stores, that stay for several tiles."""
+"""NVIDIA's CuTe DSL example `dense_blockscaled_gemm_persistent`, unmodified from the fetched wheel.
+
+Separate warps load, multiply and store; they stay for several tiles.
+"""
 
 from kernels.gemm_blockscaled.cutlass import adapter
 from kernels.gemm_blockscaled.cutlass.adapter import TARGETS, supports, variants

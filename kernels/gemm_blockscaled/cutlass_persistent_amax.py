@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_blockscaled_gemm_persistent_amax` in CuTe DSL, unmodified from the fetched wheel: as
-`cutlass_persistent`, and the largest magnitude in C as well, which is no output of this operator."""
+"""NVIDIA's CuTe DSL example `dense_blockscaled_gemm_persistent_amax`, unmodified from the fetched wheel.
+
+It works as `cutlass_persistent`, and also computes the largest magnitude in C, which is no output of this operator.
+"""
 
 from kernels.gemm_blockscaled.cutlass import adapter
 from kernels.gemm_blockscaled.cutlass.adapter import TARGETS, supports, variants

@@ -1,5 +1,7 @@
-"""NVIDIA's example `dense_blockscaled_gemm_persistent_prefetch` in CuTe DSL, unmodified from the fetched wheel: as
-`cutlass_persistent`, with prefetches into L2 ahead of the loads."""
+"""NVIDIA's CuTe DSL example `dense_blockscaled_gemm_persistent_prefetch`, unmodified from the fetched wheel.
+
+It works as `cutlass_persistent`, with prefetches into L2 ahead of the loads.
+"""
 
 from kernels.gemm_blockscaled.cutlass import adapter
 from kernels.gemm_blockscaled.cutlass.adapter import TARGETS, supports, variants

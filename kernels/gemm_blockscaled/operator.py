@@ -1,4 +1,4 @@
-"""Operator `gemm_blockscaled`: C = A B^T of 8-bit and 4-bit operands whose blocks along K have a scale each.
+"""Operator `gemm_blockscaled`: C = A B^T of 8-bit and 4-bit operands with block scales.
 
 An element of A or B is its code times the scale of its block of 16 or 32 elements of a row. The formats
 follow the OCP Microscaling specification, version 1.0, and NVIDIA's NVFP4:
@@ -37,7 +37,10 @@ TILE_ROWS, TILE_BLOCKS = 128, 4  # of scales
 
 @dataclass(frozen=True)
 class Workload:
-    """A product of an `m` x `k` by the transpose of an `n` x `k` matrix, both of format `dtype`; C is fp16, m x n."""
+    """An `m` x `k` by transposed `n` x `k` product of format `dtype`.
+
+    C is fp16.
+    """
 
     m: int
     n: int
@@ -79,7 +82,10 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of a tile, with rows of scales that end within one."""
+    """Return a workload of another size, which is no multiple of a tile.
+
+    Its rows of scales end within a tile.
+    """
     return (Workload(workload.m + 32, workload.n + 96, workload.k + 96, workload.dtype),)
 
 
@@ -152,7 +158,7 @@ def _tiled(scales: torch.Tensor) -> torch.Tensor:
 
 
 def e2m1_values(device: torch.device | str) -> torch.Tensor:
-    """What the sixteen 4-bit codes stand for, float32."""
+    """Return the float32 values of the sixteen 4-bit codes."""
     import torch
 
     return torch.tensor([*E2M1, *(-x for x in E2M1)], device=device)
@@ -161,9 +167,10 @@ def e2m1_values(device: torch.device | str) -> torch.Tensor:
 def dequantize(
     codes: torch.Tensor, scales: torch.Tensor, workload: Workload, values: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """The float32 matrix that codes and scales stand for. fp16 holds its elements exactly, for the inputs made here.
+    """Return the float32 matrix of codes and scales.
 
-    `values` are `e2m1_values`, made once where this is called often or in a CUDA graph.
+    fp16 holds its elements exactly, for the inputs made here. `values` are `e2m1_values`, made once where this is
+    called often or in a CUDA graph.
     """
     import torch
 
@@ -182,13 +189,13 @@ def dequantize(
 
 
 def operands(inputs: Inputs, workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
-    """A and B, dequantized to float32."""
+    """Return A and B, dequantized to float32."""
     a = dequantize(inputs.a, inputs.a_scales, workload)
     return a, dequantize(inputs.b, inputs.b_scales, workload)
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.m, workload.n), float("nan"), dtype=torch.float16, device=device))
@@ -207,7 +214,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 M N K; bytes: codes and scales of both operands, without padding, and C."""
+    """Count FLOPs as 2 M N K.
+
+    Bytes: codes and scales of both operands, without padding, and C.
+    """
     w = workload
     return Cost(
         flops=2 * w.m * w.n * w.k,

@@ -1,5 +1,7 @@
-"""NVIDIA's example `blockwise_gemm` in CuTe DSL, unmodified from the fetched wheel: warps of their own for loads,
-scales, products, scaled sums and stores."""
+"""NVIDIA's CuTe DSL example `blockwise_gemm`, unmodified from the fetched wheel.
+
+Separate warps do loads, scales, products, scaled sums and stores.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The tensors go in as they are, as views with a batch of one last."""
+    """Bind the tensors without copies, as views with a batch of one last."""
     from cutesnake.stages.load.cute import Call
 
     values = (inputs.a, inputs.b, outputs.c, inputs.a_scales, inputs.b_scales)

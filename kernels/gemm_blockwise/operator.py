@@ -1,8 +1,9 @@
-"""Operator `gemm_blockwise`: C = A B^T of fp8 operands with a float32 scale per 128 elements along K.
+"""Operator `gemm_blockwise`: C = A B^T of fp8 operands with float32 block scales.
 
-An element of A is its code times the scale of its block of 1 x 128 elements (activations, quantized token by token); an
-element of B its code times the scale of its block of 128 x 128 (weights). It is the scheme of DeepSeek-V3
-(arXiv:2412.19437, section 3.3.2): tensor cores sum the products of a block, other units scale and add the sums.
+Blocks have 128 elements along K. An element of A is its code times the scale of its block of 1 x 128 elements
+(activations, quantized token by token); an element of B its code times the scale of its block of 128 x 128 (weights).
+It is the scheme of DeepSeek-V3 (arXiv:2412.19437, section 3.3.2): tensor cores sum the products of a block, other units
+scale and add the sums.
 
 `quantize`, `dequantize_rows` and `dequantize_blocks` take further dimensions in front: the grouped products use them.
 """
@@ -28,7 +29,7 @@ AXIS, AXIS_LABEL = "m", "rows of A and C (M)"
 
 @dataclass(frozen=True)
 class Workload:
-    """The product of an `m` x `k` by the transpose of an `n` x `k` matrix, both row-major."""
+    """The product of an `m` x `k` by a transposed `n` x `k` matrix, row-major."""
 
     m: int
     n: int
@@ -63,12 +64,18 @@ def blocks(extent: int) -> int:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
+    """Return a workload of another size, which is no multiple of any tile.
+
+    Rows keep 16 bytes.
+    """
     return (Workload(workload.m + 1, workload.n + 16, workload.k + 16),)
 
 
 def draw(shape: tuple[int, ...], rows: int, generator: torch.Generator, device: str, distribution: str) -> torch.Tensor:
-    """A float32 operand [..., r, k], see `make_inputs`, whose blocks will have `rows` rows: 1 for A, 128 for B."""
+    """Draw a float32 operand [..., r, k] (see `make_inputs`).
+
+    Its blocks will have `rows` rows: 1 for A, 128 for B.
+    """
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)
@@ -101,9 +108,10 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def quantize(x: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """fp8 codes [..., r, k] of a float32 operand, and a scale [..., blocks of `rows` rows, blocks along K] each.
+    """Quantize a float32 operand to fp8 codes [..., r, k] and block scales.
 
-    The scale of a block is its largest magnitude over the largest code.
+    Scales are [..., blocks of `rows` rows, blocks along K]. The scale of a block is its largest magnitude over the
+    largest code.
     """
     import torch
 
@@ -116,22 +124,25 @@ def quantize(x: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _spread(scales: torch.Tensor, rows: int, r: int, k: int) -> torch.Tensor:
-    """What blocks of `rows` x 128 have, once for each element of [..., r, k]."""
+    """Repeat the value of each block for its `rows` x 128 elements."""
     return scales.repeat_interleave(rows, -2).repeat_interleave(BLOCK, -1)[..., :r, :k]
 
 
 def dequantize_rows(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """The float32 matrix [..., r, k] of codes whose scales are [..., blocks along K, r]."""
+    """Return the float32 matrix [..., r, k] of codes with scales [..., blocks, r]."""
     return codes.float() * _spread(scales.mT, 1, *codes.shape[-2:])
 
 
 def dequantize_blocks(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """The float32 matrix [..., n, k] of codes whose scales are [..., blocks along N, blocks along K]."""
+    """Return the float32 matrix [..., n, k] of codes and block scales.
+
+    Scales are [..., blocks along N, blocks along K].
+    """
     return codes.float() * _spread(scales, BLOCK, *codes.shape[-2:])
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.m, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
@@ -150,7 +161,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 M N K, without the scaling; bytes: codes and scales of both operands, and C."""
+    """Count FLOPs as 2 M N K, without the scaling.
+
+    Bytes: codes and scales of both operands, and C.
+    """
     w = workload
     scales = 4 * blocks(w.k) * (w.m + blocks(w.n))
     return Cost(2 * w.m * w.n * w.k, (w.m + w.n) * w.k + scales, 2 * w.m * w.n)

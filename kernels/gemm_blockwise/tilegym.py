@@ -1,6 +1,7 @@
-"""Adapter of TileGym's `w8a8_block_fp8_matmul` (cuTile): a block per tile of C, a product and its scaling per 128 of K.
+"""Adapter of TileGym's `w8a8_block_fp8_matmul` (cuTile): a block per tile of C.
 
-Its sizes are constants of the build. Of its two forms the one that loads by TMA is taken.
+It scales a product per 128 of K. Its sizes are constants of the build. Of its two forms the one that loads by TMA is
+taken.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per size and configuration; tiles higher than C, which TileGym leaves out, go last."""
+    """Return a build per size and configuration.
+
+    Tiles higher than C, which TileGym leaves out, come last.
+    """
     w = workload
     sizes = {"dtype": w.dtype, "m": w.m, "n": w.n, "k": w.k}
     tiles = sorted(TILES[target], key=lambda t: t.tile_m > w.m)
@@ -65,7 +69,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def group_key(variant: Variant) -> str:
-    """All sizes are constants; the number of rows makes other code only where the last tile of them is not full."""
+    """Return the group key: all sizes except equivalent row counts.
+
+    The row count changes the code only where the last tile is partial.
+    """
     others = {name: value for name, value in variant.params.items() if name != "m"}
     rows = {"rows_left": variant.params["m"] % variant.params["tile_m"]}
     return ", ".join(f"{name} {value}" for name, value in (others | rows).items())
@@ -90,7 +97,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `w8a8_block_fp8_matmul`; scales of A go in as a view (M, blocks)."""
+    """Bind the grid and arguments of TileGym's `w8a8_block_fp8_matmul`.
+
+    Scales of A are passed as a view (M, blocks).
+    """
     from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w, p = workload, build.params

@@ -1,6 +1,7 @@
-"""Operator `gemm_epilogue`: D = activation(alpha A B^T + beta C), the sum and the activation in float32.
+"""Operator `gemm_epilogue`: D = activation(alpha A B^T + beta C).
 
-A linear layer with a residual or bias matrix and its activation, in one kernel instead of three.
+Sum and activation are in float32. A linear layer with a residual or bias matrix and its activation, in one kernel
+instead of three.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ALPHA, BETA = 0.5, 2.0  # numbers that no kernel may mistake for 1
 
 @dataclass(frozen=True)
 class Workload:
-    """The product of an `m` x `k` by the transpose of an `n` x `k` matrix, both row-major."""
+    """The product of an `m` x `k` by a transposed `n` x `k` matrix, row-major."""
 
     m: int
     n: int
@@ -44,7 +45,10 @@ class Workload:
 
     @property
     def plain(self) -> gemm.Workload:
-        """The product alone as a workload of `gemm`, which raises ValueError for sizes that make no sense."""
+        """Return the product as a workload of `gemm`.
+
+        It raises ValueError for sizes that make no sense.
+        """
         return gemm.Workload(self.m, self.n, self.k, dtype=self.dtype)
 
 
@@ -63,12 +67,18 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
+    """Return a workload of another size, which is no multiple of any tile.
+
+    Rows keep 16 bytes.
+    """
     return (replace(workload, m=workload.m + 1, n=workload.n + 16, k=workload.k + 16),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: A and B by the distributions of `gemm`, C as large as their product."""
+    """Draw inputs on `device` from `seed`.
+
+    A and B have the distributions of `gemm`; C is as large as their product.
+    """
     import torch
 
     w = workload
@@ -79,12 +89,12 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     return Outputs(gemm.make_outputs(workload.plain, device).c[0])
 
 
 def activate(x: torch.Tensor, activation: str, inplace: bool = False) -> torch.Tensor:
-    """The activation of a tensor, in its own precision; in place, `x` itself with it."""
+    """Apply the activation to a tensor in its own precision, optionally in place."""
     from torch.nn.functional import relu, silu
 
     return x if activation == "identity" else {"relu": relu, "silu": silu}[activation](x, inplace=inplace)
@@ -105,7 +115,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """The product's, and C read once. The few operations an element of the epilogue are not counted."""
+    """Count the product, and C read once.
+
+    The few operations per element of the epilogue do not count.
+    """
     plain = gemm.cost(workload.plain)
     return Cost(plain.flops, plain.bytes_read + plain.bytes_written, plain.bytes_written)
 

@@ -1,7 +1,8 @@
-"""Adapter of TileGym's `gemm_alpha_beta` (cuTile): blocks that stay for several tiles of C = alpha A B^T + beta C.
+"""Adapter of TileGym's `gemm_alpha_beta` (cuTile): C = alpha A B^T + beta C.
 
-It works in place, and it has no activation. Every call therefore copies C into D first, and PyTorch applies the
-activation to D afterwards, in place: two more passes over D than the kernels that do all of it at once.
+Its blocks stay for several tiles. It works in place, and it has no activation. Every call therefore copies C into D
+first, and PyTorch applies the activation to D afterwards, in place: two more passes over D than the kernels that do all
+of it at once.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per configuration serves every size and activation."""
+    """Return a build per configuration, which serves every size and activation."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t)}) for t in TILES[target])
 
@@ -75,7 +76,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `gemm_alpha_beta`, with D in the place of its C."""
+    """Bind the grid and arguments of TileGym's `gemm_alpha_beta`, D as its C."""
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
     from kernels.gemm_epilogue.operator import activate
     from kernels.upstream.installed import on_stream

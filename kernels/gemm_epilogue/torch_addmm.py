@@ -1,4 +1,4 @@
-"""`gemm_epilogue` in plain PyTorch: `addmm`, then the activation in place, as a user would write it."""
+"""Baseline of `gemm_epilogue` in plain PyTorch: `addmm`, then the activation in place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""NVIDIA's example `grouped_blockscaled_gemm` in CuTe DSL, unmodified from the fetched wheel: operands with a scale per
-block, TMA descriptors that are changed in shared memory from group to group."""
+"""NVIDIA's CuTe DSL example `grouped_blockscaled_gemm`, unmodified from the fetched wheel.
+
+Operands have block scales; TMA descriptors are changed in shared memory from group to group.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""NVIDIA's example `grouped_gemm` in CuTe DSL, unmodified from the fetched wheel: 16-bit operands, TMA descriptors that
-are changed in shared memory from group to group."""
+"""NVIDIA's CuTe DSL example `grouped_gemm` for SM100, unmodified from the fetched wheel.
+
+Operands have 16 bits; TMA descriptors are changed in shared memory from group to group.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""NVIDIA's example `grouped_gemm` for Hopper in CuTe DSL, from the fetched wheel: 16-bit operands, TMA descriptors that
-are changed from group to group. `cutlass/hopper.py` says what is bent so that DSL 4.8.1 compiles it."""
+"""NVIDIA's CuTe DSL example `grouped_gemm` for Hopper, from the fetched wheel.
+
+Operands have 16 bits; TMA descriptors are changed from group to group. `cutlass/hopper.py` lists what is changed so
+that DSL 4.8.1 compiles it.
+"""
 
 from __future__ import annotations
 
@@ -37,5 +40,5 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def group_key(variant: Variant) -> str:
-    """The number of tiles of all groups is a constant of the example's scheduler."""
+    """Return the group key: the example's scheduler compiles in the total number of tiles."""
     return ", ".join(f"{name} {value}" for name, value in variant.params.items() if name != "tiles")

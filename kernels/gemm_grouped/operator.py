@@ -1,4 +1,4 @@
-"""Operator `gemm_grouped`: products C = A B^T of groups of matrices, each of its own size, in one launch.
+"""Operator `gemm_grouped`: products C = A B^T of groups of any size, in one launch.
 
 Operands are 16-bit numbers, as in `gemm`, or block-scaled ones, as in `gemm_blockscaled`. All matrices of a kind lie
 one after the other in a vector; a kernel finds a group's by its address and sizes.
@@ -33,7 +33,7 @@ STEP = 32  # sizes are multiples, so that rows of all element types are multiple
 
 @dataclass(frozen=True)
 class Problem:
-    """One group: C (m x n) = A (m x k) times the transpose of B (n x k)."""
+    """One group: C (m x n) is A B^T; the depth is k."""
 
     m: int
     n: int
@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Workload:
-    """`groups` products, on average of an `m` x `k` by the transpose of an `n` x `k` matrix.
+    """`groups` products, on average an `m` x `k` by a transposed `n` x `k` matrix.
 
     With `sizes` "even" all have these sizes. With "uneven" groups are taken in pairs, of which one gives some of each
     of its sizes to the other, by multiples of 32.
@@ -80,9 +80,9 @@ class Workload:
         sizes: list[tuple[int, ...]] = [means] * self.groups
         if self.sizes == "uneven":
             for i in range(0, self.groups - 1, 2):
-                given = [STEP * draw.randint(0, mean // STEP - 1) for mean in means]
-                sizes[i] = tuple(mean - less for mean, less in zip(means, given, strict=True))
-                sizes[i + 1] = tuple(mean + more for mean, more in zip(means, given, strict=True))
+                moved = [STEP * draw.randint(0, mean // STEP - 1) for mean in means]
+                sizes[i] = tuple(mean - less for mean, less in zip(means, moved, strict=True))
+                sizes[i + 1] = tuple(mean + more for mean, more in zip(means, moved, strict=True))
         return tuple(Problem(*size) for size in sizes)
 
     def tiles(self, m: int, n: int) -> int:
@@ -90,13 +90,16 @@ class Workload:
         return sum(-(-p.m // m) * -(-p.n // n) for p in self.problems)
 
     def plain(self, problem: Problem) -> blockscaled.Workload:
-        """A group of a workload with scales, as a workload of `gemm_blockscaled`."""
+        """Return a scaled group as a workload of `gemm_blockscaled`."""
         return blockscaled.Workload(problem.m, problem.n, problem.k, self.dtype)
 
 
 @dataclass
 class Inputs:
-    """Vectors of all groups' matrices, row-major; where elements have scales, all of bytes as in `gemm_blockscaled`."""
+    """Vectors of all groups' matrices, row-major.
+
+    Where elements have scales, all are bytes as in `gemm_blockscaled`.
+    """
 
     a: torch.Tensor  # the dtype, or uint8
     b: torch.Tensor  # the same
@@ -110,20 +113,23 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Groups whose sizes are no multiples of a tile."""
+    """Return groups whose sizes are no multiples of a tile."""
     w = workload
     return (replace(w, m=w.m + STEP, n=w.n + STEP, k=w.k + STEP),)
 
 
 def parts(vector: torch.Tensor, shapes: Sequence[tuple[int, ...]]) -> Iterator[torch.Tensor]:
-    """Views of tensors of these shapes that lie one after the other in a vector."""
+    """Return views of consecutive tensors of these shapes in a vector."""
     sizes = [math.prod(shape) for shape in shapes]
     for begin, size, shape in zip(accumulate(sizes, initial=0), sizes, shapes, strict=False):
         yield vector[begin : begin + size].view(shape)
 
 
 def matrices(inputs: Inputs, workload: Workload) -> list[tuple[torch.Tensor, ...]]:
-    """Views of each group's A and B and, where they have scales, of these: what `gemm_blockscaled.Inputs` holds."""
+    """Return views of each group's A and B and, if any, their scales.
+
+    They are fields of `gemm_blockscaled.Inputs`.
+    """
     w = workload
     if not w.scaled:
         a = parts(inputs.a, [(p.m, p.k) for p in w.problems])
@@ -140,12 +146,12 @@ def _rows(plain: list[blockscaled.Workload], name: str) -> Iterator[tuple[int, b
 
 
 def results(outputs: Outputs, workload: Workload) -> list[torch.Tensor]:
-    """Views of each group's C."""
+    """Return views of each group's C."""
     return list(parts(outputs.c, [(p.m, p.n) for p in workload.problems]))
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`, group by group.
+    """Draw inputs on `device` from `seed`, group by group.
 
     Distributions: `randn`; `constant` (all ones: every element of a group's C is its k); `scales` (every group, or
     where elements have scales every block, multiplied by a power of two of its own, so that what belongs to another
@@ -171,7 +177,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     size = sum(p.m * p.n for p in workload.problems)
@@ -181,7 +187,10 @@ def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outp
 def operands(
     group: tuple[torch.Tensor, ...], problem: Problem, workload: Workload, values: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A group's A and B, in float32 where they have scales; `values` as in `gemm_blockscaled.dequantize`."""
+    """Return a group's A and B, in float32 if scaled.
+
+    `values` is as in `gemm_blockscaled.dequantize`.
+    """
     if not workload.scaled:
         return group[0], group[1]
     plain = workload.plain(problem)
@@ -209,7 +218,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """The sum of the groups'."""
+    """Add up the costs of the groups."""
     w = workload
     if w.scaled:
         costs = [blockscaled.cost(w.plain(p)) for p in w.problems]

@@ -1,4 +1,7 @@
-"""Adapter of TileGym's `group_gemm` (cuTile): blocks that stay, and count through the tiles of a list of matrices."""
+"""Adapter of TileGym's `group_gemm` (cuTile).
+
+Its blocks stay, and count through the tiles of a list of matrices.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.cards import MULTIPROCESSORS
+from kernels.multiprocessors import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ SYMBOL = "tilegym_group_gemm"
 
 @dataclass(frozen=True)
 class Tiles:
-    """A configuration that TileGym's autotuner would try, with the names of its fields in lower case."""
+    """A configuration of TileGym's autotuner, its field names in lower case."""
 
     tile_m: int
     tile_n: int
@@ -63,12 +66,24 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per configuration serves every list of sizes; how many blocks stay is a constant of TileGym's kernel."""
+    """Return a build per configuration, which serves every list of sizes.
+
+    How many blocks stay is a constant of TileGym's kernel.
+    """
     dtype = workload.dtype
     return tuple(
         Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": _blocks(t, target)})
-        for t in (*(ADDED if target == "sm_90a" else ()), *TILES)
+        for t in _tiles(workload, target)
     )
+
+
+@not_baked
+def _tiles(workload: Workload, target: str) -> tuple[Tiles, ...]:
+    """Configurations, the fastest on an H200 first."""
+    if target != "sm_90a":
+        return TILES
+    first = AddedTiles(256, 128, 64, 1, 8) if workload.m >= 256 else AddedTiles(128, 256, 64, 1, 8)
+    return (first, *(t for t in ADDED if t != first), *TILES)
 
 
 @not_baked
@@ -94,7 +109,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `group_gemm`, less the blocks that would find no tile."""
+    """Bind the grid and arguments of TileGym's `group_gemm`, without blocks that get no tile."""
     from cutesnake.stages.load.cutile import ArrayList, TileLaunch, sequence
     from kernels.gemm_grouped.operator import matrices, results
 

@@ -1,5 +1,7 @@
-"""The products in plain PyTorch, group by group: `torch.mm`, of operands that, where they have scales, are dequantized
-to fp16 at every call."""
+"""Baseline of `gemm_grouped` in plain PyTorch: `torch.mm` group by group.
+
+Scaled operands are dequantized to fp16 at every call.
+"""
 
 from __future__ import annotations
 

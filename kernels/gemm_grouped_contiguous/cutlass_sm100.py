@@ -1,5 +1,7 @@
-"""NVIDIA's example `contiguous_grouped_gemm` in CuTe DSL, unmodified from the fetched wheel: it looks up the group of
-each tile's first row."""
+"""NVIDIA's CuTe DSL example `contiguous_grouped_gemm`, unmodified from the fetched wheel.
+
+It looks up the group of each tile's first row.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The tensors go in as they are, as views with the batch last; A and C have a batch of one."""
+    """Bind the tensors without copies, as views with the batch last.
+
+    A and C have a batch of one.
+    """
     from cutesnake.stages.load.cute import Call
 
     i = inputs

@@ -1,4 +1,4 @@
-"""Operator `gemm_grouped_contiguous`: products of the rows of A, which lie group after group, with the groups' own B.
+"""Operator `gemm_grouped_contiguous`: rows of A, stored group by group, times each group's B.
 
 What a layer of a mixture of experts computes for tokens that are sorted by expert: row i of C is row i of A times the
 transpose of B[group of i]. Operands are fp8 with float32 scales, as in `gemm_blockwise`.
@@ -29,7 +29,7 @@ ALIGNED = 128  # rows: groups are padded to multiples, so that no tile of C has 
 
 @dataclass(frozen=True)
 class Workload:
-    """`groups` matrices B, each n x k, and on average `m` rows of A and C for each.
+    """`groups` matrices B, each n x k, and on average `m` rows of A each.
 
     With `sizes` "even" every group has `m` rows. With "uneven" groups are taken in pairs, of which one gives some of
     its rows to the other, by multiples of 128; the first group gives all it has and is empty.
@@ -81,25 +81,29 @@ class Outputs:
 
 
 def uneven_rows(groups: int, m: int, aligned: int) -> tuple[int, ...]:
-    """Rows of groups of which the first of every two gives some to the other, by multiples of `aligned`.
+    """Return uneven row counts of groups, by multiples of `aligned`.
 
-    The first group gives all it has. It is always the same draw.
+    The first of every two groups gives some rows to the other. The first group gives all it has. It is always the same
+    draw.
     """
     rows, draw = [m] * groups, random.Random(0)
     for i in range(0, groups - 1, 2):
-        given = aligned * (draw.randint(0, m // aligned) if i else m // aligned)
-        rows[i], rows[i + 1] = rows[i] - given, rows[i + 1] + given
+        moved = aligned * (draw.randint(0, m // aligned) if i else m // aligned)
+        rows[i], rows[i + 1] = rows[i] - moved, rows[i + 1] + moved
     return tuple(rows)
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of a tile along N and K, with groups of other sizes."""
+    """Return a workload of another size, which is no multiple of a tile.
+
+    That concerns N and K; its groups have other sizes.
+    """
     w = workload
     return (replace(w, n=w.n + 16, k=w.k + 16, sizes="uneven" if w.sizes == "even" else "even"),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: A and B by the distributions of `gemm_blockwise`."""
+    """Draw inputs on `device` from `seed`, with the distributions of `gemm_blockwise`."""
     import torch
 
     w, generator = workload, torch.Generator(device).manual_seed(seed)
@@ -117,14 +121,14 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.rows, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
 
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
-    """C by one product per group of operands dequantized to its element type; returns `c`, which it fills."""
+    """Fill and return `c`: a product per group of operands dequantized to its dtype."""
     a = blockwise.dequantize_rows(inputs.a, inputs.a_scales).to(c.dtype)
     weights = (blockwise.dequantize_blocks(*each) for each in zip(inputs.b, inputs.b_scales, strict=True))
     return multiply_groups(a, weights, workload.group_rows, c)
@@ -133,9 +137,10 @@ def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tenso
 def multiply_groups(
     a: torch.Tensor, weights: Iterable[torch.Tensor], group_rows: tuple[int, ...], c: torch.Tensor
 ) -> torch.Tensor:
-    """Each group's rows of A by the transpose of its weights [n, k], in the element type of `c`, which is returned.
+    """Multiply each group's rows of A by its transposed weights [n, k] into `c`.
 
-    The groups' rows follow each other in A and C; weights are asked for one by one, since all might not fit.
+    The products have the element type of `c`, which is returned. The groups' rows follow each other in A and C; weights
+    are asked for one by one, since all might not fit.
     """
     import torch
 
@@ -158,7 +163,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 M N K over all rows; bytes: A, C, and B of the groups that have rows, with their scales."""
+    """Count FLOPs as 2 M N K over all rows.
+
+    Bytes: A, C, and B of the groups that have rows, with their scales.
+    """
     w = workload
     used = sum(rows > 0 for rows in w.group_rows)
     along_k = blockwise.blocks(w.k)

@@ -1,10 +1,10 @@
-"""Adapter of TileGym's `ragged_block_scaled_bmm` (cuTile): blocks that stay for several tiles, of groups of any size.
+"""Adapter of TileGym's `ragged_block_scaled_bmm` (cuTile).
 
-It has three kernels: one whose blocks count through the groups' own tiles (`own`), and two whose blocks count through
-as many tiles for every group as the largest one has (`uniform`, and `swap`, which computes B A^T and transposes it).
-With tiles of 256 columns, which TileGym 1.5.1 takes by default on Hopper from 256 rows per group on, it multiplies both
-blocks of 128 columns by the scale of the first: tests/kernels/test_gemm_blockwise.py shows it on TileGym's source. Only
-tiles of 128 columns are taken here.
+Its blocks stay for several tiles, of groups of any size. It has three kernels: one whose blocks count through the
+groups' own tiles (`own`), and two whose blocks count through as many tiles for every group as the largest one has
+(`uniform`, and `swap`, which computes B A^T and transposes it). With tiles of 256 columns, which TileGym 1.5.1 takes by
+default on Hopper from 256 rows per group on, it multiplies both blocks of 128 columns by the scale of the first:
+tests/kernels/test_gemm_blockwise.py shows it on TileGym's source. Only tiles of 128 columns are taken here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per configuration serves every size."""
+    """Return a build per configuration, which serves every size."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t)}) for t in TILES[target])
 
@@ -86,7 +86,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `ragged_block_scaled_bmm`; scales of A go in as a view (rows, blocks)."""
+    """Bind the grid and arguments of TileGym's `ragged_block_scaled_bmm`.
+
+    Scales of A are passed as a view (rows, blocks).
+    """
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

@@ -1,6 +1,7 @@
-"""The products in plain PyTorch: operands dequantized to bf16 at every call, then `torch.mm` group by group.
+"""Baseline in plain PyTorch: `torch.mm` group by group.
 
-It takes the sizes of groups from the workload, as a user would have them on the host.
+Operands are dequantized to bf16 at every call. It takes the sizes of groups from the workload, as a user would have
+them on the host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""NVIDIA's example `masked_grouped_gemm` in CuTe DSL, unmodified from the fetched wheel: a warp of its own passes over
-the tiles that have no row in use.
+"""NVIDIA's CuTe DSL example `masked_grouped_gemm`, unmodified from the fetched wheel.
 
-It looks up how many rows the group of the tile past the last one has, before it asks whether there is such a tile: the
-operator's `rows` is longer than there are groups for its sake.
+A separate warp skips the tiles that have no row in use. It looks up how many rows the group of the tile past the last
+one has, before it asks whether there is such a tile: the operator's `rows` is longer than there are groups for its
+sake.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The tensors go in as they are, as views with the groups last."""
+    """Bind the tensors without copies, as views with the groups last."""
     from cutesnake.stages.load.cute import Call
     from kernels.gemm_grouped_masked.operator import clear_unused
 

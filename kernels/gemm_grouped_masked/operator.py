@@ -1,4 +1,4 @@
-"""Operator `gemm_grouped_masked`: products of groups that have room for equally many rows and use some of it.
+"""Operator `gemm_grouped_masked`: products of equally large groups that use some rows only.
 
 What a layer of a mixture of experts computes while decoding, where the host does not know how many tokens each expert
 got: for every group, the first rows of A times the transpose of B. Operands are fp8 with float32 scales, as in
@@ -30,7 +30,7 @@ SPARE = 256  # entries of `rows` past the groups, all 0: NVIDIA's kernel looks u
 
 @dataclass(frozen=True)
 class Workload:
-    """`groups` matrices B, each n x k, with room for `m` rows of A and C for each.
+    """`groups` matrices B, each n x k, with room for `m` rows each.
 
     With `sizes` "full" all of it is used. With "uneven" the first group has no row, the second as many as it can, and
     the others log-uniformly many.
@@ -78,13 +78,16 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
+    """Return a workload of another size, which is no multiple of any tile.
+
+    Rows keep 16 bytes.
+    """
     w = workload
     return (replace(w, m=w.m + 1, n=w.n + 16, k=w.k + 16),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: A and B by the distributions of `gemm_blockwise`.
+    """Draw inputs on `device` from `seed`, with the distributions of `gemm_blockwise`.
 
     Unused rows of A hold NaN, so that a kernel which lets them into used ones shows.
     """
@@ -111,7 +114,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     shape = (workload.groups, workload.m, workload.n)
@@ -119,7 +122,7 @@ def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outp
 
 
 def clear_unused(inputs: Inputs, outputs: Outputs) -> None:
-    """Zeros in the rows of C that no group uses, for the `finish` of a binding."""
+    """Zero the rows of C that no group uses, for the `finish` of a binding."""
     import torch
 
     groups, m, _ = outputs.c.shape
@@ -128,7 +131,10 @@ def clear_unused(inputs: Inputs, outputs: Outputs) -> None:
 
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
-    """C by one product per group of operands dequantized to its element type; returns `c`, whose used rows it fills."""
+    """Fill and return `c`: a product per group of operands dequantized to its dtype.
+
+    Only rows in use are filled.
+    """
     import torch
 
     for group, used in enumerate(workload.group_rows):
@@ -153,7 +159,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 M N K over the rows in use; bytes: these of A and C, and B of the groups that have any, with scales."""
+    """Count FLOPs as 2 M N K over the rows in use.
+
+    Bytes: these rows of A and C, and B of groups that have any, with scales.
+    """
     w, size = workload, DTYPES[workload.dtype]
     rows, used = sum(w.group_rows), sum(rows > 0 for rows in w.group_rows)
     along_k = blockwise.blocks(w.k) if w.dtype == "fp8" else 0  # scales of a row

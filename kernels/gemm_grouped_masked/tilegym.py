@@ -1,6 +1,7 @@
-"""Adapter of TileGym's `masked_bmm` (cuTile): blocks that stay, and pass over the tiles that have no row in use.
+"""Adapter of TileGym's `masked_bmm` (cuTile).
 
-It multiplies operands as they are: it takes no scales, so that of this operator's element types it has bf16 alone.
+Its blocks stay, and skip the tiles that have no row in use. It multiplies operands as they are: it takes no scales, so
+that of this operator's element types it has bf16 alone.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per configuration serves every size."""
+    """Return a build per configuration, which serves every size."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t)}) for t in TILES[target])
 
@@ -74,7 +75,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `masked_bmm`."""
+    """Bind the grid and arguments of TileGym's `masked_bmm`."""
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
     from kernels.gemm_grouped_masked.operator import clear_unused
 

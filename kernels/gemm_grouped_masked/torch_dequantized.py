@@ -1,6 +1,7 @@
-"""The products in plain PyTorch: operands dequantized to bf16 at every call, then `torch.mm` group by group.
+"""Baseline in plain PyTorch: `torch.mm` group by group.
 
-It takes how many rows are in use from the workload: a user of PyTorch alone would have to wait for the GPU to say so.
+Operands are dequantized to bf16 at every call. It takes how many rows are in use from the workload: a user of PyTorch
+alone would have to wait for the GPU to say so.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""NVIDIA's `sm100_mixed_input` of nvidia-cutlass-operators 0.3.0 in CuTe DSL, unmodified from the fetched wheel: the
-example `mixed_input_gemm`, grown into a library."""
+"""NVIDIA's `sm100_mixed_input` of nvidia-cutlass-operators 0.3.0, unmodified from the fetched wheel.
+
+It is the CuTe DSL example `mixed_input_gemm`, grown into a library.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""NVIDIA's example `mixed_input_gemm` in CuTe DSL, unmodified from the fetched wheel: warps of their own convert the
-weights, on their way from shared memory to tensor memory."""
+"""NVIDIA's CuTe DSL example `mixed_input_gemm`, unmodified from the fetched wheel.
+
+Separate warps convert the weights between shared memory and tensor memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Operator `gemm_mixed`: C = A B^T of bf16 activations A and weights B of 8 or 4 bits, multiplied as bf16.
+"""Operator `gemm_mixed`: C = A B^T of bf16 activations and 8-bit or 4-bit weights.
+
+The product is in bf16.
 
 What a linear layer computes whose weights are stored in fewer bits than its activations have:
 
@@ -31,7 +33,7 @@ AXIS, AXIS_LABEL = "m", "rows of A and C (M)"
 
 @dataclass(frozen=True)
 class Workload:
-    """The product of an `m` x `k` by the transpose of an `n` x `k` matrix of `dtype`, both row-major."""
+    """An `m` x `k` by transposed `n` x `k` product of `dtype`, row-major."""
 
     m: int
     n: int
@@ -67,7 +69,10 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of any tile; rows keep 16 bytes."""
+    """Return a workload of another size, which is no multiple of any tile.
+
+    Rows keep 16 bytes.
+    """
     w = workload
     return (replace(w, m=w.m + 8, n=w.n + 16, k=w.k + (BLOCK if w.scaled else 16)),)
 
@@ -97,7 +102,7 @@ def draw_weights(
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`.
+    """Draw inputs on `device` from `seed`.
 
     Distributions: `randn`; `scales` (scales of int4, or else whole rows of B, differ by up to 2^8 and 2^3, so that
     what belongs to another shows); `extremes` (every code is the largest or the lowest there is); `constant` (all
@@ -115,13 +120,16 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def weights(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """The float32 matrix [n, k] of codes and scales; scales of [1, 1] stand for none."""
+    """Return the float32 matrix [n, k] of codes and scales.
+
+    Scales of [1, 1] stand for none.
+    """
     values = decode(codes)
     return values if scales.shape == (1, 1) else values * scales.float().T.repeat_interleave(BLOCK, 1)
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.m, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
@@ -133,7 +141,10 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """PyTorch's bf16 product with the weights rounded to bf16, which holds all but those of int4 exactly."""
+    """Return PyTorch's bf16 product with weights rounded to bf16.
+
+    bf16 holds all but int4 weights exactly.
+    """
     return Outputs(inputs.a @ weights(inputs.b, inputs.b_scales).bfloat16().T)
 
 
@@ -143,7 +154,10 @@ def weight_bytes(n: int, k: int, dtype: str) -> int:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 M N K, without conversion and scaling; bytes: A, codes and scales of B, and C."""
+    """Count FLOPs as 2 M N K, without conversion and scaling.
+
+    Bytes: A, codes and scales of B, and C.
+    """
     w = workload
     return Cost(2 * w.m * w.n * w.k, 2 * w.m * w.k + weight_bytes(w.n, w.k, w.dtype), 2 * w.m * w.n)
 

@@ -1,5 +1,8 @@
-"""NVIDIA's example `grouped_mixed_input_gemm_acc_scale` in CuTe DSL, unmodified from the fetched wheel: weights of int4
-are converted and multiplied, then the sums of each block are scaled, which is less work where groups have few rows."""
+"""NVIDIA's CuTe DSL example `grouped_mixed_input_gemm_acc_scale`, unmodified from the fetched wheel.
+
+int4 weights are converted and multiplied, then the sums of each block are scaled. That is less work where groups have
+few rows.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ compile = partial(adapter.compile, EXAMPLE)
 def supports(workload: Workload) -> str | None:
     if not workload.plain.scaled:
         return (
-            f"dtype is {workload.dtype}: NVIDIA's example scales sums and takes weights that have scales, of int4 (of "
-            "others it says «convert-only mode is not supported for acc-scale kernel»)"
+            f"dtype is {workload.dtype}: NVIDIA's example scales sums and takes scaled weights (int4). Of "
+            "other types it reports «convert-only mode is not supported for acc-scale kernel»"
         )
     return adapter.supports(workload.n, workload.k, workload.dtype)
 

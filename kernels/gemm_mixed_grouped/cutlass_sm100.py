@@ -1,5 +1,7 @@
-"""NVIDIA's example `grouped_mixed_input_gemm` in CuTe DSL, unmodified from the fetched wheel: weights are converted,
-and those of int4 scaled, before they are multiplied."""
+"""NVIDIA's CuTe DSL example `grouped_mixed_input_gemm`, unmodified from the fetched wheel.
+
+Weights are converted, and scaled if int4, before they are multiplied.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator `gemm_mixed_grouped`: products of the rows of A, which lie group after group, with the groups' own weights.
+"""Operator `gemm_mixed_grouped`: rows of A, stored group by group, times each group's weights.
 
 The layer of a mixture of experts of `gemm_grouped_contiguous`, with bf16 activations and weights of 8 or 4 bits as in
 `gemm_mixed`.
@@ -27,7 +27,7 @@ ALIGNED = 8  # rows: groups have multiples
 
 @dataclass(frozen=True)
 class Workload:
-    """`groups` matrices B, each n x k, and on average `m` rows of A and C for each.
+    """`groups` matrices B, each n x k, and on average `m` rows of A each.
 
     With `sizes` "even" every group has `m` rows; "uneven" is as in `gemm_grouped_contiguous`, by multiples of 8 rows.
     """
@@ -53,7 +53,10 @@ class Workload:
 
     @property
     def plain(self) -> mixed.Workload:
-        """An average group as a workload of `gemm_mixed`, which raises ValueError for sizes that make no sense."""
+        """Return an average group as a workload of `gemm_mixed`.
+
+        It raises ValueError for sizes that make no sense.
+        """
         return mixed.Workload(self.m, self.n, self.k, self.dtype)
 
     @property
@@ -81,14 +84,14 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, which is no multiple of a tile, with groups of other sizes."""
+    """Return a workload of another size and groups, which is no multiple of a tile."""
     w = workload
     k = w.k + (mixed.BLOCK if w.plain.scaled else 16)
     return (replace(w, m=w.m + 8, n=w.n + 16, k=k, sizes="uneven" if w.sizes == "even" else "even"),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`, by the distributions of `gemm_mixed`."""
+    """Draw inputs on `device` from `seed`, by the distributions of `gemm_mixed`."""
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)
@@ -103,14 +106,14 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.rows, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
 
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
-    """C by one product per group in the element type of `c`, which is filled and returned."""
+    """Fill and return `c` by one product per group in its element type."""
     weights = (mixed.weights(*each) for each in zip(inputs.b, inputs.b_scales, strict=True))
     return multiply_groups(inputs.a, weights, workload.group_rows, c)
 
@@ -126,7 +129,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """FLOPs 2 M N K over all rows; bytes: A, C, and codes and scales of B of the groups that have rows."""
+    """Count FLOPs as 2 M N K over all rows.
+
+    Bytes: A, C, and codes and scales of B of the groups that have rows.
+    """
     w = workload
     used = sum(rows > 0 for rows in w.group_rows)
     read = 2 * w.rows * w.k + used * mixed.weight_bytes(w.n, w.k, w.dtype)

@@ -75,12 +75,12 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A sequence of one chunk, which carries no state from chunk to chunk."""
+    """Return a sequence of one chunk, which carries no state from chunk to chunk."""
     return (replace(workload, length=CHUNK),) if workload.length > CHUNK else ()
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`.
+    """Draw inputs on `device` from `seed`.
 
     Distributions: `randn` (as NVIDIA's example draws them: a token's part in the state lasts some 50 tokens);
     `long_memory` (the state forgets a thousandth in 100 tokens: it sums up the whole sequence, across all chunks);
@@ -112,7 +112,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     w = workload
@@ -122,7 +122,7 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:
-    """The recurrence itself, token by token, in float32."""
+    """Compute the recurrence token by token, in float32."""
     import torch
 
     w, i = workload, inputs
@@ -138,12 +138,14 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """The chunked form with operands of all products in the workload's dtype: the yardstick for the allowed error."""
+    """Compute the chunked form with operands in the workload's dtype: the yardstick of errors."""
     return chunked(inputs, workload, CHUNK)
 
 
 def chunked(inputs: Inputs, workload: Workload, chunk: int) -> Outputs:
-    """Section 6 of the paper in PyTorch, chunks of at most `chunk` tokens; sums of decays and states in float32.
+    """Compute section 6 of the paper in PyTorch, `chunk` tokens at a time.
+
+    Sums of decays and states are in float32.
 
     Per chunk, with s the running sum of dt a and H the state before it:
 

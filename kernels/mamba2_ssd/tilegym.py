@@ -1,4 +1,7 @@
-"""Adapter of the forward pass of TileGym's `mamba2` (cuTile): kernels for sums of decays, for states, for outputs."""
+"""Adapter of the forward pass of TileGym's `mamba2` (cuTile).
+
+It has kernels for sums of decays, for states, for outputs.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ WIDEST = 64  # elements of a head in a block
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tokens of a chunk; elements of a state in a block of the states, and in a step of the outputs."""
+    """Tokens of a chunk, and state elements per block and per step.
+
+    The states are computed in blocks, the outputs in steps.
+    """
 
     chunk: int
     state: int
     out: int
 
 
-# Chunks of 64 tokens are TileGym's default, whose outputs another kernel computes than those of longer chunks.
+# Chunks of 64 tokens are TileGym's default, whose outputs a different kernel computes than for longer chunks.
 TILINGS = (Tiling(64, 64, 64), Tiling(128, 64, 64))
 
 
@@ -50,7 +56,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The state's extent and the heads of a group are constants of TileGym's kernels."""
+    """Return builds: state extent and heads of a group are constants of TileGym's kernels."""
     w = workload
     result = []
     for tiling in TILINGS:
@@ -98,7 +104,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grids and arguments of TileGym's `mamba2_chunk_forward`. Its last state is float32: it is copied."""
+    """Bind the grids and arguments of TileGym's `mamba2_chunk_forward`.
+
+    Its last state is float32: it is copied.
+    """
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

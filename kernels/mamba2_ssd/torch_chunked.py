@@ -1,4 +1,4 @@
-"""Mamba-2's state space duality in plain PyTorch, chunk by chunk: the baseline a user has without own kernels.
+"""Baseline in plain PyTorch: Mamba-2's state space duality, chunk by chunk.
 
 It is the operator's own chunked form, whose products PyTorch hands to its libraries; there is no call for the whole.
 """

@@ -41,7 +41,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The package is asked for its schedule here, once."""
+    """Bind; ask the package for its schedule once."""
     attention = _Attention(import_package("flash_mla"), workload, inputs, outputs)
     return Runner(attention, finish=attention.finish)
 

@@ -48,13 +48,19 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    """Nothing here: the package compiles its kernel when it is first asked for it, or brings it along."""
+    """Compile nothing.
+
+    The package compiles its kernel when it is first asked for it, or brings it along.
+    """
     return nothing_built("flashinfer")
 
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """ValueError where the package refuses the lengths (several query tokens whose tiles end in odd places)."""
+    """Bind, or raise ValueError where the package refuses the lengths.
+
+    That is several query tokens whose tiles end in odd places.
+    """
     # A profiler's process has a HOME of its own; what the package has compiled is in the user's.
     os.environ.setdefault(COMPILED, pwd.getpwuid(os.getuid()).pw_dir)
     return Runner(_Attention(import_package("flashinfer.mla"), workload, inputs, outputs))

@@ -1,4 +1,7 @@
-"""Adapter of TileGym's `mla_decoding` (cuTile, one block per 16 heads and request, no split of the keys)."""
+"""Adapter of TileGym's `mla_decoding` (cuTile).
+
+It has one block per 16 heads and request, and no split of the keys.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The kv length is a constant of TileGym's kernel: a build for each."""
+    """Return a build per kv length, a constant of TileGym's kernel."""
     w = workload
     tile_h, tile_n = TILING[target]
     params = {"dtype": w.dtype, "kv_length": w.kv_length, "latent": w.latent, "rope": w.rope}
@@ -36,7 +39,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def group_key(variant: Variant) -> str:
-    """Lengths are compile-time constants; few tiles of keys, or a last one that is not full, change the loop."""
+    """Return the group key of a build.
+
+    Lengths are compile-time constants. Few tiles of keys, or a partial last one, change the loop.
+    """
     tiles, rest = divmod(variant.params["kv_length"], variant.params["tile_n"])
     return f"{variant.params['dtype']}, {tiles if tiles < MANY_TILES else 'many'} tiles{', one not full' * bool(rest)}"
 
@@ -62,7 +68,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The grid and arguments of TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
+    """Bind the grid and arguments of TileGym's `_MlaDecodingFunction.forward`.
+
+    `finish` makes its LSE natural.
+    """
     from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     if workload.kv_length != build.params["kv_length"]:

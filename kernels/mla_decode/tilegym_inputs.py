@@ -1,4 +1,7 @@
-"""What the adapters of TileGym's MLA decode kernels share: what they take, and views of our inputs."""
+"""Shared code of the adapters of TileGym's MLA decode kernels.
+
+It has what they support, and views of the inputs.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,11 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def views(workload: Workload, inputs: Inputs) -> tuple[torch.Tensor, ...]:
-    """q, q_rope [batch, heads, ...], latent and rope of the cache [batch, kv_length, ...]: views, nothing is copied.
+    """View q, q_rope [batch, heads, ...] and latent and rope [batch, kv_length, ...].
 
-    Pages in order make the cache contiguous; the rows that pad the last page of a request are cut off. Raises
-    ValueError if requests differ in length or pages are out of order.
+    Latent and rope are columns of the cache; nothing is copied. Pages in order make the cache contiguous; the rows that
+    pad the last page of a request are cut off. Raises ValueError if requests differ in length or pages are out of
+    order.
     """
     import torch
 

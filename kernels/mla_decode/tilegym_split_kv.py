@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.cards import MULTIPROCESSORS
 from kernels.mla_decode import tilegym_inputs
+from kernels.multiprocessors import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Number and length of the splits are constants of TileGym's kernels: a build for each pair in use."""
+    """Return a build per number and length of splits in use.
+
+    They are constants of TileGym's kernels.
+    """
     w = workload
     length = split_length(w.batch, w.kv_length, MULTIPROCESSORS[target])
     splits = -(-w.kv_length // length)
@@ -47,9 +50,10 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def group_key(variant: Variant) -> str:
-    """Splits, their lengths and heads are compile-time constants; a split of one tile has no loop.
+    """Return the group key of a build.
 
-    The reduction is a function of its own, whose shared memory grows with the number of splits.
+    Splits, their lengths and heads are compile-time constants; a split of one tile has no loop. The reduction is a
+    function of its own, whose shared memory grows with the number of splits.
     """
     p = variant.params
     loop = "a loop" if p["split_length"] > TILE_N else "one tile"
@@ -77,7 +81,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Workspace, grids and arguments of TileGym's `forward`; `finish` makes the LSE, which it does not return."""
+    """Bind workspace, grids and arguments of TileGym's `forward`.
+
+    `finish` makes the LSE, which it does not return.
+    """
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, sequence
@@ -108,5 +115,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
 
 def _next_power_of_2(number: int) -> int:
-    """Smallest power of two from `number` up; 0 for 0, like TileGym's function of that name."""
+    """Return the smallest power of two from `number` up; 0 for 0.
+
+    TileGym's function of that name does so too.
+    """
     return 1 << (number - 1).bit_length() if number > 0 else 0

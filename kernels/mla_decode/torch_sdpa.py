@@ -1,4 +1,4 @@
-"""MLA decode in plain PyTorch: the baseline a user has without any kernel of their own.
+"""Baseline of MLA decode in plain PyTorch.
 
 `scaled_dot_product_attention` has no fused kernel for a head of 576: on an H200 its memory-efficient backend took
 456 us and its math backend 1,712 us (batch 32, kv 4096, bf16). So this is what the baseline does: matrix product,
@@ -81,7 +81,10 @@ class _Attention:
         torch.bmm(weights.to(q.dtype), keys[:, :, : w.latent], out=outputs.out.view(w.batch, rows, w.latent))
 
     def _keys(self, torch: Any) -> Any:
-        """[batch, keys, latent + rope]: the pages of each request in order, with zeros past its end."""
+        """Gather keys [batch, keys, latent + rope] from pages.
+
+        The pages of each request come in order, with zeros past its end.
+        """
         w, inputs = self._workload, self._inputs
         cache = inputs.kv_cache
         past = self._position >= inputs.kv_lengths[:, None]  # [batch, keys]
@@ -102,7 +105,10 @@ class _Attention:
 
 @not_baked
 def _scores(torch: Any, mask: Any, q: Any, keys: Any, scale: float) -> Any:
-    """mask + scale * q @ keys, float32 of 16-bit operands: one call on GPUs, which PyTorch lacks for CPUs."""
+    """Return mask + scale * q @ keys, float32 of 16-bit operands.
+
+    It is one call on GPUs, which PyTorch lacks for CPUs.
+    """
     if q.is_cuda:
         return torch.baddbmm(mask, q, keys, torch.float32, alpha=scale)
     return torch.baddbmm(mask, q.float(), keys.float(), alpha=scale)

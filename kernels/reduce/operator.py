@@ -53,11 +53,11 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
+    """Draw inputs from `seed`, equal on every machine, and move them to `device`.
 
-    `ones`: a sum that is kept in 16 bits gets stuck. `negative`: a maximum that starts at 0 shows. `peak`: one element
-    of each row, anywhere, is 1,000 times the others, so that one that is left out shows. `wide`: magnitudes from 2^-8
-    to 2^8. `infinite`: rows of -inf but for one element, and every seventh row of nothing else.
+    The CPU draws them. `ones`: a sum that is kept in 16 bits gets stuck. `negative`: a maximum that starts at 0 shows.
+    `peak`: one element of each row, anywhere, is 1,000 times the others, so that one that is left out shows. `wide`:
+    magnitudes from 2^-8 to 2^8. `infinite`: rows of -inf but for one element, and every seventh row of nothing else.
     """
     import torch
 
@@ -83,7 +83,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     return Outputs(torch.full((workload.rows, 1), float("nan"), dtype=torch_dtype(workload.dtype), device=device))

@@ -1,4 +1,4 @@
-"""Row reduction in plain PyTorch, `torch.sum` and `torch.amax`: the baseline without any kernel of one's own."""
+"""Baseline of `reduce` in plain PyTorch: `torch.sum` and `torch.amax`."""
 
 from __future__ import annotations
 

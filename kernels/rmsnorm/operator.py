@@ -1,7 +1,7 @@
-"""Operator `rmsnorm`: y = x / sqrt(mean(x^2) + eps) * weight over the rows of a matrix.
+"""Operator `rmsnorm`: y = x / sqrt(mean(x^2) + eps) * weight by row.
 
-Root mean square layer normalization, Zhang and Sennrich 2019 (arXiv:1910.07467), equation 4, with the eps that all
-implementations add under the root.
+Rows belong to a matrix. Root mean square layer normalization, Zhang and Sennrich 2019 (arXiv:1910.07467),
+equation 4, with the eps that all implementations add under the root.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw on the CPU, so that a seed means the same numbers on every machine, then move to `device`.
+    """Draw inputs from `seed`, equal on every machine, and move them to `device`.
 
-    The mean square is about 1 (`randn`), 10^6 (`large`), 10^-6, the size of eps (`tiny`), all in one element of each
-    row (`outlier`), or 0, so that eps alone keeps the root from 0 (`zeros`). The weight is 1 + randn / 4.
+    The CPU draws them. The mean square is about 1 (`randn`), 10^6 (`large`), 10^-6, the size of eps (`tiny`), all in
+    one element of each row (`outlier`), or 0, so that eps alone keeps the root from 0 (`zeros`). The weight is 1 +
+    randn / 4.
     """
     import torch
 
@@ -80,7 +81,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     import torch
 
     shape = (workload.rows, workload.columns)
@@ -102,7 +103,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Per element a square, its addition and two products; the root of each row is not counted."""
+    """Count per element a square, its addition and two products.
+
+    The root of each row is not counted.
+    """
     elements = workload.rows * workload.columns
     size = DTYPES[workload.dtype]
     return Cost(flops=4 * elements, bytes_read=(elements + workload.columns) * size, bytes_written=elements * size)

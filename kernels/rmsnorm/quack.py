@@ -34,7 +34,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The package allocates its output: `finish` copies it, and spoils it, so that a call that writes nothing shows."""
+    """Bind; `finish` copies and spoils the output, which the package allocates.
+
+    So a call that writes nothing shows.
+    """
     rmsnorm = import_package("quack").rmsnorm
     result = [rmsnorm(inputs.x, inputs.weight, eps=inputs.eps)]
     result[0].fill_(float("nan"))

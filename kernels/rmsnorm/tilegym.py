@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.cards import MULTIPROCESSORS
-from kernels.matrices import beyond_extents
+from kernels.matrices import refuse_extents
+from kernels.multiprocessors import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ LARGEST_TILE = 2**14  # elements of a row that a block holds at once; beyond, re
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    return beyond_extents(workload)
+    return refuse_extents(workload)
 
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """TileGym's own choice first, then its other modes, as far as they can hold a row."""
+    """Return TileGym's choice first, then its other modes that can hold a row."""
     from kernels.rmsnorm.operator import DTYPES, EPS
 
     w = workload
@@ -55,8 +55,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def _name(p: dict[str, Any]) -> str:
-    held = f"{p['tile_m']}x{p['tile_n']}" if p["mode"] == "persistent" else f"n{p['columns']}"
-    return f"{p['dtype']}_{p['mode']}_{held}" + ("" if p["aligned"] else "_unaligned")
+    shape = f"{p['tile_m']}x{p['tile_n']}" if p["mode"] == "persistent" else f"n{p['columns']}"
+    return f"{p['dtype']}_{p['mode']}_{shape}" + ("" if p["aligned"] else "_unaligned")
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -79,7 +79,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Grid and arguments of TileGym's `forward`. Raises ValueError for an eps that the build was not made for."""
+    """Bind grid and arguments of TileGym's `forward`.
+
+    Raises ValueError for an eps that the build was not made for.
+    """
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

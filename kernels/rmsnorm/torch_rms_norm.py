@@ -1,4 +1,4 @@
-"""RMSNorm in plain PyTorch: the baseline a user has without any kernel of their own, `torch.nn.functional.rms_norm`.
+"""Baseline of `rmsnorm` in plain PyTorch: `torch.nn.functional.rms_norm`.
 
 It has no argument for the output: what it returns is copied to the outputs by `finish`, outside of the timed calls.
 """

@@ -8,11 +8,11 @@ from cutlass.cutlass_dsl import dsl_user_op
 
 @dsl_user_op
 def before_thread_sync(*, loc=None, ip=None) -> None:
-    """What this thread did with tensor memory so far comes before the barrier that it arrives on next."""
+    """Order this thread's tensor memory accesses before the barrier it arrives on next."""
     nvvm.tcgen05_fence(nvvm.Tcgen05FenceKind.BEFORE_THREAD_SYNC, loc=loc, ip=ip)
 
 
 @dsl_user_op
 def after_thread_sync(*, loc=None, ip=None) -> None:
-    """What this thread does with tensor memory from here on comes after the barrier that it just waited for."""
+    """Order this thread's later tensor memory accesses after the barrier it waited for."""
     nvvm.tcgen05_fence(nvvm.Tcgen05FenceKind.AFTER_THREAD_SYNC, loc=loc, ip=ip)

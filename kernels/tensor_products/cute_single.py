@@ -1,4 +1,7 @@
-"""`tensor_products` in CuTe DSL, this project's, by single CTAs, 128 rows of D at a time."""
+"""`tensor_products` in CuTe DSL by single CTAs, 128 rows of D.
+
+The kernel is this project's.
+"""
 
 from __future__ import annotations
 
@@ -19,5 +22,5 @@ CTAS = 1  # that make a product together
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per kind of product serves every size."""
+    """Return a build per kind of product, which serves every size."""
     return (Variant(f"{workload.dtype}_cta{CTAS}", {"dtype": workload.dtype, "ctas": CTAS}),)

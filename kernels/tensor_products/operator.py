@@ -1,4 +1,4 @@
-"""Operator `tensor_products`: D = A B^T in every kind of product that the tensor cores of Blackwell know.
+"""Operator `tensor_products`: D = A B^T in every kind of product of Blackwell's tensor cores.
 
 It exists for the instructions, not for speed: a kernel of few lines meets those that no kernel of the catalogue has,
 with one CTA and with two. Scales of block-scaled kinds are all 1; `gemm_blockscaled` has real ones.
@@ -25,7 +25,10 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3
 
 @dataclass(frozen=True)
 class Workload:
-    """D (m, n), float32, or int32 of int8, from A (m, k) and B (n, k) of `dtype`."""
+    """D (m, n), float32 or int32, from A (m, k) and B (n, k).
+
+    The operands have `dtype`; int8 gives int32.
+    """
 
     m: int
     n: int
@@ -57,14 +60,18 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """None: there is no GPU of this kind to check them on yet, and one size is like another."""
+    """Return none.
+
+    No GPU of this kind is there to check them, and one size is like another.
+    """
     return ()
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: `randn`, or `extremes`, the largest magnitudes of either sign at random.
+    """Draw inputs on `device` from `seed`: `randn` or `extremes`.
 
-    Of fp16 and tf32 the extremes are 1,024, so that sums of float32 hold them.
+    `extremes` has the largest magnitudes of either sign at random. Of fp16 and tf32 the extremes are 1,024, so that
+    sums of float32 hold them.
     """
     import torch
 
@@ -82,7 +89,10 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def encode(x: torch.Tensor, dtype: str) -> torch.Tensor:
-    """float32 values as operands of `dtype`: rounded to the nearest, of tf32 cut; int8 takes 32 times a value."""
+    """Round float32 values to operands of `dtype`.
+
+    They are rounded to the nearest, tf32 is cut; int8 takes 32 times a value.
+    """
     import torch
 
     if dtype == "fp16":
@@ -109,7 +119,10 @@ def decode(operand: torch.Tensor) -> torch.Tensor:
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN, integers with -1 billion: an element that is never written cannot pass."""
+    """Return poisoned outputs, so that an unwritten element fails the check.
+
+    They hold NaN, or -1 billion in integers.
+    """
     import torch
 
     w = workload

@@ -1,4 +1,4 @@
-"""The product by PyTorch in float32, of the operands' values: the baseline a user has without own kernels."""
+"""Baseline in plain PyTorch: the float32 product of the operands' values."""
 
 from __future__ import annotations
 

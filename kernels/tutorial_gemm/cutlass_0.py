@@ -1,4 +1,7 @@
-"""Step 0 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_0` in CuTe DSL, from the fetched wheel: one CTA a tile."""
+"""Step 0 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_0` in CuTe DSL, fetched wheel.
+
+One CTA computes a tile.
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

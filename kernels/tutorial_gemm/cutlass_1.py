@@ -1,5 +1,7 @@
-"""Step 1 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_1` in CuTe DSL, from the fetched wheel: pairs of CTAs share
-a product, with TMA multicast."""
+"""Step 1 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_1` in CuTe DSL, fetched wheel.
+
+Pairs of CTAs share a product, with TMA multicast.
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,5 +1,7 @@
-"""Step 2 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_2` in CuTe DSL, from the fetched wheel: warps of their own
-for loads, products and stores."""
+"""Step 2 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_2` in CuTe DSL, fetched wheel.
+
+Separate warps load, multiply and store.
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,5 +1,7 @@
-"""Step 3 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_3` in CuTe DSL, from the fetched wheel: clusters that stay
-for several tiles, given out beforehand."""
+"""Step 3 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_3` in CuTe DSL, fetched wheel.
+
+Clusters stay for several tiles, assigned beforehand.
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

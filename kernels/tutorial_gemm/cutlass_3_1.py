@@ -1,5 +1,7 @@
-"""Step 3_1 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_3_1` in CuTe DSL, from the fetched wheel: clusters
-that ask the hardware for the next tile (cluster launch control)."""
+"""Step 3_1 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_3_1` in CuTe DSL, fetched wheel.
+
+Clusters ask the hardware for the next tile (cluster launch control).
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,8 +1,8 @@
-"""Step 4 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_4` in CuTe DSL, from the fetched wheel: clusters of a
-preferred size, which may fall back to a smaller one.
+"""Step 4 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_4` in CuTe DSL, fetched wheel.
 
-Its kernel holds the code for both cluster sizes, and DSL 4.8.1 adds up the shared memory of the two: 426,496 bytes with
-the tutorial's six stages of loads, more than a block can have. Three stages fit.
+Clusters have a preferred size, and may fall back to a smaller one. Its kernel holds the code for both cluster sizes,
+and DSL 4.8.1 adds up the shared memory of the two: 426,496 bytes with the tutorial's six stages of loads, more than a
+block can have. Three stages fit.
 """
 
 from kernels.tutorial_gemm.cutlass import adapter

@@ -1,5 +1,7 @@
-"""Step 5 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_5` in CuTe DSL, from the fetched wheel: tiles of 64 columns
-for small products, in clusters of four."""
+"""Step 5 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_5` in CuTe DSL, fetched wheel.
+
+Tiles have 64 columns for small products, in clusters of four.
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,5 +1,7 @@
-"""Step 6 of NVIDIA's tutorial on GEMM for SM100, `fp16_gemm_6` in CuTe DSL, from the fetched wheel: B made out of
-integers by a kernel before, during which the product starts (programmatic dependent launch)."""
+"""Step 6 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_6` in CuTe DSL, fetched wheel.
+
+An earlier kernel makes B out of integers; the product starts meanwhile (programmatic dependent launch).
+"""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,4 +1,4 @@
-"""Operator `tutorial_gemm`: C = A B^T in fp16, the product that NVIDIA's tutorial for SM100 builds up step by step.
+"""Operator `tutorial_gemm`: C = A B^T in fp16, as in NVIDIA's tutorial for SM100.
 
 B lies there twice: as fp16, and as 8-bit integers with a scale, which the tutorial's last step multiplies out by
 itself. Both hold the same numbers exactly, so that all steps have one reference.
@@ -25,7 +25,7 @@ SCALE = 2.0**-5  # of B's integers: numbers up to 4 in steps that fp16 holds exa
 
 @dataclass(frozen=True)
 class Workload:
-    """The product of an `m` x `k` by the transpose of an `n` x `k` matrix, both row-major."""
+    """The product of an `m` x `k` by a transposed `n` x `k` matrix, row-major."""
 
     m: int
     n: int
@@ -42,7 +42,10 @@ class Workload:
 
     @property
     def plain(self) -> gemm.Workload:
-        """The same product as a workload of `gemm`, which raises ValueError for sizes that make no sense."""
+        """Return the product as a workload of `gemm`.
+
+        It raises ValueError for sizes that make no sense.
+        """
         return gemm.Workload(self.m, self.n, self.k, dtype=self.dtype)
 
 
@@ -70,12 +73,15 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """A workload of another size, in whole tiles: the tutorial takes no others."""
+    """Return a workload of another size, in whole tiles: the tutorial takes no others."""
     return (Workload(workload.m + 256, workload.n + 512, workload.k + 128),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Inputs drawn on `device` from `seed`: the distributions of `gemm`, B rounded to what its integers can hold."""
+    """Draw inputs on `device` from `seed`, with the distributions of `gemm`.
+
+    B is rounded to what its integers can hold.
+    """
     import torch
 
     drawn = gemm.make_inputs(workload.plain, seed, device, distribution)
@@ -85,7 +91,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Outputs poisoned with NaN: an element that is never written cannot pass."""
+    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     return Outputs(gemm.make_outputs(workload.plain, device).c[0])
 
 
@@ -100,7 +106,10 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Work on fp16 factors. The last step of the tutorial reads B as bytes, but writes and reads it as fp16 as well."""
+    """Count the work on fp16 factors.
+
+    The last step of the tutorial reads B as bytes, but writes and reads it as fp16 as well.
+    """
     return gemm.cost(workload.plain)
 
 

@@ -1,4 +1,4 @@
-"""The product in plain PyTorch, which calls cuBLAS: the baseline that the steps of the tutorial are compared with."""
+"""Baseline of `tutorial_gemm` in plain PyTorch, which calls cuBLAS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's examples of dynamic scheduling lack under CuTe DSL 4.8: the alignment of a field in shared memory.
+"""Alignment of a field that NVIDIA's dynamic schedulers lack under CuTe DSL 4.8.
 
 Their schedulers ask the hardware for the next tile (`clusterlaunchcontrol.try_cancel`); its answer of 16 bytes lands
 in shared memory, in a field `clc_response` declared as four Int32. Since DSL 4.8 the answer is read in one access of
@@ -28,9 +28,10 @@ class _Struct(cute.struct):
 
 
 def align_responses() -> None:
-    """Declare the field aligned in every struct of this process from now on; to be called in `program` of a build.
+    """Align the response field in every struct that this process declares from now on.
 
-    Examples make the struct when they are imported or while they are compiled, so this cannot be undone between.
+    To be called in `program` of a build. Examples make the struct when they are imported or while they are compiled, so
+    this cannot be undone between.
     """
     if not issubclass(cute.struct, _Struct):
         cute.struct = _Struct

@@ -1,5 +1,7 @@
-"""NVIDIA's CuTe DSL examples (CUTLASS 4.5, BSD-3): loaded unmodified from the fetched wheel that carries them, and what
-their adapters share to compile them for."""
+"""NVIDIA's CuTe DSL examples (CUTLASS 4.5, BSD-3), unmodified from the fetched wheel.
+
+Adapters share what is here to compile the examples.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ FOLDER = "flashinfer/data/cutlass/examples/python/CuTeDSL"
 
 
 def row_major(element: Any, *shape: Any, align: int = 16) -> Any:
-    """A compact row-major tensor of `cutlass`'s type `element` to compile for, aligned by `align` bytes.
+    """Return a fake compact row-major tensor of type `element`, aligned by `align` bytes.
 
     An extent is a number, or a `cute.sym_int32()` where only a launch knows it.
     """

@@ -1,7 +1,8 @@
-"""What adapters of NVIDIA's GEMM classes share: element types, tensors as the classes take them, and grids.
+"""Shared code of adapters of NVIDIA's GEMM classes.
 
-The classes of CUTLASS's examples compute C = A B^T on tensors A (M, K, L), B (N, K, L) and C (M, N, L), L being the
-batch. Their `major` is the mode whose elements lie next to each other.
+It has element types, tensors as the classes take them, and grids. The classes of CUTLASS's examples compute C = A B^T
+on tensors A (M, K, L), B (N, K, L) and C (M, N, L), L being the batch. Their `major` is the mode whose elements lie
+next to each other.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernels.cards import MULTIPROCESSORS
+from kernels.multiprocessors import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +32,7 @@ ALIGNMENT = 16  # bytes: what TMA asks of the address and of every stride but th
 
 @dataclass(frozen=True)
 class Tiling:
-    """Elements of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
+    """Elements of C of a CTA, or of a CTA `pair`; CTAs of a cluster."""
 
     m: int
     n: int
@@ -44,21 +45,24 @@ class Tiling:
 
 
 def cluster_params(target: str, cluster: tuple[int, int]) -> dict[str, int]:
-    """A variant's parameters for clusters of so many CTAs along M and N: these, and how many clusters a GPU holds."""
+    """Return a variant's parameters for clusters of so many CTAs.
+
+    They are the CTAs along M and N, and how many clusters a GPU holds.
+    """
     along_m, along_n = cluster
     most = MULTIPROCESSORS[target] // (along_m * along_n)
     return {"cluster_m": along_m, "cluster_n": along_n, "most_clusters": most}
 
 
 def element(name: str) -> Any:
-    """The type of `cutlass` for an element type of the workloads."""
+    """Return the type of `cutlass` for an element type of the workloads."""
     import cutlass
 
     return getattr(cutlass, ELEMENTS[name])
 
 
 def fake(name: str, first_major: bool = False, alignment: int = ALIGNMENT) -> Any:
-    """A compact tensor to compile for, (rows, columns, batch), every extent known at launch only.
+    """Return a fake compact tensor (rows, columns, batch) with dynamic extents.
 
     Rows are contiguous (columns have stride 1) unless `first_major`: then the first mode has stride 1.
     """
@@ -71,7 +75,7 @@ def fake(name: str, first_major: bool = False, alignment: int = ALIGNMENT) -> An
 
 
 def operand(stored: torch.Tensor, first_major: bool = False) -> torch.Tensor:
-    """A contiguous (batch, rows, columns) tensor as a view (rows, columns, batch).
+    """View a contiguous (batch, rows, columns) tensor as (rows, columns, batch).
 
     Where `first_major`, what is stored is (batch, columns, rows).
     """
@@ -95,14 +99,20 @@ def refused_rows(*rows: tuple[str, int, int, str]) -> str | None:
 
 
 def clusters(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
-    """Clusters along M, N and L that cover C, with CTAs of `cta_tile` elements of it, `cluster` of them along M, N."""
+    """Return the clusters along M, N and L that cover C.
+
+    CTAs have `cta_tile` elements of it, `cluster` of them along M, N.
+    """
     along_m = -(-m // (cta_tile[0] * cluster[0]))
     along_n = -(-n // (cta_tile[1] * cluster[1]))
     return along_m, along_n, batch
 
 
 def tile_grid(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
-    """CTAs of a launch with a CTA per tile, rounded up to whole clusters; dynamic schedulers start from it too."""
+    """Return a launch with a CTA per tile, rounded up to whole clusters.
+
+    Dynamic schedulers start from it too.
+    """
     along_m, along_n, along_l = clusters(m, n, batch, cta_tile, cluster)
     return along_m * cluster[0], along_n * cluster[1], along_l
 

@@ -19,13 +19,16 @@ VARIANTS = (Variant("package", {}),)  # nothing is a compile-time constant: one 
 
 
 def nothing_built(package: str) -> dict[str, Any]:
-    """The answer of a `compile` that has nothing to compile."""
+    """Return the result of a `compile` that has nothing to compile."""
     notes = [f"the kernels of the Python package {package}"]
     return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": notes}
 
 
 def import_package(name: str) -> ModuleType:
-    """The package; RuntimeError if it exists but broken, which is its own fault and not this machine's."""
+    """Import the package; RuntimeError if it exists but is broken.
+
+    That is the package's fault and not this machine's.
+    """
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:
@@ -33,7 +36,10 @@ def import_package(name: str) -> ModuleType:
 
 
 def on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextManager[Any]:
-    """PyTorch's current stream set to `stream`, a CUDA handle; nothing to set for tensors on the CPU."""
+    """Set PyTorch's current stream to `stream`, a CUDA handle.
+
+    For tensors on the CPU nothing is set.
+    """
     import torch
 
     if not tensor.is_cuda:

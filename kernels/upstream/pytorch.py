@@ -1,7 +1,7 @@
-"""What the baselines in plain PyTorch share: nothing is compiled, and they run on every target.
+"""Shared code of the baselines in plain PyTorch.
 
-A baseline's contract module imports these names and adds its DSL and `bind`, which calls `runner`; one that refuses
-workloads has a `supports` of its own.
+Nothing is compiled, and they run on every target. A baseline's contract module imports these names and adds its DSL and
+`bind`, which calls `runner`; one that refuses workloads has a `supports` of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def runner(compared: torch.Tensor, call: Callable[[], Any], finish: Callable[[], Any] = nothing) -> Runner:
-    """Calls of PyTorch on the stream that is asked for, on the GPU of the tensor `next to`.
+    """Return calls of PyTorch on the requested stream, on the GPU of `compared`.
 
     Which kernels PyTorch's libraries choose is theirs: the runner names no launches.
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kernels.cards import MULTIPROCESSORS
+from kernels.multiprocessors import MULTIPROCESSORS
 
 SOURCE = "tilegym"
 TARGETS = {"sm_90a": ("TMA", "wgmma"), "sm_100a": ("tcgen05", "tensor memory")}
@@ -43,9 +43,10 @@ def module(name: str, package: str = "tilegym.ops.cutile") -> Any:
 
 
 def require_offered(result: Any, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any) -> None:
-    """ValueError unless a module's autotuner would try a configuration with the fields of `wanted` on a target.
+    """Raise ValueError unless a module's autotuner would try a configuration.
 
-    `generator` names the function of the module that yields the configurations; it is called with `arguments`.
+    The configuration has the fields of `wanted` on a target. `generator` names the function of the module that yields
+    the configurations; it is called with `arguments`.
     """
     properties = types.SimpleNamespace(multi_processor_count=MULTIPROCESSORS[target])
     asked = {"get_device_capability": CAPABILITY[target], "get_device_properties": properties}
@@ -60,9 +61,10 @@ def require_offered(result: Any, generator: str, target: str, wanted: Mapping[st
 def configured(
     result: Any, kernel: str, generator: str, target: str, wanted: Mapping[str, Any], *arguments: Any
 ) -> Any:
-    """The kernel of a module as a configuration of its autotuner has it compiled: for so many CTAs, at its occupancy.
+    """Return a module's kernel as a configuration of its autotuner compiles it.
 
-    What `wanted`, which has both, and the other arguments are, and what is raised, `require_offered` says.
+    The configuration sets the number of CTAs and the occupancy. What `wanted`, which has both, and the other arguments
+    are, and what is raised, `require_offered` says.
     """
     require_offered(result, generator, target, wanted, *arguments)
     return getattr(result, kernel).replace_hints(num_ctas=wanted["num_ctas"], occupancy=wanted["occupancy"])
@@ -92,7 +94,7 @@ def neighbours() -> dict[str, Any]:
 
 
 def _torch() -> Any:
-    """What TileGym's modules look up in torch when they are imported."""
+    """Stand in for what TileGym's modules look up in torch at import."""
     torch: Any = types.ModuleType("torch")
     torch.Tensor = torch.dtype = torch.float32 = torch.bfloat16 = torch.float16 = object
     torch.autograd = types.SimpleNamespace(Function=object)

@@ -33,7 +33,7 @@ class Doubt(NamedTuple):
 
 
 class Stored:
-    """The last store to each unit of an allocation; a unit has at most 16 bytes."""
+    """The last store to each unit (at most 16 bytes) of an allocation."""
 
     def __init__(self, allocation: Allocation, size: int) -> None:
         self.allocation = allocation

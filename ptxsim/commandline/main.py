@@ -80,13 +80,13 @@ def _main(options: argparse.Namespace) -> int:
     status = int(any(outcome.failed for outcome in outcomes))
     if options.json:
         reports.write(options.json, _record(status, launches, outcomes, coverages, time), "--json")
-    found = reports.problems(outcomes, compiled.ptx)
+    problems = reports.problems(outcomes, compiled.ptx)
     if options.sarif:
-        reports.write(options.sarif, reports.sarif(found, status), "--sarif")
+        reports.write(options.sarif, reports.sarif(problems, status), "--sarif")
     if options.junit:
         reports.write(options.junit, reports.junit(compiled.function, outcomes), "--junit")
     if options.annotations:
-        print(*reports.github_commands(found), sep="\n")
+        print(*reports.github_commands(problems), sep="\n")
     return status
 
 

@@ -71,7 +71,7 @@ def launch_line(n: int, launch: Launch) -> str:
 def outcome_lines(outcome: Outcome, reported: set[tuple[str, str, int | None]]) -> Iterator[str]:
     """Yield the new findings of a run, and on the first run its counts.
 
-    `reported` holds (kind, kernel, PTX line) of findings already printed; those of this run are added.
+    `reported` holds (kind, kernel, PTX line) of findings already printed; findings of this run are added.
     """
     result, first = outcome.result, not reported
     before = {("", "", None)} | reported

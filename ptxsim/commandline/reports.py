@@ -77,12 +77,12 @@ def problems(outcomes: Sequence[Outcome], ptx: Path) -> list[Problem]:
     return out
 
 
-def sarif(found: Sequence[Problem], status: int, error: str | None = None) -> dict[str, Any]:
+def sarif(problems: Sequence[Problem], status: int, error: str | None = None) -> dict[str, Any]:
     """Return a SARIF log of one run.
 
     status: the exit status; error: why nothing could be run.
     """
-    used = sorted({x.rule for x in found})
+    used = sorted({x.rule for x in problems})
     notes = [{"level": "error", "message": {"text": error}}] if error else []
     run = {
         "tool": {
@@ -95,7 +95,7 @@ def sarif(found: Sequence[Problem], status: int, error: str | None = None) -> di
         "invocations": [
             {"executionSuccessful": error is None, "exitCode": status, "toolExecutionNotifications": notes}
         ],
-        "results": [_result(x, used) for x in found],
+        "results": [_result(x, used) for x in problems],
         "columnKind": "unicodeCodePoints",
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -178,9 +178,9 @@ def _clean(text: str) -> str:
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "?", text)
 
 
-def github_commands(found: Sequence[Problem], error: str | None = None) -> Iterator[str]:
+def github_commands(problems: Sequence[Problem], error: str | None = None) -> Iterator[str]:
     """Yield a workflow command of GitHub Actions per problem: an annotation at its line."""
-    for x in found:
+    for x in problems:
         place = {} if x.path is None else {"file": _near(x.path)} | ({"line": str(x.line)} if x.line else {})
         fields = ",".join(
             f"{key}={_escaped(value, ',:')}" for key, value in {**place, "title": f"ptxsim {x.rule}"}.items()

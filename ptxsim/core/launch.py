@@ -67,9 +67,9 @@ class Launch:
         cluster: tuple[int, ...] = (1, 1, 1),
         pointees: Sequence[Any] = (),
     ) -> Launch:
-        """Return a launch of a kernel in PTX (a path, PTX text or a Module) with explicit dimensions.
+        """Return a launch of a kernel in PTX with explicit dimensions.
 
-        The rest is as in ptxsim.launch.
+        `ptx` is a path, PTX text or a Module. The rest is as in ptxsim.launch.
         """
         options = {"dynamic_shared": dynamic_shared, "cluster": cluster, "pointees": pointees}
         launch: Launch = makers["ptx"](ptx, kernel, grid, block, args, **options)

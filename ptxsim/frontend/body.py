@@ -127,12 +127,12 @@ class Body:
             else:
                 self.scope.registers[name] = self._new(width, name)
 
-    def _declare_vector(self, name: str, letters: str, width: int) -> None:
+    def _declare_vector(self, name: str, names: str, width: int) -> None:
         """Declare a vector register and its elements, which have two names each (PTX ISA 6.4.2)."""
-        elements = [self._new(width, f"{name}.{letter}") for letter in letters]
+        elements = [self._new(width, f"{name}.{element_name}") for element_name in names]
         self.scope.vectors[name] = Vec(tuple(elements))
-        for letter, colour, element in zip(letters, "rgba", elements, strict=False):
-            self.scope.registers[f"{name}.{letter}"] = self.scope.registers[f"{name}.{colour}"] = element
+        for element_name, colour, element in zip(names, "rgba", elements, strict=False):
+            self.scope.registers[f"{name}.{element_name}"] = self.scope.registers[f"{name}.{colour}"] = element
 
     def _new(self, width: int, name: str) -> Reg:
         self.counts[width] += 1

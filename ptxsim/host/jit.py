@@ -157,9 +157,9 @@ class Interception:
         return self._calling(function, _arguments(function, args, kwargs), lambda: original(executor, *args, **kwargs))
 
     def _ffi_call(self, original: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
-        given = _arguments(function, args, kwargs)
+        known = _arguments(function, args, kwargs)
         moved = tuple(map(_claimed, args)), {name: _claimed(value) for name, value in kwargs.items()}
-        return self._calling(function, given, lambda: original(function, *moved[0], **moved[1]))
+        return self._calling(function, known, lambda: original(function, *moved[0], **moved[1]))
 
     def _program(self, original: Callable[..., Any], function: Any, packed: Any) -> Any:
         """A call with packed arguments; a `@cute.jit` call noted the arguments themselves."""
@@ -217,13 +217,13 @@ def _no_module(file_path: str, *_: Any, **__: Any) -> Any:
 
 def _runtimes() -> list[Path]:
     """Find the DSL's own runtime without importing the DSL."""
-    given = os.environ.get(LIBRARIES)
-    if given:
-        return [Path(x) for x in given.split(os.pathsep)]
+    paths = os.environ.get(LIBRARIES)
+    if paths:
+        return [Path(x) for x in paths.split(os.pathsep)]
     from importlib.util import find_spec
 
-    found = find_spec("nvidia_cutlass_dsl")
-    for place in (found.submodule_search_locations or []) if found else []:
+    package = find_spec("nvidia_cutlass_dsl")
+    for place in (package.submodule_search_locations or []) if package else []:
         for path in sorted(Path(place).rglob("libcute_dsl_runtime.so")):
             return [path]
     return []

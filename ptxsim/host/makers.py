@@ -13,13 +13,13 @@ from .cutile import tile_launch
 from .direct import launch
 
 
-def _module(ptx: str | Path | Module | None, beside: str | Path = "") -> Module:
+def _module(ptx: str | Path | Module | None, kernel: str | Path = "") -> Module:
     """Return a Module; parse PTX text or a file first."""
     if isinstance(ptx, Module):
         return ptx
     if isinstance(ptx, str) and "\n" in ptx:
         return Module.from_text(ptx)
-    return Module.from_file(Path(beside).with_suffix(".ptx") if ptx is None else Path(ptx))
+    return Module.from_file(Path(kernel).with_suffix(".ptx") if ptx is None else Path(ptx))
 
 
 def _from_object(obj: str | Path, function: str, args: Sequence[Any], ptx: Any, **options: Any) -> list[Launch]:

@@ -51,15 +51,15 @@ def _unpack(g: Generator, whole: Format, dst: Vec, source: Operand) -> None:
     t, step = g.temp(), len(dst.items)
     if whole is B128:
         g.line(f"{t} = {g.target(source, B128)}")
-        pieces, part = [f"{t}[:, {i}]" for i in range(step)], U64
+        parts, part = [f"{t}[:, {i}]" for i in range(step)], U64
     else:
         part = UNSIGNED[whole.bits // step]
         value = g.read(source, whole) if isinstance(source, Reg) else f"full(f.n, {g.read(source, whole)})"
         g.line(f"{t} = {value}.view('{part.numpy}')")
-        pieces = [f"{t}[{i}::{step}]" for i in range(step)]
-    for item, piece in zip(dst.items, pieces, strict=True):
+        parts = [f"{t}[{i}::{step}]" for i in range(step)]
+    for item, value_of_part in zip(dst.items, parts, strict=True):
         if item is not None:
-            g.write(item, part, piece)
+            g.write(item, part, value_of_part)
 
 
 @runtime

@@ -23,10 +23,10 @@ _ELEMENTS = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A decoded instruction descriptor: D (m, n) = A (m, k) times B (n, k) transposed.
+    """A decoded instruction descriptor of D = A B^T.
 
-    `a_mn` and `b_mn` say that M or N runs along an operand's rows. `scale` is the scale factors' type; `a_id` and
-    `b_id` are the bytes of a word where A's and B's begin.
+    A is (m, k), B is (n, k), D is (m, n). `a_mn` and `b_mn` say that M or N runs along an operand's rows. `scale`
+    is the scale factors' type; `a_id` and `b_id` are the bytes of a word where A's and B's begin.
     """
 
     kind: str

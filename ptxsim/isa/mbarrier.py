@@ -128,15 +128,18 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndar
             _arrive_together(f, spec, bar, lanes, counts, token)
             continue
         for own in f.lanes_by_warp(lanes).values():  # warps arrive one after another, a later one in the next phase
-            here = np.isin(lanes, own)
-            _arrive_together(f, spec, bar, lanes[here], None if counts is None else counts[here], token)
+            in_warp = np.isin(lanes, own)
+            _arrive_together(f, spec, bar, lanes[in_warp], None if counts is None else counts[in_warp], token)
     return token
 
 
 def _arrive_together(
     f: Fragment, spec: Arrival, bar: MBarrier, lanes: np.ndarray, counts: np.ndarray | None, token: np.ndarray
 ) -> None:
-    """Arrive by some lanes in one phase; `counts` are arrivals or bytes per lane, None: one arrival each."""
+    """Arrive by some lanes in one phase.
+
+    `counts` are arrivals or bytes per lane, None: one arrival each.
+    """
     cluster = f.cta.cluster
     count = len(lanes) if counts is None else int(counts.sum())
     token[lanes] = bar.phase

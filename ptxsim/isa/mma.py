@@ -1,7 +1,7 @@
 """mma.sync, ldmatrix and stmatrix: matrix operations of one warp (PTX ISA 9.7.14).
 
 ldmatrix is section 9.7.14.5.15, including formats that unpack 4- and 6-bit elements; stmatrix is 9.7.14.5.16.
-Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragments are those of wgmma, for one warp.
+Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragments are as for wgmma, for one warp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Words = tuple[np.ndarray, ...]  # one array of lanes per register
 
 @dataclass(frozen=True, slots=True)
 class WarpProduct:
-    """D (16, 8) = A (16, k) times B (k, 8) plus C; types are PTX names."""
+    """D (16, 8) = A (16, k) B (k, 8) + C, with PTX types."""
 
     k: int
     d_type: str

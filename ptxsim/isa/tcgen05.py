@@ -1,6 +1,6 @@
 """tcgen05.mma, cp and commit: issue of fifth-generation tensor-core work (PTX ISA 9.7.16).
 
-Descriptors are those of CUTLASS's BSD headers; tensor_product.py computes products.
+Descriptors follow CUTLASS's BSD headers; tensor_product.py computes products.
 """
 
 from __future__ import annotations

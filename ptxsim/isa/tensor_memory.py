@@ -157,14 +157,14 @@ class Part(NamedTuple):
 
 
 def _parts(f: Fragment, spec: Transfer, addr: np.ndarray) -> Iterator[Part]:
-    """Yield each warp's part; report lanes and columns outside its reach."""
+    """Yield each warp's part; report lanes and columns out_of_range its reach."""
     addr = np.asarray(addr)
     for warp in f.warps():
         first = 32 * warp - f.lo
         packed_address = (int(addr[first]) if addr.ndim else int(addr)) + spec.offset
         named, column, quarter = packed_address >> 16 & 0xFFFF, packed_address & 0xFFFF, warp % 4
-        outside = named % 32 + spec.span > 32 or named >= LANES
-        if outside or (named // 32 != quarter and "tensor-lanes" in f.machine.checks):
+        out_of_range = named % 32 + spec.span > 32 or named >= LANES
+        if out_of_range or (named // 32 != quarter and "tensor-lanes" in f.machine.checks):
             what = (
                 f"{spec.verb} of tensor-memory lanes {named} to {named + spec.span - 1} by warp {warp}, "
                 f"which owns lanes {32 * quarter} to {32 * quarter + 31}"

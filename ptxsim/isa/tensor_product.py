@@ -46,10 +46,11 @@ def working_ctas(origin: Origin, group: int) -> list[CTA]:
 
 @dataclass(slots=True, eq=False)
 class TensorProduct(Task):
-    """A queued product D (m, n) = A (m, k) B (n, k)^T (+ D if `accumulate`).
+    """A queued product D = A B^T (+ D if `accumulate`).
 
-    `d`, `scale_a`, `scale_b` and an `a` in tensor memory are tensor-memory addresses; `b` and an `a` in shared memory
-    are descriptors. `disabled` are words of a mask of lanes that D keeps.
+    A is (m, k), B is (n, k), D is (m, n). `d`, `scale_a`, `scale_b` and an `a` in tensor memory are tensor-memory
+    addresses; `b` and an `a` in shared memory are descriptors. `disabled` are words of a mask of lanes that D
+    keeps.
     """
 
     origin: Origin
@@ -125,7 +126,7 @@ class TensorProduct(Task):
     def _scale_factors(self, cta: CTA, address: int, rows: int, first_byte: int, halved: bool = False) -> np.ndarray:
         """Return scale factors (rows, k) from 32 lanes per column of tensor memory.
 
-        `halved`: those of D's second half of columns lie in the lanes from 64 on, as NVIDIA's Primitives example
+        `halved`: scale factors of D's second half of columns lie in lanes from 64 on, as NVIDIA's Primitives example
         2cta_mma_blockscale_m128 copies them (64x128b.warpx2::01_23).
         """
         w, tm, per = self.descriptor, cta.tensor_memory, self.form.scales

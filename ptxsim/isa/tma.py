@@ -238,7 +238,7 @@ def fetch_box(origin: Origin, tensor: TensorMap, corner: Coordinates) -> np.ndar
     box = np.zeros(tensor.box_shape, np.uint8)
     inside = window(tensor, corner)
     if inside is None:
-        _outside(origin, tensor, corner)
+        _check_corner(origin, tensor, corner)
     else:
         start, end = last_byte(tensor, inside)
         allocation = machine.memory.find(start, end - start)
@@ -305,7 +305,7 @@ def _begin_store(
         BoxStore(origin, threads, tensor, corner, offset, spec.op).begin()
 
 
-def _outside(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
+def _check_corner(origin: Origin, tensor: TensorMap, corner: Coordinates) -> None:
     """Report a box that lies completely outside its tensor, if that check is enabled.
 
     Tiles that round a tensor up may lie outside. A dimension in which the box has one element is an index.

@@ -99,10 +99,10 @@ def _global_anywhere(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes
         first = int(addr[todo][0])
         allocation = memory.find(first, size)
         if allocation is None:
-            outside = addr == np.uint64(first)
+            same_address = addr == np.uint64(first)
             what = f"{size}-byte {access.verb} at {first:#x}: {memory.location(first, size)}"
-            f.report(access.at, "out-of-bounds", what, own[outside])
-            todo &= ~outside
+            f.report(access.at, "out-of-bounds", what, own[same_address])
+            todo &= ~same_address
             continue
         end = np.uint64(allocation.address + allocation.size)
         inside = todo & (addr >= np.uint64(allocation.address)) & (addr + np.uint64(size) <= end)

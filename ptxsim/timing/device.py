@@ -141,9 +141,9 @@ class DeviceConstants:
     launch_gap_us: float
     launch_graph_us: float
     launch_map_us: float
-    launch_lone_us: float
-    launch_lone_full_us: float
-    launch_lone_gap_us: float
+    launch_single_us: float
+    launch_single_full_us: float
+    launch_single_gap_us: float
     launch_early_us: float
     launch_full_us: float
     cta_start_cycles: float

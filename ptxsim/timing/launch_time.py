@@ -219,7 +219,7 @@ def check_possible(timed: Timed) -> Timed:
 def _uneven(setting: Setting) -> Timed:
     """Time a launch whose clusters differ in work.
 
-    Clusters of large work, and of medium (or small) work, are simulated; the times of others are interpolated by work.
+    Clusters of large work, and of medium (or small) work, are simulated; the other times are interpolated by work.
     Clusters are assigned in grid order to the first free slot.
     """
     placement, work = setting.placement, setting.survey.work
@@ -253,7 +253,7 @@ def dispatched(times: Sequence[float], groups: int, slots: int, alone: float, re
     remaining: list[list[float]] = [[] for _ in range(groups)]  # remaining times of each group's clusters
     changes = [0] * groups
     # Ties: first the ends of clusters (slot -1, with the group's change count),
-    # then free slots, those of the emptiest groups first.
+    # then free slots, emptiest group first.
     calendar = [(0.0, slot, number, 0) for slot in range(slots) for number in range(groups)]
     while calendar:
         at, slot, number, change = heapq.heappop(calendar)

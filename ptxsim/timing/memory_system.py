@@ -144,7 +144,7 @@ class MemorySystem:
         self.miss_rates: dict[int, float] = {}  # allocation → L2 miss rate
         self.readers: dict[int, float] = {}  # allocation → CTAs that read the same bytes concurrently
         self.write_back = 0.0  # share of stored bytes written back during the launch
-        self.displaced = 0.0  # dirty bytes of others written back per byte entering L2
+        self.displaced = 0.0  # other dirty bytes written back per byte entering L2
         self.cold = False
         self._dram_begins = math.inf  # earliest DRAM data of a cold launch; inf before the first request
         self.traffic = Traffic()

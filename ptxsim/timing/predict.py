@@ -40,7 +40,7 @@ def predict(
     they are estimated from the PTX.
     surveys: the work of the launches' grids, by the launch's `id`; filled if missing. A survey takes half of the time
     and depends neither on device nor on cache. Pass one dict to several calls while launches and memory stay.
-    calls_per_graph: warm calls per CUDA graph, with graphs replayed back to back; the calls share the gap between
+    calls_per_graph: warm calls per CUDA graph, with graphs replayed without a pause; the calls share the gap between
     graphs.
     None: no such gaps.
     single_launch_us: time of an empty kernel's single launch between two events on the host in question, which a cold

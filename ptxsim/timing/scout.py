@@ -48,7 +48,7 @@ class Scouted:
     work: float
     read: dict[int, float]
     written: dict[int, float]
-    pieces: frozenset[tuple[int, int]]
+    chunks: frozenset[tuple[int, int]]
     lines: frozenset[int]
 
 
@@ -61,7 +61,7 @@ class Witness(Observer):
     def __init__(self) -> None:
         self.read: dict[int, float] = {}
         self.written: dict[int, float] = {}
-        self.pieces: set[tuple[int, int]] = set()
+        self.chunks: set[tuple[int, int]] = set()
         self.sectors: set[tuple[int, int]] = set()
         self.saved: list[tuple[Allocation, np.ndarray, np.ndarray]] = []
         self.divisions: dict[int, list[int]] = {}  # instruction → [warps on the slow path, warps]
@@ -71,7 +71,7 @@ class Witness(Observer):
         moved = self.written if copy.writes else self.read
         moved[allocation.address] = moved.get(allocation.address, 0.0) + copy.size
         if not copy.writes:
-            self.pieces.add((allocation.address, (copy.address - allocation.address) >> _GRAIN))
+            self.chunks.add((allocation.address, (copy.address - allocation.address) >> _GRAIN))
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         at = offsets.astype(np.int64)
@@ -80,8 +80,8 @@ class Witness(Observer):
             self.saved.append((allocation, cells, allocation.words[1][cells]))
             self.written[allocation.address] = self.written.get(allocation.address, 0.0) + cells.size
         else:
-            for piece in set((at >> _GRAIN).tolist()):
-                self.pieces.add((allocation.address, piece))
+            for chunk in set((at >> _GRAIN).tolist()):
+                self.chunks.add((allocation.address, chunk))
             requested = {(allocation.address, sector) for sector in set((at >> _SECTOR).tolist())} - self.sectors
             self.sectors |= requested
             size = min(len(requested) << _SECTOR, allocation.size)
@@ -117,8 +117,8 @@ def scout(launch: Launch, indices: list[Dim3]) -> Scouted | None:
     machine.counts.finish(machine.program.blocks, machine.visits, machine.memory)
     program, blocks = machine.program, machine.program.blocks
     ran = frozenset(ins.line for n in machine.visits for ins in program.instructions[blocks[n].first : blocks[n].last])
-    pieces = frozenset(witness.pieces)
-    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, pieces, ran)
+    chunks = frozenset(witness.chunks)
+    return Scouted(float(machine.counts.warp_instructions), witness.read, witness.written, chunks, ran)
 
 
 def run_alone(kind: type[Scout], machine: Machine, indices: list[Dim3]) -> Witness | None:
@@ -275,6 +275,6 @@ def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
 
 def _distinct(neighbours: list[Scouted]) -> dict[int, float]:
     """Return, by allocation, distinct over all memory lines that neighbours read."""
-    requested = Counter(allocation for x in neighbours for allocation, _ in x.pieces)
-    different = Counter(allocation for allocation, _ in frozenset().union(*(x.pieces for x in neighbours)))
+    requested = Counter(allocation for x in neighbours for allocation, _ in x.chunks)
+    different = Counter(allocation for allocation, _ in frozenset().union(*(x.chunks for x in neighbours)))
     return {allocation: different[allocation] / count for allocation, count in requested.items()}

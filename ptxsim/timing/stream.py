@@ -20,7 +20,7 @@ def times(
     Gaps are longer among the first launches of a graph; a cold call is a graph by itself.
     """
     f, out = device.constants, list[tuple[float, float]]()
-    gap = f.launch_lone_gap_us if cache == "cold" else f.launch_gap_us
+    gap = f.launch_single_gap_us if cache == "cold" else f.launch_gap_us
     before: Timed | None = None
     for timed in [timed for call in calls for timed in call]:
         if before is None:
@@ -55,7 +55,7 @@ def fill_us(timed: Timed, device: DeviceModel) -> float:
 
 
 def _fill_share(timed: Timed, device: DeviceModel) -> float:
-    """Return log(active SMs) / log(SMs of the device), at most 1: a few CTAs count nearly half."""
+    """Return log(active SMs) / log(SMs), at most 1: few CTAs count nearly half."""
     return min(math.log(max(timed.placement.active_sms, 1)) / math.log(max(device.constants.sm_count, 2)), 1.0)
 
 
@@ -90,8 +90,8 @@ def call_us(
     """
     if cache == "cold":
         f, first = device.constants, call[0]
-        single = f.launch_lone_us if single_launch_us is None else single_launch_us
-        start = single + f.launch_lone_full_us * _fill_share(first, device) + descriptor_us(first, device)
+        single = f.launch_single_us if single_launch_us is None else single_launch_us
+        start = single + f.launch_single_full_us * _fill_share(first, device) + descriptor_us(first, device)
         return times([call], device, clock_mhz, cache)[-1][1] + start
     ends = times([call, call, call], device, clock_mhz)
     n = len(call)

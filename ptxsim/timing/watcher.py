@@ -108,7 +108,7 @@ def _forward(name: str) -> Any:
 
 
 class ClockAndChecks(Observer):
-    """The clock and the checks in sequence; tokens are those of the checks."""
+    """The clock and the checks in sequence; its tokens come from the checks."""
 
     def __init__(self, clock: Watcher, checks: Observer) -> None:
         self.clock, self.checks = clock, checks

@@ -5,39 +5,162 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from anatomy_records import record_of
 from builds import FOLDER as FOLDER_OF_BUILDS
-from builds import simulate
+from builds import UPSTREAM, simulate
 from cutesnake.analysis.knowledge.compiled import compile_program
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
-from cutesnake.analysis.knowledge.evidence import NoEvidenceError, at_path, evidence_value, holds, meets
+from cutesnake.analysis.knowledge.evidence import BUILT, NoEvidenceError, at_path, evidence_value, holds, meets
 from cutesnake.analysis.knowledge.verdicts import verdicts
-from cutesnake.model.catalog import kernel_files, load_kernel, load_operator
+from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.paths import ROOT
 from cutesnake.model.record import write_text
 from cutesnake.planning.staleness import digest_data, digest_files
+from cutesnake.stages.fetch import fetch, fetched
+from kernels.upstream.examples import FOLDER as EXAMPLES
+from kernels.upstream.examples import SOURCE
 
 ENTRIES = read_entries()
-BUILT = ("anatomy", "simulated", "compiled")  # claims about builds, which are made for them
 CLAIMS = [(entry.name, claim) for entry in ENTRIES for claim in entry.evidence]
 
 
 def test_there_are_entries_of_every_kind_with_a_claim_each() -> None:
-    assert len(ENTRIES) >= 25
+    assert len(ENTRIES) >= 50
     assert {entry.kind.split("/")[0] for entry in ENTRIES} == {"optimizations", "anti-patterns", "languages"}
     assert {entry.kind for entry in ENTRIES} >= {"languages/cute-dsl/optimizations", "languages/cutile/anti-patterns"}
 
 
-def test_kernels_that_an_entry_names_exist() -> None:
-    for entry in ENTRIES:
-        for kernel in entry.kernels:
-            operator, name = kernel.split("/")
-            assert name in kernel_files(operator), (entry.name, kernel)
+CITED = re.compile(r"^- `([^`]+)`(?:, lines? (\d+)(?:-(\d+))?)?: (?:.*)`([^`]+)`$", re.MULTILINE)
+EXAMPLE = re.compile(r"^## Implementation\n\[[^]]+\]\(([^)]+)\)[^\n]*\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMPILED_PROGRAM = "docs/knowledge/languages/cutile/tiles_of_mla_decode.py"
+
+
+def cited(own: bool) -> list[tuple[str, ...]]:
+    """Return what entries cite, from this repository or from NVIDIA's examples: entry, file, lines, text."""
+    found = [(e.name, *match.groups("")) for e in ENTRIES for match in CITED.finditer(section(e, "Source"))]
+    return [one for one in found if (ROOT / one[1]).exists() == own]
+
+
+def section(entry: Entry, heading: str) -> str:
+    return entry.text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("name, file, first, last, text", cited(own=True))
+def test_a_cited_file_has_the_cited_text(name, file, first, last, text) -> None:
+    paths = [ROOT / file] if (ROOT / file).is_file() else sorted((ROOT / file).glob("*.py"))
+    assert any(text in path.read_text() for path in paths)
+
+
+@functools.cache
+def wheel() -> Path:
+    """Return the folder of NVIDIA's examples' wheel, fetched if it is missing."""
+    fetch(SOURCE, ROOT / "results/fetch" / SOURCE, UPSTREAM)
+    return fetched(SOURCE, ROOT / "results/fetch")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, file, first, last, text", cited(own=False))
+def test_cited_lines_of_nvidias_examples_have_the_cited_text(name, file, first, last, text) -> None:
+    lines = (wheel() / EXAMPLES / file).read_text().splitlines()
+    assert any(text in line for line in lines[int(first) - 1 : int(last or first)])
+
+
+def example(one: Entry) -> tuple[Path, list[str]]:
+    """Return the example of an entry, and the lines of it that the entry shows."""
+    match = EXAMPLE.search(one.text)
+    assert match, f"{one.name}: no example"
+    return (FOLDER / one.name).parent.joinpath(match[1]).resolve(), match[2].splitlines()
+
+
+@pytest.mark.parametrize("one", ENTRIES, ids=lambda one: one.name)
+def test_the_shown_lines_are_in_the_example_in_that_order(one) -> None:
+    path, shown = example(one)
+    lines = iter([line.strip().rstrip(",") for line in path.read_text().splitlines()])
+    assert all(line.strip().rstrip(",") in lines for line in shown)
+    name = path.relative_to(ROOT).as_posix()
+    runs = name.startswith(("ptxsim/museum/bugs/", "kernels/")) or name == COMPILED_PROGRAM or path in RUN
+    assert runs, f"{name}: no test runs it"
+
+
+RUN = [path for path in sorted(FOLDER.rglob("*.py")) if path != ROOT / COMPILED_PROGRAM]
+
+
+def run_examples(paths: list[Path], folder: Path) -> dict[str, str]:
+    """Run examples in ptxsim, in one process; return the failure of each file, empty if there is none."""
+    report = folder / "junit.xml"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "ptxsim.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "junit_family=xunit1",
+    ]
+    subprocess.run(
+        [*command, f"--junitxml={report}", f"--rootdir={folder}", *map(str, paths)],
+        cwd=folder,
+        env={**os.environ, "PTXSIM": "1", "CUTE_DSL_ARCH": "sm_100a", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=300,
+    )
+    results: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        failure = "".join("".join(part.itertext()) for part in case if part.tag in ("failure", "error"))
+        name = Path(case.attrib["file"]).stem
+        results[name] = results.get(name, "") + failure
+    return results
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> dict[str, str]:
+    return run_examples(RUN, tmp_path_factory.mktemp("examples"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
+def test_an_example_runs_and_ptxsim_reports_nothing(results, path) -> None:
+    assert results[path.stem] == ""
+
+
+BROKEN = {  # example: a line that it needs, what replaces it, and what ptxsim or the example then reports
+    "softmax_exchange_race": ("tile % 2]", "0]", "nothing orders that after"),
+    "tensor_memory_freed_early": ("    cute.arch.sync_threads()  # without it", "    # ", "tcgen05.dealloc"),
+    "early_launch": ("    cute.arch.griddepcontrol_wait()\n", "", "race"),
+    "full_and_empty_in_pairs": ("            full.release()\n", "", "AssertionError"),  # after a deadlock
+    "empty_barriers_count_the_cluster": ("Thread, WARPS * CTAS)", "Thread, WARPS)", "AssertionError"),
+    "epilogue_through_shared_memory": ("    cute.arch.fence_view_async_shared()", "    #", "race"),
+}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory) -> dict[str, str]:
+    folder, paths = tmp_path_factory.mktemp("broken"), {path.stem: path for path in RUN}
+    for name, (needed, instead, _) in BROKEN.items():
+        text = paths[name].read_text()
+        assert needed in text
+        (folder / f"{name}.py").write_text(text.replace(needed, instead))
+    return run_examples(sorted(folder.glob("*.py")), folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_example_without_the_line_that_it_explains_has_a_finding(broken, name) -> None:
+    assert BROKEN[name][2] in broken[name]
 
 
 def test_the_index_is_made_from_the_entries() -> None:
@@ -147,7 +270,7 @@ def test_a_count_falls_when_a_record_says_otherwise(tmp_path, place) -> None:
 
 
 def entry(**rule: Any) -> Entry:
-    return Entry("optimizations/mine", "Mine", [], rule, [], "")
+    return Entry("optimizations/mine", "Mine", [], rule, "")
 
 
 def record(**main: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def sizes(items: Sequence[Item]) -> list[int]:
 
 
 def items_of(schedule: Schedule) -> tuple[Item, ...]:
-    return schedule.pieces + schedule.whole
+    return schedule.splits + schedule.whole
 
 
 def estimate_us(lengths: Sequence[int], plan: Plan) -> float:
@@ -73,20 +73,20 @@ def test_items_cover_every_tile_of_every_request_once(lengths, chunk, direct, ev
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_each_piece_has_a_partial_result_of_its_own_and_is_merged_in_order(lengths, direct) -> None:
     schedule = make_schedule(lengths, 64, 5, direct)
-    splits = {item.partial: item for item in schedule.pieces}
-    merged = [index for merge in schedule.merges for index in range(merge.first, merge.first + merge.pieces)]
-    assert sorted(splits) == merged == list(range(len(schedule.pieces)))
+    splits = {item.partial: item for item in schedule.splits}
+    merged = [index for merge in schedule.merges for index in range(merge.first, merge.first + merge.splits)]
+    assert sorted(splits) == merged == list(range(len(schedule.splits)))
     for merge in schedule.merges:
-        items = [splits[index] for index in range(merge.first, merge.first + merge.pieces)]
+        items = [splits[index] for index in range(merge.first, merge.first + merge.splits)]
         assert {item.request for item in items} == {merge.request}
         assert [item.begin for item in items] == sorted(item.begin for item in items)
     assert not {item.request for item in schedule.whole} & {merge.request for merge in schedule.merges}
-    assert direct or not schedule.whole or not schedule.pieces
+    assert direct or not schedule.whole or not schedule.splits
 
 
 def test_the_longest_items_start_first() -> None:
     schedule = make_schedule(log_uniform(50, 8192), 64, 9)
-    for items in (schedule.pieces, schedule.whole):
+    for items in (schedule.splits, schedule.whole):
         assert sizes(items) == sorted(sizes(items), reverse=True) and len(items) > 10
 
 
@@ -97,7 +97,7 @@ def test_a_plan_is_judged_by_the_items_that_are_made(chunk, direct, even) -> Non
     lengths = (*log_uniform(40, 16_384), 0)
     schedule = make_schedule(lengths, 64, chunk, direct, even)
     estimate = planning.Estimate(planning.Problem(lengths, 128, 512, 64), Plan(WIDE, chunk, direct, even), 132)
-    assert sorted(estimate._pieces.elements()) == sorted(sizes(schedule.pieces))
+    assert sorted(estimate._splits.elements()) == sorted(sizes(schedule.splits))
     assert sorted(estimate._whole.elements()) == sorted(sizes(schedule.whole))
     assert estimate.items == len(items_of(schedule))
 
@@ -187,7 +187,7 @@ def test_a_ragged_batch_may_have_pieces_of_one_length_and_the_rest_of_each_reque
 def test_uniform_requests_are_split_alike() -> None:
     for batch, length in ((4, 4096), (16, 8192), (32, 1024)):
         schedule = make_schedule([length] * batch, 64, choose([length] * batch).chunk)
-        assert not schedule.whole and len({merge.pieces for merge in schedule.merges}) == 1
+        assert not schedule.whole and len({merge.splits for merge in schedule.merges}) == 1
 
 
 @pytest.mark.parametrize("top", [4096, 8192, 16_384])
@@ -395,7 +395,7 @@ def test_blocks_have_the_whole_latent_width_where_the_build_has_such_and_request
     assert "undivided_rows" not in cutile.variants(mla.Workload(1, 64, "fp8"), "sm_90a")[0].params
 
 
-def test_the_narrow_tiling_refuses_whole_requests_beside_pieces(build) -> None:
+def test_the_narrow_tiling_refuses_whole_requests_next_to_splits(build) -> None:
     workload = mla.Workload(2, 700)
     inputs, outputs = mla.make_inputs(workload, 0), mla.make_outputs(workload)
     inputs.kv_lengths[0] = 5

@@ -1,4 +1,7 @@
-"""What `clean` removes: results that nothing names, never what is planned or made on another machine."""
+"""What `clean` removes: results that nothing names.
+
+It never removes what is planned or made on another machine.
+"""
 
 from dataclasses import replace
 from pathlib import Path

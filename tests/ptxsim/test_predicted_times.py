@@ -381,9 +381,9 @@ STARTS = {
     "launch_graph_us": 2.0,
     "launch_map_us": 0.5,
     "launch_full_us": 0.4,
-    "launch_lone_us": 5.0,
-    "launch_lone_full_us": 0.8,
-    "launch_lone_gap_us": 3.0,
+    "launch_single_us": 5.0,
+    "launch_single_full_us": 0.8,
+    "launch_single_gap_us": 3.0,
 }
 
 

@@ -295,7 +295,7 @@ def test_store_and_load_shapes_agree() -> None:
 
 
 def test_a_pair_of_64_rows_reads_the_second_half_of_b_s_scale_factors_from_the_upper_lanes() -> None:
-    """PTX ISA, data path layout B: columns from N / 2 on lie in lanes 64 on."""
+    """PTX ISA, data path layout B: upper columns lie in lanes 64 on."""
     tm = TensorMemory(0, checked=True)
     codes = np.arange(256, dtype=np.uint32).reshape(2, 4, 32) % 127  # half of N, column, lane
     for lanes, half in (((0, 32), 0), ((64, 96), 1)):

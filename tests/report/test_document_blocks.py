@@ -50,12 +50,6 @@ def test_a_block_that_cannot_be_filled_is_named(text: str, message: str) -> None
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_times_of_an_unknown_operator_or_kernel_are_refused() -> None:
-    for message in ("gemm nothing", "gemm tilegym nothing", ""):
-        with pytest.raises(BlockError, match=r"d\.md:1"):
-            filled(f"<!-- generated: times {message} -->\n<!-- end -->\n", "d.md")
-
-
 def test_check_fails_on_a_changed_figure_and_writing_mends_it(tmp_path, capsys) -> None:
     page = tmp_path / "README.md"
     page.write_text(filled("<!-- generated: in_one_run -->\n<!-- end -->\n", "README.md").text)
@@ -108,7 +102,7 @@ def test_a_fault_is_a_row_of_its_section_with_its_test(tmp_path) -> None:
         '@pytest.mark.fault("Users", "x", "y")\ndef test_other() -> None:\n    pass\n'
     )
     *_, row = document_tables.faults("Disk", tmp_path).splitlines()
-    assert row == "| it is full | one line | `planning/test_one.py::test_full` |"
+    assert row == "| it is full | [one line](../../tests/planning/test_one.py) |"
     with pytest.raises(document_tables.TableError, match="section 'Disks'"):
         document_tables.faults("Disks", tmp_path)
 

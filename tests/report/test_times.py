@@ -1,6 +1,6 @@
 """The report's table of times.
 
-The fastest marked, times from elsewhere next to it and never counted.
+Times from elsewhere are next to measured ones and never counted.
 """
 
 import math
@@ -12,7 +12,6 @@ import yaml
 import sample
 from cutesnake.model.paths import ROOT
 from cutesnake.planning.config import check
-from cutesnake.report.formatting import Notes
 from loose import compare
 from loose import view_times as times
 
@@ -30,41 +29,35 @@ REFERENCE = {
 
 
 def view(evidence, references):
-    notes = Notes()
-    return times(compare(evidence), references, notes), notes.texts
+    return times(compare(evidence), references)
 
 
 def figures(table, name):
-    """The table of cold or of warm times."""
-    return next(cache for cache in table["caches"] if cache["name"] == name)
-
-
-def row_of(table, workload, name="warm"):
-    return next(row for row in figures(table, name)["rows"] if row["workload"] == workload)
+    """The times per workload and kernel, cold or warm."""
+    every = next(cache["every"] for cache in table["caches"] if cache["name"] == name)
+    names = [name.removesuffix(" µs") for name in every["head"][1:]]
+    return {workload: dict(zip(names, row, strict=True)) for workload, *row in every["rows"]}
 
 
 def test_nothing_timed_no_table() -> None:
-    assert view(sample.evidence(), [REFERENCE]) == ([], [])
+    assert view(sample.evidence(), [REFERENCE]) == []
 
 
 @pytest.mark.parametrize("name", ["cold", "warm"])
-def test_every_timed_kernel_has_a_column_and_the_fastest_is_marked(name) -> None:
-    (live, recorded), _ = view(sample.evidence(gpu=True, recorded=True), [])
+def test_every_timed_kernel_has_a_column(name) -> None:
+    live, recorded = view(sample.evidence(gpu=True, recorded=True), [])
     assert live["target"] == recorded["target"] == "sm_90a"
     assert "recorded" in recorded["where"] and "recorded" not in live["where"]
     assert set(live["kernels"]) == {"tilegym", "cutile", "cute_sm90", "torch_sdpa"}
-    for row in figures(live, name)["rows"]:
-        known = [cell["us"] for cell in row["cells"] if cell["us"] is not None]
-        assert [cell["us"] for cell in row["cells"] if cell["fastest"]] == [min(known)]
+    assert {frozenset(row) for row in figures(live, name).values()} == {frozenset(live["kernels"])}
 
 
 def test_cold_and_warm_are_their_records_figures() -> None:
     evidence = sample.evidence(gpu=True)
-    (table,), _ = view(evidence, [])
+    (table,) = view(evidence, [])
     entry = evidence.measured["results/timing/blend/cutile/sm_90a/bf16/b1_s1024_bf16.json"]
-    place = table["kernels"].index("cutile")
     for name, key in (("cold", "cold_us"), ("warm", "hot_us")):
-        assert row_of(table, "b1_s1024_bf16", name)["cells"][place]["us"] == entry["metrics"][key]
+        assert figures(table, name)["b1_s1024_bf16"]["cutile"] == pytest.approx(entry["metrics"][key], rel=1e-4)
 
 
 def test_summary_counts_only_rows_that_both_have() -> None:
@@ -73,7 +66,7 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     fast = "results/timing/blend/cutile/sm_90a/bf16/b32_s8192_bf16.json"
     measured = {path: entry for path, entry in evidence.measured.items() if path != without}
     measured[fast]["metrics"]["hot_us"] = 0.5
-    (table,), _ = view(sample.replace(evidence, measured=measured), [REFERENCE])
+    (table,) = view(sample.replace(evidence, measured=measured), [REFERENCE])
     assert table["sentences"] == [
         "Fastest of 4 kernels, cold (single calls, L2 flushed): cute_sm90 (CuTe DSL) on 8 of 8 workloads.",
         "Fastest of 4 kernels, warm (repeated calls): cute_sm90 (CuTe DSL) on 7, cutile (cuTile) on 1 of 8 workloads.",
@@ -84,48 +77,32 @@ def test_summary_counts_only_rows_that_both_have() -> None:
     assert result["cutile"]["warm"]["cutile"] == {"mean": 1.0, "count": 8}
     assert result["tilegym"]["warm"]["cutile"]["count"] == 7 and result["tilegym"]["warm"]["cutile"]["mean"] < 1
     us = {
-        kernel: {
-            row["workload"]: row["cells"][place]["us"]
-            for row in figures(table, "warm")["rows"]
-            if row["cells"][place]["us"]
-        }
-        for place, kernel in enumerate(table["kernels"])
+        kernel: {workload: row[kernel] for workload, row in figures(table, "warm").items() if row[kernel]}
+        for kernel in table["kernels"]
     }
     product = math.prod(us["cutile"][w] / us["cute_sm90"][w] for w in us["cutile"])
-    assert math.isclose(result["cute_sm90"]["warm"]["cutile"]["mean"], product ** (1 / 8))
+    assert math.isclose(result["cute_sm90"]["warm"]["cutile"]["mean"], product ** (1 / 8), rel_tol=1e-4)
     assert result["tilegym"]["references"] == [None]  # its only workload was not timed
     (reference,) = result["cutile"]["references"]
-    assert reference["count"] == 1 and math.isclose(reference["mean"], 0.001 / us["cutile"]["b1_s1024_bf16"])
+    assert reference["count"] == 1 and math.isclose(
+        reference["mean"], 0.001 / us["cutile"]["b1_s1024_bf16"], rel_tol=1e-4
+    )
 
 
-def test_flags_of_times_are_numbered_notes_by_their_kind() -> None:
-    evidence = sample.evidence(gpu=True)
-    for path, flags in {"cutile": ["power cap", "spread by 7.1 %"], "tilegym": ["spread by 6.3 %"]}.items():
-        place = f"results/timing/blend/{path}/sm_90a/bf16/b1_s1024_bf16.json"
-        evidence.measured[place]["metrics"]["flags"] = flags
-    (table,), notes = view(evidence, [])
-    assert [note.split(" (")[0] for note in notes] == ["spread by N %", "power cap"]
-    cells = row_of(table, "b1_s1024_bf16")["cells"]
-    assert [cell["marks"] for cell in cells] == [[1], [1, 2], [], []]  # tilegym's column comes first
-    assert cells[0]["flags"] == ["spread by 6.3 %"]
-
-
-def test_a_time_that_failed_has_its_reason() -> None:
+def test_a_kernel_that_was_not_timed_has_no_time() -> None:
     evidence = sample.evidence(gpu=True)
     entry = evidence.measured["results/timing/blend/tilegym/sm_90a/bf16/b1_s1024_bf16.json"]
     entry |= {"status": "failed", "reason": "was not correct", "metrics": None}
-    (table,), notes = view(evidence, [])
-    cell = row_of(table, "b1_s1024_bf16")["cells"][0]
-    assert (cell["us"], cell["marks"]) == (None, [1])
-    assert notes == ["was not correct"]
+    (table,) = view(evidence, [])
+    assert figures(table, "warm")["b1_s1024_bf16"]["tilegym"] is None
 
 
 def test_times_from_elsewhere_stand_beside_warm_ones_and_never_win() -> None:
-    (table,), _ = view(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
+    (table,) = view(sample.evidence(gpu=True), [REFERENCE, {**REFERENCE, "device": "NVIDIA B200"}])
     assert [r["device"] for r in table["references"]] == ["NVIDIA H200"]
-    assert figures(table, "warm")["other"]["b1_s1024_bf16"] == [0.001]
-    assert figures(table, "cold")["other"]["b1_s1024_bf16"] == []
-    assert sum(cell["fastest"] for cell in row_of(table, "b1_s1024_bf16")["cells"]) == 1
+    assert figures(table, "warm")["b1_s1024_bf16"]["Elsewhere"] == 0.001
+    assert "Elsewhere" not in figures(table, "cold")["b1_s1024_bf16"]
+    assert sum(row["warm"]["fastest"] for row in table["summary"]) == len(figures(table, "warm"))
 
 
 def test_reference_times_name_workloads_of_the_default_sweep_and_their_source() -> None:

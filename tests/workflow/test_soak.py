@@ -153,7 +153,7 @@ class Folder:
         return {"PYTHONPATH": str(place)} if self.model.packages else {}
 
     def run(self) -> subprocess.CompletedProcess:
-        """A run of a process that has Snakemake imported, as dry runs: `start` starts others as a user does."""
+        """A run in a process that has Snakemake imported; `start` starts a new one."""
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
         words = ["--cores", "1", *self.arguments(), "--configfile", TINY]
         return dry_runs.run(words, self.path, {**os.environ, **machine, **self.environment()})
@@ -184,7 +184,7 @@ class Folder:
         return {(path.parts[-3], path.name): path for path in result if any(path.glob("[!.]*"))}
 
     def drop_lost(self, tried: set[Build]) -> None:
-        """Note which builds are gone: Snakemake deletes outputs before a job, which may then not end."""
+        """Note missing builds: Snakemake deletes outputs before a job, which may not end."""
         for kernel, variant in tried:
             if not (self.path / f"results/compile/elementwise_add/{kernel}/sm_90a/{variant}/build.json").exists():
                 self.model.made.pop((kernel, variant), None)
@@ -358,7 +358,7 @@ def kill(folder: Folder, chance: random.Random) -> str:
 
 
 def fill_disk(folder: Folder, chance: random.Random) -> str:
-    """A run with its results on a disk that is full, at once or after a few files."""
+    """A run with its results on a full disk, or one that fills up."""
     results, disk = folder.path / "results", folder.places / "disk"
     if results.is_symlink() or not results.exists():
         return "no results to put on a disk"

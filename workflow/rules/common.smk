@@ -94,7 +94,7 @@ BUILDS_FIRST = int(not any(place.device for place in PLAN.places.values()))
 # Files of the project as seen from the working directory: usually the same folder, so that a copy of it is not stale.
 PROJECT = Path(os.path.relpath(ROOT))
 DEVICES = str(PROJECT / "config/devices.yaml")
-KNOWLEDGE = sorted(map(str, Path(PROJECT, "docs/knowledge").rglob("*.md")))
+KNOWLEDGE = sorted(str(path) for kind in ("md", "yaml") for path in Path(PROJECT, "docs/knowledge").rglob(f"*.{kind}"))
 VERDICT_FILES = [  # what verdicts read besides records
     str(PROJECT / "kernels/authors.yaml"),
     DEVICES,

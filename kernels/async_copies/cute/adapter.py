@@ -1,4 +1,4 @@
-"""What the kernels `cute_l2` and `cute_descriptor` share: a CTA per tile of 32 x 64 elements."""
+"""Shared code of `cute_l2` and `cute_descriptor`: a CTA per tile of 32 x 64 elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Device code of `async_copies` in CuTe DSL: a tile of 32 x 64 floats per CTA, through shared memory."""
+"""Device code of `async_copies` in CuTe DSL.
+
+A CTA copies a tile of 32 x 64 floats through shared memory.
+"""
 
 from typing import Any
 
@@ -27,7 +30,7 @@ class CopyThroughL2:
 
     @cute.jit
     def __call__(self, mX: cute.Tensor, mY: cute.Tensor, stream: CUstream) -> None:
-        """mX and mY (rows, columns), row-major."""
+        """Launch on mX and mY (rows, columns), row-major."""
         grid = (mX.shape[0] // ROWS, mX.shape[1] // COLUMNS, 1)
         self.kernel(mX, mY).launch(grid=grid, block=[THREADS, 1, 1], stream=stream)
 
@@ -59,7 +62,10 @@ class CopyByDescriptor:
 
     @cute.jit
     def __call__(self, mX: cute.Tensor, mY: cute.Tensor, mRoom: cute.Tensor, stream: CUstream) -> None:
-        """mX and mY (rows, columns), row-major; mRoom (CTAs, 16), memory for a descriptor per CTA."""
+        """Launch on row-major mX and mY (rows, columns).
+
+        mRoom (CTAs, 16) has memory for a descriptor per CTA.
+        """
         load, xTma = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), mX, tile_layout(), TILE)
         grid = (mX.shape[0] // ROWS, mX.shape[1] // COLUMNS, 1)
         self.kernel(load, xTma, mX, mY, mRoom).launch(grid=grid, block=[THREADS, 1, 1], stream=stream)
@@ -109,7 +115,7 @@ class CopyByDescriptor:
 
 
 def program(name: str) -> tuple[Any, tuple[Any, ...]]:
-    """The host function of the class `name` and fake arguments; sizes are known at launch only."""
+    """Return the host function of class `name` and fake arguments; sizes are dynamic."""
     rows, columns = cute.sym_int32(divisibility=ROWS), cute.sym_int32(divisibility=COLUMNS)
 
     def row_major(element: type[cutlass.Numeric], *shape: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`dependent_launch` in cuTile: two kernels, the second of which may start while the first one ends."""
+"""`dependent_launch` in cuTile: the second kernel may start while the first one ends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.matrices import beyond_extents
+from kernels.matrices import refuse_extents
 
 if TYPE_CHECKING:
     from kernels.dependent_launch.operator import Inputs, Outputs, Workload
@@ -21,12 +21,15 @@ TILE = (4, 1024)  # rows x columns
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    return beyond_extents(workload)
+    return refuse_extents(workload)
 
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """With the early launch, and without; `aligned` builds promise rows that start at multiples of 16 bytes."""
+    """Return builds with and without the early launch.
+
+    `aligned` builds promise rows that start at multiples of 16 bytes.
+    """
     from kernels.dependent_launch.operator import DTYPES
 
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0

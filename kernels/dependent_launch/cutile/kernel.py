@@ -11,7 +11,10 @@ ConstBool = ct.Constant[bool]
 
 @ct.kernel
 def first(U, V, W, TILE_M: ConstInt, TILE_N: ConstInt, EARLY: ConstBool):
-    """W = U + V; arrays [M, N], one block per tile. EARLY: the next kernel may start once all blocks have read."""
+    """Compute W = U + V on arrays [M, N], one block per tile.
+
+    EARLY: the next kernel may start once all blocks have read.
+    """
     place = (ct.bid(0), ct.bid(1))
     u = ct.load(U, place, shape=(TILE_M, TILE_N))
     v = ct.load(V, place, shape=(TILE_M, TILE_N))
@@ -22,7 +25,10 @@ def first(U, V, W, TILE_M: ConstInt, TILE_N: ConstInt, EARLY: ConstBool):
 
 @ct.kernel
 def second(W, X, Y, TILE_M: ConstInt, TILE_N: ConstInt, EARLY: ConstBool):
-    """Y = W + X; arrays [M, N], one block per tile. EARLY: X is read before the kernel before this one has ended."""
+    """Compute Y = W + X on arrays [M, N], one block per tile.
+
+    EARLY: X is read before the previous kernel has ended.
+    """
     place = (ct.bid(0), ct.bid(1))
     x = ct.load(X, place, shape=(TILE_M, TILE_N))
     if EARLY:

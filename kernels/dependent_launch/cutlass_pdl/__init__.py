@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.matrices import beyond_coordinates, tiles
+from kernels.matrices import refuse_coordinates, tiles
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    return beyond_coordinates(workload)
+    return refuse_coordinates(workload)
 
 
 @not_baked
@@ -51,7 +51,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Two launches of one CTA per tile of 16 rows by 32 vectors, by one call."""
+    """Bind two launches by one call.
+
+    A CTA has a tile of 16 rows by 32 vectors.
+    """
     from cutesnake.stages.load.cute import Call
     from kernels.dependent_launch.operator import DTYPES
 

@@ -11,7 +11,10 @@ from kernels.upstream.examples import module
 
 
 class TwoAdditions:
-    """The operator on NVIDIA's example; `early` lets the second kernel start while the first one ends."""
+    """The operator on NVIDIA's example.
+
+    `early` lets the second kernel start while the first one ends.
+    """
 
     def __init__(self, add: Any, early: bool) -> None:
         self.add = add
@@ -27,13 +30,16 @@ class TwoAdditions:
         mY: cute.Tensor,
         stream: CUstream,
     ) -> None:
-        """All (M, N) row-major; M and N are known at launch only. The example's last argument says which kernel."""
+        """Launch both kernels on row-major (M, N) tensors; M and N are dynamic.
+
+        The example's last argument says which kernel.
+        """
         self.add(mU, mV, mW, stream, False, True)
         self.add(mW, mX, mY, stream, self.early, False)
 
 
 def program(dtype: str, early: bool) -> tuple[TwoAdditions, tuple]:
-    """The host function and fake arguments for a build that serves every shape."""
+    """Return the host function and fake arguments for a build that serves every shape."""
     shape = (cute.sym_int32(), cute.sym_int32())
     tensors = [make_fake_compact_tensor(ELEMENTS[dtype], shape, stride_order=(1, 0), assumed_align=16) for _ in "uvwxy"]
     example = module("blackwell.programmatic_dependent_launch")

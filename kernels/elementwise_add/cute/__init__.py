@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.matrices import beyond_count
+from kernels.matrices import refuse_count
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
@@ -22,8 +22,8 @@ SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors pe
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """All whose elements, with those of a last tile that reaches past the end, 32-bit coordinates can count."""
-    return beyond_count(workload.rows * workload.columns)
+    """Accept workloads whose elements, including a partial last tile, fit 32-bit coordinates."""
+    return refuse_count(workload.rows * workload.columns)
 
 
 @not_baked

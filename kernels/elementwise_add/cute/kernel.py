@@ -1,4 +1,4 @@
-"""Device code of `elementwise_add` in CuTe DSL: C = A + B over contiguous memory, of any length.
+"""Device code of `elementwise_add` in CuTe DSL: C = A + B over contiguous memory.
 
 Names follow the algebra: `mX` is the whole tensor X, `gX` the tile of it that one CTA works on, `tXgX` the part of that
 tile that one thread works on, `tXrX` the same part in registers, `cX` the coordinates of X, `pX` a predicate over it.
@@ -25,7 +25,7 @@ class ElementwiseAdd:
 
     @cute.jit
     def __call__(self, mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, stream: CUstream) -> None:
-        """Host side. mA, mB, mC: (L,) of `dtype`, 16-byte aligned; L is known at launch only."""
+        """Launch on mA, mB, mC: (L,) of `dtype`, 16-byte aligned; L is dynamic."""
         # The TV layout says which element of a tile is value v of thread t. Neighbouring threads hold neighbouring
         # vectors, so that a warp reads 512 contiguous bytes at once; further vectors lie a whole row of threads on.
         tv_layout = cute.make_layout(
@@ -74,7 +74,10 @@ class ElementwiseAdd:
         copy_bits: cutlass.Constexpr,
         predicated: cutlass.Constexpr,
     ) -> None:
-        """Load, add and store this thread's part of the tile in copies of `copy_bits`; `shape` is that of mC."""
+        """Load, add and store this thread's part of the tile in copies of `copy_bits`.
+
+        `shape` is the shape of mC.
+        """
         atom = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), self.dtype, num_bits_per_copy=copy_bits)
         thread_copy = cute.make_tiled_copy(atom, tv_layout, tiler).get_slice(thread)
 
@@ -104,7 +107,7 @@ class ElementwiseAdd:
 
 
 def program(dtype: str, threads: int, vectors: int) -> tuple[ElementwiseAdd, tuple]:
-    """The host function and fake arguments for a build that serves every length."""
+    """Return the host function and fake arguments for a build that serves every length."""
     element = ELEMENTS[dtype]
     length = cute.sym_int32()  # one symbol: the three tensors must agree
     tensors = [make_fake_compact_tensor(element, (length,), assumed_align=16) for _ in range(3)]

@@ -1,8 +1,9 @@
-"""`elementwise_add` in CuTe DSL over a two-dimensional thread-value layout: (4, 32) threads of (4, vector) values.
+"""`elementwise_add` in CuTe DSL over a two-dimensional thread-value layout.
 
-A CTA of 128 threads adds a tile of 16 rows by 32 vectors of 16 bytes, 16 x 128 elements of fp32, in which each thread
-has one vector in each of four rows. Unlike `cute`, which sees a matrix as one long vector, it keeps the matrix's shape:
-the layout can be dynamic, known at launch, or static, known to the compiler, at the price of a build for each shape.
+The layout has (4, 32) threads of (4, vector) values. A CTA of 128 threads adds a tile of 16 rows by 32 vectors of 16
+bytes, 16 x 128 elements of fp32, in which each thread has one vector in each of four rows. Unlike `cute`, which sees a
+matrix as one long vector, it keeps the matrix's shape: the layout can be dynamic, known at launch, or static, known to
+the compiler, at the price of a build for each shape.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.matrices import VECTOR_BYTES, beyond_coordinates, tiles
+from kernels.matrices import VECTOR_BYTES, refuse_coordinates, tiles
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
@@ -25,12 +26,15 @@ TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    return beyond_coordinates(workload)
+    return refuse_coordinates(workload)
 
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The dynamic layout first; `aligned` rows start at multiples of 16 bytes, and are read in vectors."""
+    """Return the builds, dynamic layout first.
+
+    `aligned` rows start at multiples of 16 bytes and are read in vectors.
+    """
     from kernels.elementwise_add.operator import DTYPES
 
     w = workload
@@ -57,7 +61,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """One CTA per tile of 16 rows by 32 vectors. Raises ValueError for another shape than a static build's."""
+    """Bind one CTA per tile of 16 rows by 32 vectors.
+
+    Raises ValueError for another shape than a static build's.
+    """
     from cutesnake.stages.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 

@@ -29,7 +29,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """One build per dtype and tile; `aligned` builds promise rows that start at multiples of 16 bytes, for TMA."""
+    """Return one build per dtype and tile.
+
+    `aligned` builds promise rows that start at multiples of 16 bytes, for TMA.
+    """
     from kernels.elementwise_add.operator import DTYPES
 
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0

@@ -10,10 +10,10 @@ ConstInt = ct.Constant[int]
 
 @ct.kernel
 def add(A, B, C, TILE_M: ConstInt, TILE_N: ConstInt):
-    """C = A + B; arrays [M, N] of one dtype, M and N dynamic; one block per tile of TILE_M x TILE_N.
+    """Compute C = A + B, one block per tile of TILE_M x TILE_N.
 
-    A block on the edge reads past the array: `ct.load` fills that part with an undetermined value, and `ct.store`
-    writes only what lies inside.
+    Arrays [M, N] have one dtype; M and N are dynamic. A block on the edge reads past the array: `ct.load` fills that
+    part with an undetermined value, and `ct.store` writes only what lies inside.
     """
     row, column = ct.bid(0), ct.bid(1)
     a = ct.load(A, index=(row, column), shape=(TILE_M, TILE_N))  # (TILE_M, TILE_N)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.matrices import beyond_coordinates, tiles
+from kernels.matrices import refuse_coordinates, tiles
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    return beyond_coordinates(workload)
+    return refuse_coordinates(workload)
 
 
 @not_baked

@@ -18,7 +18,10 @@ class ElementwiseAdd:
 
     @cute.jit
     def __call__(self, mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, stream: CUstream) -> None:
-        """mA, mB, mC: (M, N) row-major; M and N are known at launch only. The kernel wants tensors divided in tiles."""
+        """Launch on row-major mA, mB, mC: (M, N); M and N are dynamic.
+
+        The example's kernel takes tensors divided in tiles.
+        """
         threads = cute.make_ordered_layout((4, 32), order=(1, 0))
         values = cute.make_ordered_layout((4, VECTOR_BITS // mC.element_type.width), order=(1, 0))
         tiler, _ = cute.make_layout_tv(threads, values)
@@ -30,7 +33,7 @@ class ElementwiseAdd:
 
 
 def program(dtype: str) -> tuple[ElementwiseAdd, tuple]:
-    """The host function and fake arguments for a build that serves every shape."""
+    """Return the host function and fake arguments for a build that serves every shape."""
     shape = (cute.sym_int32(), cute.sym_int32())
     tensors = [make_fake_compact_tensor(ELEMENTS[dtype], shape, stride_order=(1, 0), assumed_align=16) for _ in "abc"]
     return ElementwiseAdd(module("ampere.elementwise_add").elementwise_add_kernel), (*tensors, make_fake_stream())

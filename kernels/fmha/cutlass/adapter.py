@@ -17,7 +17,7 @@ LOG2_E = 1.0 / math.log(2.0)
 
 @not_baked
 def variant(workload: Workload, tile_m: int, tile_n: int) -> Variant:
-    """The build for a workload, its mask as NVIDIA's own runner chooses it."""
+    """Return the build for a workload, its mask as NVIDIA's runner chooses it."""
     w = workload
     mask = "causal" if w.causal else "residual" if w.length % tile_n else "none"
     params = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n, "mask": mask}

@@ -13,7 +13,10 @@ ELEMENTS = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Fl
 
 
 def grouped(mX: cute.Tensor, group: cutlass.Int32) -> cute.Tensor:
-    """(B, S, H, D) row-major as the Hopper example wants it, (S, D, group, H / group, B): the same memory."""
+    """View (B, S, H, D) row-major as (S, D, group, H / group, B).
+
+    The Hopper example takes this order; the memory is the same.
+    """
     batch, length, heads, width = mX.shape
     layout = cute.make_layout(
         (length, width, group, heads // group, batch),
@@ -23,7 +26,7 @@ def grouped(mX: cute.Tensor, group: cutlass.Int32) -> cute.Tensor:
 
 
 class HopperAttention:
-    """The operator on the Hopper example, which writes the natural log-sum-exp (B, H, S) as well."""
+    """The operator on the Hopper example, which also writes the natural log-sum-exp (B, H, S)."""
 
     def __init__(self, example: Any, right: int | None) -> None:
         self.example, self.right = example, right
@@ -40,7 +43,10 @@ class HopperAttention:
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S), all row-major."""
+        """Launch on row-major tensors.
+
+        mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S).
+        """
         batch, length, heads, _ = mQ.shape
         group = heads // mK.shape[2]
         lse_layout = cute.make_layout(
@@ -79,7 +85,10 @@ class BlackwellAttention:
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), all row-major."""
+        """Launch on row-major tensors.
+
+        mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D).
+        """
         batch, length, heads, width = mQ.shape
         right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
         self.example(
@@ -103,10 +112,11 @@ class BlackwellAttention:
 def program(
     path: str, name: str, dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str
 ) -> tuple[HopperAttention | BlackwellAttention, tuple]:
-    """The host function and fake arguments; batch, length and both counts of heads are known at launch only.
+    """Return the host function and fake arguments.
 
-    `path` and `name` are the example and its class. `tile_m` x `tile_n` are queries x keys of one product. `mask` is
-    "causal"; "residual", which hides what lies past the last key; or "none" for whole tiles of keys.
+    Batch, length and both head counts are dynamic. `path` and `name` are the example and its class. `tile_m` x `tile_n`
+    are queries x keys of one product. `mask` is "causal"; "residual", which hides what lies past the last key; or
+    "none" for whole tiles of keys.
     """
     example = module(path)
     masks = example.fmha_utils.MaskEnum

@@ -30,7 +30,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """The mask is compiled in as NVIDIA's own runner chooses it."""
+    """Return builds, the mask compiled in as NVIDIA's runner chooses it."""
     w, (tile_m, tile_n), ragged = workload, TILE, workload.lengths == "ragged"
     mask = "causal" if w.causal else "residual" if ragged or w.length % tile_m else "none"
     params: dict[str, Any] = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n}
@@ -82,5 +82,5 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
 @not_baked
 def _in_order(build: Build) -> list[str]:
-    """The symbols as they are launched."""
+    """Return the symbols in launch order."""
     return [next(s for s in build.symbols if f"_{part}_" in s) for part in ("sum_OdO", "bwd", "convert")]

@@ -14,7 +14,10 @@ Tensors = tuple[cute.Tensor, ...]
 
 
 class Backward:
-    """The operator on the example: three kernels, for row sums, the products, and dQ from float32 to its dtype."""
+    """The operator on the example.
+
+    Its three kernels compute row sums, the products, and dQ from float32 to its dtype.
+    """
 
     def __init__(self, example: Any, left: int | None, right: int | None) -> None:
         self.example, self.left, self.right = example, left, right
@@ -35,7 +38,10 @@ class Backward:
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mQ, mO, mdO, mdQ (B, S, H, D), mK, mV, mdK, mdV (B, S, key heads, D), mLSE (B, H, S), mWorkspace (bytes,)."""
+        """Launch the three kernels.
+
+        mQ, mO, mdO, mdQ (B, S, H, D), mK, mV, mdK, mdV (B, S, key heads, D), mLSE (B, H, S), mWorkspace (bytes,).
+        """
         tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
         self.launch(tensors, None, mQ.shape[1], mQ.shape[0], mWorkspace, scale, stream)
 
@@ -49,9 +55,10 @@ class Backward:
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """Hand the tensors over in the example's order of modes; `longest` is how many tokens a sequence has at most.
+        """Pass the tensors in the example's order of modes.
 
-        `starts` says where each sequence begins among the tokens of the first mode; None where all are equally long.
+        `longest` is how many tokens a sequence has at most. `starts` says where each sequence begins among the tokens
+        of the first mode; None where all are equally long.
         """
         q, k, v, o, lse, do, dq, dk, dv = tensors
         rows, tokens, heads, width = q.shape
@@ -103,7 +110,10 @@ class RaggedBackward(Backward):
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """As above with B = 1 and S = all tokens; mStarts (sequences + 1,), of which none is longer than `longest`."""
+        """Launch on B = 1 and S = all tokens.
+
+        mStarts is (sequences + 1,); no sequence is longer than `longest`.
+        """
         tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
         self.launch(tensors, mStarts, longest, mStarts.shape[0] - 1, mWorkspace, scale, stream)
 
@@ -111,11 +121,11 @@ class RaggedBackward(Backward):
 def program(
     dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str, window: int, ragged: bool
 ) -> tuple[Backward, tuple[Any, ...]]:
-    """The host function and fake arguments; batch, length and both counts of heads are known at launch only.
+    """Return the host function and fake arguments.
 
-    `tile_m` x `tile_n` are queries x keys. `mask` is "causal"; "residual", which hides what lies past the last query;
-    or "none" for whole tiles. `window` is how many tokens before a query it sees, 0 for all. `ragged` is for sequences
-    of different lengths.
+    Batch, length and both head counts are dynamic. `tile_m` x `tile_n` are queries x keys. `mask` is "causal";
+    "residual", which hides what lies past the last query; or "none" for whole tiles. `window` is how many tokens before
+    a query it sees, 0 for all. `ragged` is for sequences of different lengths.
     """
     example = module("blackwell.fmha_bwd")
     masks, element = example.fmha_utils.MaskEnum, ELEMENTS[dtype]

@@ -38,13 +38,16 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per format of the cache, head width and size of a group serves every batch and length."""
+    """Return a build per cache format, head width and group size.
+
+    It serves every batch and length.
+    """
     from kernels.fmha_mixed_decode.operator import BITS
 
     w = workload
     heads = min(max(1 << (w.group - 1).bit_length(), LEAST_HEADS), MOST_HEADS)
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "heads": heads}
-    # Rows of scales are read as they are: only those of whole 16 bytes may come by TMA.
+    # Rows of scales are read as they are: only rows of whole 16 bytes may come by TMA.
     known["aligned"] = w.kv_length % 8 == 0
     name = f"{w.dtype}_d{w.head_dim}_h{heads}" + ("" if known["aligned"] else "_unaligned")
     return tuple(Variant(f"{name}_n{tokens}", {**known, "tokens": tokens}) for tokens in TILES)
@@ -72,7 +75,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Two launches: as many ranges of each cache as fill the GPU once, then their means."""
+    """Bind two launches.
+
+    The first takes as many ranges of each cache as fill the GPU once, the second their means.
+    """
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

@@ -4,7 +4,7 @@ Tiles are in lower case, constants in capitals.
 
 Split-KV decoding (Flash-Decoding): a block computes TILE_H query heads of a group over a range of KV tiles, by online
 softmax (Milakov and Gimelshein, arXiv:1805.02867) in base 2; `combine` joins the ranges. Keys are the rows of the first
-product and values, transposed, those of the second, so that few query heads still fill the tensor cores' tiles.
+product and values, transposed, are operands of the second, so that few query heads still fill the tensor cores' tiles.
 
 Scales are applied to scores and weights: that is a multiplication per token and head, not one per element of the cache.
 """
@@ -21,7 +21,10 @@ LOWEST = -1.0e30
 
 @ct.function
 def values(codes, ROWS, WIDTH, BITS):
-    """bf16 values (ROWS, WIDTH) of codes (ROWS, WIDTH) of 8 bits, or of bytes (ROWS, WIDTH / 2) of two int4 each."""
+    """Decode codes to bf16 values (ROWS, WIDTH).
+
+    Codes are (ROWS, WIDTH) of 8 bits, or bytes (ROWS, WIDTH / 2) of two int4 each.
+    """
     if BITS == 4:
         low = ct.reshape((codes << 4) >> 4, (ROWS, WIDTH // 2, 1))  # the shift back brings the sign
         high = ct.reshape(codes >> 4, (ROWS, WIDTH // 2, 1))
@@ -49,11 +52,12 @@ def split(
     Q, K, V, KScale, VScale, Partial, PartialLse, length: int, tiles_per_split: int, scale_log2: float,
     TILE_H: ConstInt, TILE_N: ConstInt, WIDTH: ConstInt, BITS: ConstInt,
 ):  # fmt: skip
-    """One range of one cache; grid (splits, tiles of heads of a group, planes), a plane being a key head of a request.
+    """Attend to one range of one cache.
 
-    Q [planes, group, WIDTH] bf16, K and V [planes, length, WIDTH * BITS / 8] codes, KScale and VScale [planes, length]
-    bf16. Partial [planes, splits, group, WIDTH] float32 is normalised within the range, PartialLse [planes, splits,
-    group] float32 is to base 2.
+    The grid is (splits, tiles of heads of a group, planes), a plane being a key head of a request. Q [planes, group,
+    WIDTH] bf16, K and V [planes, length, WIDTH * BITS / 8] codes, KScale and VScale [planes, length] bf16. Partial
+    [planes, splits, group, WIDTH] float32 is normalised within the range, PartialLse [planes, splits, group] float32 is
+    to base 2.
     """
     part, row_tile, plane = ct.bid(0), ct.bid(1), ct.bid(2)
     q = ct.load(Q, (plane, row_tile, 0), shape=(1, TILE_H, WIDTH), padding_mode=ct.PaddingMode.ZERO)
@@ -86,9 +90,9 @@ def split(
 
 @ct.kernel
 def combine(Partial, PartialLse, Out, splits: int, WIDTH: ConstInt):
-    """Weighted mean of the ranges of a query head, out = sum_s 2^(lse_s - lse) partial_s; grid (group, planes).
+    """Merge the ranges of a query head: out = sum_s 2^(lse_s - lse) partial_s.
 
-    Out [planes, group, WIDTH] bf16; the partial results are those of `split`.
+    The grid is (group, planes). `split` writes the partial results. Out is [planes, group, WIDTH] bf16.
     """
     head, plane = ct.bid(0), ct.bid(1)
     largest = ct.full((1, 1), LOWEST, ct.float32)

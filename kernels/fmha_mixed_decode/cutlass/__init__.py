@@ -38,7 +38,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Heads of a block and warpgroups that convert the cache, as NVIDIA's own runner chooses them."""
+    """Return builds as NVIDIA's runner chooses them.
+
+    They differ in heads of a block and warpgroups that convert the cache.
+    """
     w = workload
     tile = min(-(-w.group // 8) * 8, WIDEST_GROUP)
     params = {"dtype": w.dtype, "head_dim": w.head_dim, "head_tile": tile}
@@ -59,7 +62,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Two launches, and before them the running maxima are set to -inf, which the first kernel raises."""
+    """Bind two launches and the reset of the running maxima.
+
+    The maxima are set to -inf first; the first kernel raises them.
+    """
     import math
 
     import torch

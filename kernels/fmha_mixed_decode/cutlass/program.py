@@ -1,4 +1,4 @@
-"""NVIDIA's CUTLASS example of decoding from a cache of fewer bits for Blackwell, called with our operator's tensors."""
+"""Program of NVIDIA's CUTLASS example of decoding from a low-bit cache for Blackwell."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ CODES = {"int8": cutlass.Int8, "fp8": cutlass.Float8E4M3FN, "int4": cutlass.Int4
 
 
 class MixedDecode:
-    """The operator on the example: a kernel for pieces of the cache, and one that joins them."""
+    """The operator on the example: a split kernel and a combine kernel."""
 
     def __init__(self, example: Any, codes: type[cutlass.Numeric]) -> None:
         self.example, self.codes = example, codes
@@ -36,8 +36,11 @@ class MixedDecode:
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mQ and mO (B, H, D), mK and mV (B, key heads, S, bytes), their scales (B, key heads, S), mMax and mLSE
-        (B, H), mPartial (splits, B, H, D), mPartialMax and mPartialSum (splits, B, H), all row-major."""
+        """Launch both kernels on row-major tensors.
+
+        mQ and mO (B, H, D), mK and mV (B, key heads, S, bytes), their scales (B, key heads, S), mMax and mLSE (B, H),
+        mPartial (splits, B, H, D), mPartialMax and mPartialSum (splits, B, H).
+        """
         batch, heads, width = mQ.shape
         codes = [cute.recast_ptr(m.iterator, dtype=self.codes) for m in (mK, mV)]
         self.example(
@@ -61,7 +64,10 @@ class MixedDecode:
 
 
 def program(dtype: str, head_dim: int, head_tile: int, converters: int) -> tuple[MixedDecode, tuple[Any, ...]]:
-    """The host function and fake arguments; batch, heads, cache length and splits are known at launch only."""
+    """Return the host function and fake arguments.
+
+    Batch, heads, cache length and splits are dynamic.
+    """
     if not hasattr(nvvm_wrappers, "mapa"):
         nvvm_wrappers.mapa = None  # the example imports it and does not use it
     example = module("blackwell.mixed_input_fmha.mixed_input_fmha_decode")

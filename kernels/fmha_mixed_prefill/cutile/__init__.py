@@ -1,4 +1,7 @@
-"""`fmha_mixed_prefill` in cuTile, this project's: FlashAttention-2 over int8, e4m3 or int4 codes of keys and values."""
+"""`fmha_mixed_prefill` in cuTile: FlashAttention-2 over int8, e4m3 or int4 keys and values.
+
+The kernel is this project's.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,15 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per format, head width, size of a group and mask serves every batch and length."""
+    """Return a build per format, head width, group size and mask.
+
+    It serves every batch and length.
+    """
     from kernels.fmha_mixed_prefill.operator import BITS
 
     w = workload
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "group": w.group, "causal": w.causal}
-    # Rows of scales are read as they are: only those of whole 16 bytes may come by TMA.
+    # Rows of scales are read as they are: only rows of whole 16 bytes may come by TMA.
     known["aligned"] = w.length % 8 == 0
     result = []
     for narrow, wide, warps in TILINGS:

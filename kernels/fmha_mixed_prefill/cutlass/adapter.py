@@ -1,4 +1,7 @@
-"""What the adapters of NVIDIA's two examples share, one for heads of 256 elements and one for 512."""
+"""Shared code of the adapters of NVIDIA's two examples.
+
+One is for heads of 256 elements and one for 512.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def supports(workload: Workload, width: int) -> str | None:
 
 @not_baked
 def variants(workload: Workload, width: int) -> tuple[Variant, ...]:
-    """The mask is compiled in as NVIDIA's own runner chooses it."""
+    """Return builds, the mask compiled in as NVIDIA's runner chooses it."""
     w = workload
     mask = "causal" if w.causal else "residual" if w.length % KEYS else "none"
     return (Variant(f"int8_d{width}_{mask}", {"width": width, "mask": mask}),)

@@ -28,7 +28,10 @@ class MixedPrefill:
         scale_log2: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mQ and mO (B, H, S, D), mK and mV (B, key heads, S, D), their scales (B, key heads, S), all row-major."""
+        """Launch on row-major tensors.
+
+        mQ and mO (B, H, S, D), mK and mV (B, key heads, S, D), their scales (B, key heads, S).
+        """
         batch, heads, length, width = mQ.shape
         right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
         self.example(
@@ -48,10 +51,10 @@ class MixedPrefill:
 
 
 def program(path: str, name: str, width: int, mask: str) -> tuple[MixedPrefill, tuple[Any, ...]]:
-    """The host function and fake arguments; batch, length and both counts of heads are known at launch only.
+    """Return the host function and fake arguments.
 
-    `path` and `name` are the example and its class. `mask` is "causal"; "residual", which hides what lies past the
-    last key; or "none" for whole tiles of keys.
+    Batch, length and both head counts are dynamic. `path` and `name` are the example and its class. `mask` is "causal";
+    "residual", which hides what lies past the last key; or "none" for whole tiles of keys.
     """
     example = module(path)
     masks = example.fmha_utils.MaskEnum

@@ -42,7 +42,7 @@ class Example:
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """The tensors go in as they are, as views with the batch last."""
+        """Bind the tensors without copies, as views with the batch last."""
         from cutesnake.stages.load.cute import Call
 
         w = workload
@@ -104,8 +104,12 @@ def supports_sm90(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per element type, layout and tiling serves every size."""
-    return tuple(variant(workload, tiling, target) for tiling in TILINGS[target])
+    """Return a build per element type, layout and tiling, which serves every size."""
+    tilings = TILINGS[target]
+    if target == "sm_90a" and workload.m <= 128:  # large tiles would leave most multiprocessors without one
+        first = Tiling(64, 128, (1, 1))
+        tilings = (first, *(t for t in tilings if t != first))
+    return tuple(variant(workload, tiling, target) for tiling in tilings)
 
 
 @not_baked

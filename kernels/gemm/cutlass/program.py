@@ -9,9 +9,10 @@ from kernels.upstream.gemm import element, fake
 
 
 def program(path: str, name: str, scheduler: str, params: dict[str, Any]) -> tuple[Any, tuple]:
-    """The class `name` of the example `path`, made for a variant, and fake arguments; sizes are known at launch only.
+    """Return the class `name` of the example `path` and fake arguments.
 
-    `scheduler` is how the class gives out tiles: `tiles`, `static` or `dynamic`.
+    The class is made for a variant; sizes are dynamic. `scheduler` is how the class gives out tiles: `tiles`, `static`
+    or `dynamic`.
     """
     p = params
     if scheduler == "dynamic":

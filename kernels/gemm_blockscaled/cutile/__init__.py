@@ -1,4 +1,7 @@
-"""`gemm_blockscaled` in cuTile by `ct.mma_scaled`: one tile of C per block, any size from one build per format."""
+"""`gemm_blockscaled` in cuTile by `ct.mma_scaled`: one tile of C per block.
+
+One build per format serves every size.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """One block per tile of C, the last ones partly outside; a tile of scales is a row of 512 bytes."""
+    """Bind one block per tile of C, including partial tiles.
+
+    A tile of scales is a row of 512 bytes.
+    """
     from cutesnake.stages.load.cutile import TileLaunch, sequence
 
     w, p = workload, build.params

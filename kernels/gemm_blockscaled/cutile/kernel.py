@@ -10,7 +10,10 @@ ConstInt = ct.Constant[int]
 
 @ct.function
 def codes(Array, tile, step, ROWS, TILE_K, PER_BYTE):
-    """A (ROWS, TILE_K) tile of 8-bit or 4-bit codes out of an array of bytes; zeros past its end."""
+    """Load a (ROWS, TILE_K) tile of 8-bit or 4-bit codes, zeros past the end.
+
+    The array has bytes.
+    """
     shape = (ROWS, TILE_K // PER_BYTE)
     loaded = ct.load(Array, (tile, step), shape=shape, padding_mode=ct.PaddingMode.ZERO)
     if PER_BYTE == 2:
@@ -21,7 +24,10 @@ def codes(Array, tile, step, ROWS, TILE_K, PER_BYTE):
 
 @ct.function
 def scales(Array, tile, step, ROWS, COUNT, BLOCK):
-    """A (ROWS, COUNT) tile of scales, which the array holds in tiles of 128 rows by 4 scales, each [32, 4, 4] bytes."""
+    """Load a (ROWS, COUNT) tile of scales.
+
+    The array has tiles of 128 rows by 4 scales, each [32, 4, 4] bytes.
+    """
     shape = (ROWS // 128, COUNT // 4, 512)
     loaded = ct.load(Array, (tile, step, 0), shape=shape, padding_mode=ct.PaddingMode.ZERO)
     loaded = ct.reshape(loaded, (ROWS // 128, COUNT // 4, 32, 4, 4))  # row r of a tile is at [r % 32, r // 32]

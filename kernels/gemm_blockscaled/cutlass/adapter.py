@@ -20,7 +20,10 @@ TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples, as a kernel. `takes` says how it is called: see `program` in program.py."""
+    """A class of NVIDIA's examples, as a kernel.
+
+    `takes` is how it is called: see `program` in program.py.
+    """
 
     path: str  # below the folder of examples
     name: str
@@ -38,7 +41,10 @@ class Example:
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """The tensors go in as they are. The largest magnitude in C, where it is computed, has memory of its own."""
+        """Bind the tensors without copies.
+
+        The largest magnitude in C, where it is computed, goes to separate memory.
+        """
         import torch
 
         from cutesnake.stages.load.cute import Call
@@ -53,7 +59,7 @@ class Example:
 
     @not_baked
     def grid(self, build: Build, w: Workload) -> tuple[int, int, int]:
-        """CTAs of a launch: a cluster for each tile, or at most as many as fit on the GPU, side by side."""
+        """Return the CTAs of a launch: a cluster per tile, if they all fit."""
         p = build.params
         pair = 2 if p["tile_m"] == 256 else 1
         along_m = -(-w.m // (p["tile_m"] // pair * p["cluster_m"]))
@@ -65,7 +71,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Elements of C that a cluster along M computes at once, and CTAs of a cluster along M and N."""
+    """Elements of C of a cluster along M, and CTAs of a cluster."""
 
     m: int
     n: int
@@ -100,7 +106,7 @@ def supports_whole_tiles(tiling: Tiling, workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per format and tiling serves every size."""
+    """Return a build per format and tiling, which serves every size."""
     return tuple(variant(workload.dtype, tiling) for tiling in TILINGS)
 
 

@@ -26,7 +26,7 @@ ALIGNED = 32  # elements: what the examples assume of every extent that is or le
 
 
 class Product:
-    """The operator on one of NVIDIA's classes: `takes` is what it is called with, see `program`."""
+    """The operator on one of NVIDIA's classes; `takes` is its kind of call, see `program`."""
 
     def __init__(self, example: Any, takes: str, form: str, most_clusters: int) -> None:
         self.example, self.takes, self.most_clusters = example, takes, most_clusters
@@ -43,7 +43,10 @@ class Product:
         mAmax: cute.Tensor | None,
         stream: CUstream,
     ) -> None:
-        """Bytes mA (M, row), mB (N, row) and scales mSFA, mSFB (bytes,); mC (M, N) fp16, row-major; mAmax (1, 1, 1)."""
+        """Launch the class on its tensors.
+
+        Bytes mA (M, row), mB (N, row) and scales mSFA, mSFB (bytes,); mC (M, N) fp16, row-major; mAmax (1, 1, 1).
+        """
         a, b = (cute.recast_ptr(x.iterator, dtype=self.element) for x in (mA, mB))
         sfa, sfb = (cute.recast_ptr(x.iterator, dtype=self.scale) for x in (mSFA, mSFB))
         m, n = mC.shape
@@ -63,25 +66,28 @@ class Product:
 
 
 def rows(pointer: cute.Pointer, count: cutlass.Int32, width: cutlass.Int32) -> cute.Tensor:
-    """A row-major matrix (count, width) as (count, width, 1)."""
+    """View a row-major matrix (count, width) as (count, width, 1)."""
     width = cute.assume(width, ALIGNED)
     layout = cute.make_layout((count, width, 1), stride=(width, 1, cute.assume(count * width, ALIGNED)))
     return cute.make_tensor(pointer, layout)
 
 
 def scales(pointer: cute.Pointer) -> cute.Tensor:
-    """A tensor of which the classes take the pointer only: the layout follows from the operand's shape."""
+    """Return a tensor whose pointer alone counts.
+
+    The layout of the scales follows from the operand's shape.
+    """
     return cute.make_tensor(pointer, cute.make_layout((1,)))
 
 
 def program(
     path: str, name: str, takes: str, dtype: str, most_clusters: int, **tiling: Any
 ) -> tuple[Product, tuple[Any, ...]]:
-    """The host function and fake arguments for the class `name` of the example `path`; sizes are known at launch only.
+    """Return the host function and fake arguments of class `name` of example `path`.
 
-    `takes`: "problem" (pointers and sizes; a class with a format and tile of its own), "layouts" (pointers, layouts,
-    sizes), "tensors", or "amax" (tensors, and one for the largest magnitude in C). `tiling`: tile_m, tile_n, cluster_m,
-    cluster_n, for all but "problem".
+    Sizes are dynamic. `takes`: "problem" (pointers and sizes; a class with a format and tile of its own), "layouts"
+    (pointers, layouts, sizes), "tensors", or "amax" (tensors, and one for the largest magnitude in C). `tiling`:
+    tile_m, tile_n, cluster_m, cluster_n, for all but "problem".
     """
     t, cls = tiling, getattr(module(path), name)
     if takes == "problem":

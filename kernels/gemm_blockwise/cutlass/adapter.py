@@ -23,7 +23,7 @@ TILE_N = 128  # all that the examples take: a block of B's scales
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples; `indexed` where it takes a tensor of whole numbers after the scales."""
+    """A class of NVIDIA's examples; `indexed` ones take integers after the scales."""
 
     path: str  # below the folder of examples
     name: str
@@ -32,7 +32,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Rows of C that a CTA computes, or a pair of CTAs together where `pair`; CTAs of a cluster along M and N."""
+    """Rows of C of a CTA, or of a CTA `pair`; CTAs of a cluster."""
 
     m: int
     cluster: tuple[int, int]
@@ -51,7 +51,7 @@ def supports(n: int, k: int) -> str | None:
 
 @not_baked
 def variants(dtype: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
-    """A build per tiling serves every size."""
+    """Return a build per tiling, which serves every size."""
     return tuple(
         Variant(
             f"{dtype}_{tiling.id}",
@@ -81,14 +81,20 @@ def compile(example: Example, variant: Variant, target: str, folder: Path) -> di
 def operands(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, a_scales: torch.Tensor, b_scales: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Batched tensors as views with the batch last; scales of A, [batch, blocks, rows], as (rows, blocks, batch)."""
+    """View batched tensors with the batch last.
+
+    Scales of A, [batch, blocks, rows], become (rows, blocks, batch).
+    """
     plain = tuple(upstream.operand(x) for x in (a, b, c))
     return *plain, upstream.operand(a_scales, first_major=True), upstream.operand(b_scales)
 
 
 @not_baked
 def launch(build: Build, m: int, n: int, batch: int) -> Launch:
-    """At most as many clusters as fit on the GPU, side by side, for C of `batch` matrices m x n."""
+    """Return the launch for C of `batch` matrices m x n.
+
+    It has at most as many clusters as fit on the GPU at once.
+    """
     p = build.params
     cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), TILE_N), (p["cluster_m"], p["cluster_n"])
     grid = upstream.persistent_grid(m, n, batch, cta_tile, cluster, p["most_clusters"])

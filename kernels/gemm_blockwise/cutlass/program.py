@@ -13,10 +13,10 @@ TILE_N = 128
 
 
 def program(path: str, name: str, indexed: bool, params: dict[str, Any]) -> tuple[Any, tuple]:
-    """The class `name` of the example `path`, made for a variant, and fake arguments; sizes are known at launch only.
+    """Return the class `name` of the example `path` and fake arguments.
 
-    A (M, K, L), B (N, K, L), C (M, N, L), scales of A (M, blocks, L) with M contiguous, of B (blocks, blocks, L), and
-    where `indexed` a vector of whole numbers.
+    The class is made for a variant; sizes are dynamic. A (M, K, L), B (N, K, L), C (M, N, L), scales of A (M, blocks,
+    L) with M contiguous, of B (blocks, blocks, L), and where `indexed` a vector of whole numbers.
     """
     p = params
     cluster = (p["cluster_m"], p["cluster_n"])

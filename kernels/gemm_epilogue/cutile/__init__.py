@@ -1,4 +1,7 @@
-"""`gemm_epilogue` in cuTile: a block per tile of D, the sum and its activation before the tile is stored."""
+"""`gemm_epilogue` in cuTile: a block per tile of D.
+
+It computes the sum and the activation before it stores the tile.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ TILES = ((128, 128, 64), (128, 256, 64), (64, 128, 64))  # M x N x K
 # For Hopper: M x N x K, blocks per multiprocessor, worker warps (0: the compiler chooses). Tiles of 256 rows or columns
 # spill with fewer than eight.
 HOPPER_TILES = (
-    (128, 128, 64, 1, 0),
     (128, 256, 64, 1, 8),
     (256, 128, 64, 1, 8),
+    (128, 128, 64, 1, 0),
     (128, 128, 64, 1, 8),
     (128, 128, 64, 2, 0),
     (64, 128, 64, 1, 0),
@@ -43,7 +46,8 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     w = workload
     result = []
-    for m, n, k, *hints in HOPPER_TILES if target == "sm_90a" else TILES:
+    hopper = HOPPER_TILES if w.m > 128 else HOPPER_TILES[::-1]  # the fastest on an H200 first
+    for m, n, k, *hints in hopper if target == "sm_90a" else TILES:
         params: dict[str, Any] = {"dtype": w.dtype, "activation": w.activation, "tile_m": m, "tile_n": n, "tile_k": k}
         params |= dict(zip(("occupancy", "warps"), hints, strict=False))
         name = f"{w.dtype}_{w.activation}_{m}x{n}x{k}" + "_o{}_w{}".format(*hints) * bool(hints)

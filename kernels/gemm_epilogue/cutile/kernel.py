@@ -11,9 +11,9 @@ GROUP = 8  # rows of tiles that neighbouring blocks share, so that what they loa
 
 @ct.kernel
 def gemm_epilogue(A, B, C, D, alpha, beta, TILE_M: ConstInt, TILE_N: ConstInt, TILE_K: ConstInt, ACTIVATION: ConstInt):
-    """D = activation(alpha A B^T + beta C); A [M, K], B [N, K], C and D [M, N]; a block per tile of D.
+    """Compute D = activation(alpha A B^T + beta C), a block per tile of D.
 
-    ACTIVATION is 0 for none, 1 for relu, 2 for silu.
+    A [M, K], B [N, K], C and D [M, N]. ACTIVATION is 0 for none, 1 for relu, 2 for silu.
     """
     tiles_m, tiles_n = ct.cdiv(D.shape[0], TILE_M), ct.cdiv(D.shape[1], TILE_N)
     block = ct.bid(0)

@@ -1,4 +1,4 @@
-"""NVIDIA's dense GEMM with a configurable epilogue for SM100 in CuTe DSL, unmodified from the fetched wheel.
+"""NVIDIA's CuTe DSL GEMM with configurable epilogue for SM100, unmodified from the fetched wheel.
 
 It is the class under the examples `custom_epilogue_dense_gemm` and `activation_custom_epilogue_dense_gemm`, which
 configure it as `program` does here, with other sums.
@@ -31,7 +31,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per element type, activation and tile serves every size."""
+    """Return a build per element type, activation and tile, which serves every size."""
     w = workload
     return tuple(
         Variant(
@@ -62,7 +62,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The matrices go in as they are, as views with a batch of one last."""
+    """Bind the matrices without copies, as views with a batch of one last."""
     from cutesnake.stages.load.cute import Call
 
     w, p = workload, build.params

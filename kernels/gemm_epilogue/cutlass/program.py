@@ -1,4 +1,4 @@
-"""NVIDIA's GEMM with a configurable epilogue for SM100, called unmodified with an epilogue of this project."""
+"""Program of NVIDIA's GEMM for SM100, unmodified, with an epilogue of this project."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from kernels.upstream.gemm import fake
 
 
 def epilogue(activation: str) -> Callable[..., None]:
-    """What the example's epilogue warps compute, in its own terms: loads, then stores, of tiles of named tensors."""
+    """Compute the example's epilogue in its terms: load, then store tiles of named tensors."""
 
     def activated_sum(efc_config: Any, C: Any, D: Any, alpha: Any, beta: Any) -> None:
         result = efc_config.accum() * alpha + C.load() * beta
@@ -40,14 +40,17 @@ class EpilogueGemm:
         beta: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mA (M, K, L), mB (N, K, L), mC and mD (M, N, L), the second mode contiguous."""
+        """Launch on batched matrices.
+
+        mA (M, K, L), mB (N, K, L), mC and mD (M, N, L). The second mode is contiguous.
+        """
         self.example.efc.compile((mC, mD, alpha, beta))
         packed = self.example.efc.jit.pack_arguments(mC, mD, alpha, beta)
         self.example(mA, mB, self.most_clusters, stream, packed)
 
 
 def program(params: dict[str, Any]) -> tuple[EpilogueGemm, tuple]:
-    """The host function and fake arguments for a variant; sizes are known at launch only."""
+    """Return the host function and fake arguments for a variant; sizes are dynamic."""
     p = params
     example = module("blackwell.epilogue.common_dense_gemm_efc").DenseGemmEFC(
         cutlass.Float32,

@@ -1,7 +1,8 @@
-"""`gemm_grouped` in cuTile, for operands with a scale per block: blocks that stay, and count through lists of matrices.
+"""`gemm_grouped` in cuTile, for block-scaled operands.
 
-Tiles of 128 x 128, the last candidate, are refused: «failed to compile Tile IR program», without a place, by tileiras
-13.4.92 and 13.5.37. Tiles of 256 x 256 are none: 13.4.92 had not compiled them after four minutes.
+Its blocks stay, and count through lists of matrices. Tiles of 128 x 128, the last candidate, are refused: «failed to
+compile Tile IR program», without a place, by tileiras 13.4.92 and 13.5.37. Tiles of 256 x 256 are none: 13.4.92 had not
+compiled them after four minutes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.cards import MULTIPROCESSORS
+from kernels.multiprocessors import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
@@ -43,7 +44,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per format and tile serves every list of sizes."""
+    """Return a build per format and tile, which serves every list of sizes."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{t.tile_m}x{t.tile_n}", {"dtype": dtype, **asdict(t)}) for t in TILES)
 
@@ -63,7 +64,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """As many blocks as multiprocessors, or as tiles; a tile of scales is a row of 512 bytes."""
+    """Bind as many blocks as multiprocessors, or as tiles.
+
+    A tile of scales is a row of 512 bytes.
+    """
     from cutesnake.stages.load.cutile import ArrayList, TileLaunch, sequence
     from kernels.gemm_grouped.operator import matrices, results
 

@@ -15,10 +15,11 @@ def grouped_products(
     As, Bs, ScalesAs, ScalesBs, Cs,
     TILE_M: ConstInt, TILE_N: ConstInt, TILE_K: ConstInt, PER_BYTE: ConstInt, BLOCK: ConstInt, BLOCKS: ConstInt,
 ):  # fmt: skip
-    """C = A B^T for every group; BLOCKS blocks, each of which takes every so-manyth tile of all groups' together.
+    """Compute C = A B^T for every group.
 
-    Lists of arrays as `gemm_blockscaled` has them: A [M, K / PER_BYTE], B [N, K / PER_BYTE] bytes; ScalesA, ScalesB
-    [tiles of 128 rows, tiles of 4 scales, 512] bytes; C [M, N] fp16.
+    Each of BLOCKS blocks takes every BLOCKS-th tile of all groups. Lists of arrays as `gemm_blockscaled` has them: A
+    [M, K / PER_BYTE], B [N, K / PER_BYTE] bytes; ScalesA, ScalesB [tiles of 128 rows, tiles of 4 scales, 512] bytes; C
+    [M, N] fp16.
     """
     COUNT = TILE_K // BLOCK
     tile, begin = ct.bid(0), 0

@@ -1,9 +1,10 @@
-"""What the adapters of NVIDIA's grouped GEMM examples share: variants, compilation, tables of addresses and sizes.
+"""Shared code of the adapters of NVIDIA's grouped GEMM examples.
 
-The examples read each group's sizes, strides and addresses from tables on the GPU, change copies of their TMA
-descriptors accordingly, and find out by themselves which tiles there are: a build serves all sizes, and every launch
-has as many clusters as fit on the GPU. The one for Hopper wants to know how many tiles there are when it is compiled:
-a cluster that starts without a tile of its own never ends (seen in ptxsim, and its source says why).
+It has variants, compilation, and tables of addresses and sizes. The examples read each group's sizes, strides and
+addresses from tables on the GPU, change copies of their TMA descriptors accordingly, and find out by themselves which
+tiles there are: a build serves all sizes, and every launch has as many clusters as fit on the GPU. The one for Hopper
+wants to know how many tiles there are when it is compiled: a cluster that starts without a tile of its own never ends
+(seen in ptxsim, and its source says why).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.cards import MULTIPROCESSORS
+from kernels.multiprocessors import MULTIPROCESSORS
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
 
@@ -31,7 +32,7 @@ TEMPLATE = 32  # rows and columns of the tensors that give descriptors their ele
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples; `takes` says how it is made and called: `plain`, `scaled` or `hopper`."""
+    """A class of NVIDIA's examples; `takes` is `plain`, `scaled` or `hopper`."""
 
     path: str  # below the folder of examples
     name: str
@@ -39,7 +40,7 @@ class Example:
 
     @property
     def kinds(self) -> int:
-        """TMA descriptors per multiprocessor: of A, B and C, and of two tensors of scales where there are any."""
+        """Return the TMA descriptors per multiprocessor: 3 for A, B, C, 2 for scales."""
         return 5 if self.takes == "scaled" else 3
 
 
@@ -52,7 +53,10 @@ def clusters(tiling: Tiling, workload: Workload) -> int:
 
 @not_baked
 def variants(workload: Workload, target: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
-    """A build per element type, tiling and number of groups, which is a constant of NVIDIA's kernels."""
+    """Return a build per element type, tiling and number of groups.
+
+    The last is a constant of NVIDIA's kernels.
+    """
     w, counted = workload, target == "sm_90a"
     return tuple(
         Variant(
@@ -85,7 +89,10 @@ def compile(example: Example, variant: Variant, target: str, folder: Path) -> di
 
 @not_baked
 def tables(inputs: Inputs, outputs: Outputs, workload: Workload) -> tuple[torch.Tensor, ...]:
-    """Sizes (groups, 4), strides (groups, 3, 2) and addresses (groups, 3) of A, B and C; of scales (groups, 2)."""
+    """Return tables of sizes, strides and addresses of A, B, C and scales.
+
+    Sizes are (groups, 4), strides (groups, 3, 2), addresses (groups, 3), those for scales (groups, 2).
+    """
     import torch
 
     from kernels.gemm_grouped.operator import matrices, results
@@ -102,7 +109,7 @@ def tables(inputs: Inputs, outputs: Outputs, workload: Workload) -> tuple[torch.
 
 @not_baked
 def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Tables of what lies where, and room for the descriptors of each multiprocessor, are made here once."""
+    """Bind tables of addresses and room for descriptors, which are made here once."""
     from cutesnake.stages.load.cute import Call
 
     w, p = workload, build.params
@@ -129,7 +136,7 @@ def _tiling(params: Mapping[str, Any]) -> Tiling:
 
 @not_baked
 def descriptors(processors: int, kinds: int, device: torch.device) -> torch.Tensor:
-    """Room for `kinds` TMA descriptors per multiprocessor, which have to start at multiples of their 128 bytes."""
+    """Allocate room for `kinds` TMA descriptors per multiprocessor, aligned to 128 bytes."""
     import torch
 
     words = processors * kinds * DESCRIPTOR_WORDS

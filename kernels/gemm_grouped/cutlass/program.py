@@ -69,7 +69,10 @@ class Scaled:
         extent: cutlass.Int32,
         stream: CUstream,
     ) -> None:
-        """Vectors of bytes mA, mB, mSFA, mSFB, a vector mC; tables (groups, …), descriptors (processors, 5, 16)."""
+        """Launch the class on its tensors and tables.
+
+        Vectors of bytes mA, mB, mSFA, mSFB, a vector mC; tables (groups, …), descriptors (processors, 5, 16).
+        """
         a, b = (template(x.iterator, self.element, extent) for x in (mA, mB))
         sfa, sfb = (template(x.iterator, self.scale, extent) for x in (mSFA, mSFB))
         c = template(mC.iterator, mC.element_type, extent)
@@ -80,7 +83,7 @@ class Scaled:
 
 
 def template(pointer: cute.Pointer, dtype: type[cutlass.Numeric], extent: cutlass.Int32) -> cute.Tensor:
-    """A row-major matrix of `extent` x `extent` elements, as (rows, columns, 1).
+    """Return a fake row-major matrix of `extent` x `extent` elements, as (rows, columns, 1).
 
     The extent is known at launch only: dimensions of constant extent may vanish from a descriptor, which the kernel
     changes dimension by dimension.
@@ -91,19 +94,21 @@ def template(pointer: cute.Pointer, dtype: type[cutlass.Numeric], extent: cutlas
 
 
 def vector(dtype: type[cutlass.Numeric]) -> Any:
-    """A fake vector of any length."""
+    """Return a fake vector of any length."""
     return make_fake_compact_tensor(dtype, (cute.sym_int32(),), assumed_align=16)
 
 
 def table(dtype: type[cutlass.Numeric], *shape: int) -> Any:
-    """A fake compact table of constant sizes."""
+    """Return a fake compact table of constant sizes."""
     order = tuple(reversed(range(len(shape))))
     return make_fake_compact_tensor(dtype, shape, stride_order=order, assumed_align=16)
 
 
 def program(path: str, name: str, takes: str, params: dict[str, Any]) -> tuple[Any, tuple]:
-    """The class `name` of the example `path`, made for a variant, and fake arguments; of the sizes only those of the
-    tables are known."""
+    """Return the class `name` of the example `path` and fake arguments.
+
+    The class is made for a variant. Only the tables have known sizes.
+    """
     if takes == "hopper":
         hopper.give_names_back()
     p, groups, example = params, params["groups"], getattr(module(path), name)

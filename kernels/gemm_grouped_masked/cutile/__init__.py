@@ -1,4 +1,7 @@
-"""`gemm_grouped_masked` in cuTile: a block per tile of C that leaves at once where its tile has no row in use."""
+"""`gemm_grouped_masked` in cuTile: a block per tile of C.
+
+A block whose tile has no row in use leaves at once.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per tile serves every size."""
+    """Return a build per tile, which serves every size."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{tiles.id}", {"dtype": dtype, **asdict(tiles)}) for tiles in TILES)
 

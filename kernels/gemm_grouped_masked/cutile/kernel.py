@@ -13,10 +13,11 @@ def gemm_grouped_masked(
     A, B, ScalesA, ScalesB, Rows, C,
     TILE_M: ConstInt, TILE_N: ConstInt, BLOCK: ConstInt,
 ):  # fmt: skip
-    """C = A B^T in the rows in use of every group; a block per tile, grid (tiles down, tiles across, groups).
+    """Compute C = A B^T in the rows in use of every group.
 
-    A [G, M, K] and B [G, N, K] fp8; ScalesA [G, blocks along K, M], ScalesB [G, blocks along N, blocks along K] fp32;
-    Rows [G or more] int32; C [G, M, N]. TILE_N divides BLOCK, so that a tile of B has one scale.
+    A block computes a tile; the grid is (tiles down, tiles across, groups). A [G, M, K] and B [G, N, K] fp8; ScalesA
+    [G, blocks along K, M], ScalesB [G, blocks along N, blocks along K] fp32; Rows [G or more] int32; C [G, M, N].
+    TILE_N divides BLOCK, so that a tile of B has one scale.
     """
     row, column, group = ct.bid(0), ct.bid(1), ct.bid(2)
     used = ct.load(Rows, index=(group,), shape=(1,)).item()

@@ -50,7 +50,7 @@ def refused(n: int, k: int, bits: int) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per type of weights and tile serves every size."""
+    """Return a build per type of weights and tile, which serves every size."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{t.tile_m}x{t.tile_n}", {"dtype": dtype, **asdict(t)}) for t in TILES)
 
@@ -64,7 +64,7 @@ def constraints(dtype: str) -> list[Any]:
 
 
 def constants(params: Any) -> list[int]:
-    """The constants of both mixed kernels."""
+    """Return the constants of both mixed kernels."""
     from kernels.gemm_mixed.operator import BITS
 
     p = params
@@ -81,7 +81,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def codes(b: Any) -> Any:
-    """Bytes of two int4 as signed ones, whose shifts keep the sign; other codes as they are."""
+    """View bytes of two int4 as signed bytes, whose shifts keep the sign.
+
+    Other codes stay as they are.
+    """
     import torch
 
     return b.view(torch.int8) if b.dtype == torch.uint8 else b

@@ -13,7 +13,10 @@ GROUP = 8  # rows of tiles that neighbouring blocks share, so that what they loa
 
 @ct.function
 def product(A, B, Scales, group, row, column, TILE_M, TILE_N, TILE_K, BITS, SCALED):
-    """One tile of C, float32 (TILE_M, TILE_N): rows of A from tile `row` on, of B[group] from tile `column` on."""
+    """Compute one tile of C, float32 (TILE_M, TILE_N).
+
+    It has rows of A from tile `row` on, of B[group] from tile `column` on.
+    """
     BYTES = TILE_K * BITS // 8
     acc = ct.zeros((TILE_M, TILE_N), ct.float32)
     for step in range(ct.cdiv(A.shape[1], TILE_K)):

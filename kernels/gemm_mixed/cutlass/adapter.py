@@ -32,7 +32,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Rows of B, rows of A and depth of the products of a CTA, or a pair of CTAs where `pair`; CTAs of a cluster."""
+    """Rows of B and A and depth of a CTA's or CTA `pair`'s products; cluster."""
 
     m: int
     n: int
@@ -57,7 +57,7 @@ TILINGS = (
 def supports(n: int, k: int, dtype: str) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for.
 
-    NVIDIA's examples say that they are for weights of int8, uint8 and int4. They compile for those of fp8 as well, and
+    NVIDIA's examples say that they are for weights of int8, uint8 and int4. They compile for fp8 weights as well, and
     are right with them in the simulator.
     """
     from kernels.gemm_mixed.operator import BITS
@@ -67,7 +67,10 @@ def supports(n: int, k: int, dtype: str) -> str | None:
 
 @not_baked
 def variants(dtype: str, groups: int, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
-    """A build per element type and tiling, and per number of groups, where there are any: a constant of the class."""
+    """Return a build per element type, tiling and number of groups, if any.
+
+    That number is a constant of the class.
+    """
     return tuple(
         Variant(
             f"{dtype}_" + f"g{groups}_" * (groups > 0) + tiling.id,
@@ -101,9 +104,10 @@ def compile(example: Example, variant: Variant, target: str, folder: Path) -> di
 def arguments(
     a: torch.Tensor, b: torch.Tensor, scales: torch.Tensor | None, ends: torch.Tensor | None, c: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
-    """Tensors as views with the groups, or a batch of one, last; b and scales [groups, …], the others one matrix.
+    """Return tensors as views with the groups, or a batch of one, last.
 
-    `scales` [groups, blocks, n] become (n, blocks, groups), and c [m, n] (n, m, 1).
+    b and scales are [groups, …], the others one matrix. `scales` [groups, blocks, n] become (n, blocks, groups), and c
+    [m, n] (n, m, 1).
     """
     narrow = upstream.operand(b)
     factors = None if scales is None else upstream.operand(scales, first_major=True)
@@ -112,7 +116,10 @@ def arguments(
 
 @not_baked
 def launch(build: Build, m: int, n: int) -> Launch:
-    """At most as many clusters as fit on the GPU, side by side; with groups always as many."""
+    """Return the launch: at most as many clusters as fit at once.
+
+    With groups it always has as many.
+    """
     p = build.params
     if p["groups"]:
         return build.launch(build.symbols[0], (p["cluster_m"], p["cluster_n"], p["most_clusters"]))
@@ -122,7 +129,7 @@ def launch(build: Build, m: int, n: int) -> Launch:
 
 @not_baked
 def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs: GroupedOutputs) -> Runner:
-    """The tensors go in as they are, as views."""
+    """Bind the tensors of the grouped product without copies, as views."""
     from cutesnake.stages.load.cute import Call
 
     w, i = workload, inputs
@@ -134,7 +141,7 @@ def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The tensors of the product without groups go in as they are, as views."""
+    """Bind the tensors of the product without groups without copies, as views."""
     from cutesnake.stages.load.cute import Call
 
     scales = inputs.b_scales[None] if workload.scaled else None

@@ -29,17 +29,20 @@ class Mixed:
         mWeights: cute.Tensor,
         mScales: cute.Tensor | None,
         mA: cute.Tensor,
-        mEnds: cute.Tensor | None,
+        mGroupEnds: cute.Tensor | None,
         mC: cute.Tensor,
         stream: CUstream,
     ) -> None:
-        """mWeights (N, K, L), or bytes (N, K / 2, L) of int4; mScales (N, blocks, L), N contiguous; mA (M, K, 1);
-        mEnds (L + 1); mC (N, M, 1), N contiguous."""
+        """Launch on weights, activations and C.
+
+        mWeights (N, K, L), or bytes (N, K / 2, L) of int4; mScales (N, blocks, L), N contiguous; mA (M, K, 1);
+        mGroupEnds (L + 1); mC (N, M, 1), N contiguous.
+        """
         weights = mWeights
         if cutlass.const_expr(self.packed):
             weights = unpacked(mWeights)
         if cutlass.const_expr(self.indexed):
-            self.example(weights, mScales, mA, mEnds, mC, self.most_clusters, stream)
+            self.example(weights, mScales, mA, mGroupEnds, mC, self.most_clusters, stream)
         else:
             self.example(weights, mScales, mA, mC, self.most_clusters, stream)
 
@@ -55,9 +58,9 @@ def unpacked(codes: cute.Tensor) -> cute.Tensor:
 
 
 def program(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[Mixed, tuple]:
-    """The class `name` of the example `path`, made for a variant, and fake arguments; sizes are known at launch only.
+    """Return the class `name` of the example `path` and fake arguments.
 
-    `groups` is 0 for the class without groups.
+    The class is made for a variant; sizes are dynamic. `groups` is 0 for the class without groups.
     """
     p, packed = params, params["dtype"] == "int4"
     granularity = (1, BLOCK) if packed else (0, 0)
@@ -72,7 +75,10 @@ def program(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[
 
 
 class BatchFirst:
-    """The operator on the class of nvidia-cutlass-operators, which wants its batch first, as PyTorch has it."""
+    """The operator on the class of nvidia-cutlass-operators.
+
+    It takes the batch first, as PyTorch has it.
+    """
 
     def __init__(self, example: Any, packed: bool, most_clusters: int) -> None:
         self.example, self.packed, self.most_clusters = example, packed, most_clusters
@@ -83,11 +89,14 @@ class BatchFirst:
         mWeights: cute.Tensor,
         mScales: cute.Tensor | None,
         mA: cute.Tensor,
-        mEnds: None,
+        mGroupEnds: None,
         mC: cute.Tensor,
         stream: CUstream,
     ) -> None:
-        """The tensors of `Mixed`; the class is given weights (1, N, K), A (1, K, M), scales and C (1, N, …)."""
+        """Launch on the tensors of `Mixed`.
+
+        The class is given weights (1, N, K), A (1, K, M), scales and C (1, N, …).
+        """
         weights, scales = mWeights, mScales
         if cutlass.const_expr(self.packed):
             weights, scales = unpacked(mWeights), turned(mScales, [2, 0, 1])
@@ -97,7 +106,7 @@ class BatchFirst:
 
 @cute.jit
 def turned(tensor: cute.Tensor, modes: cutlass.Constexpr) -> cute.Tensor:
-    """A tensor with its modes in another order."""
+    """Return a tensor with its modes in another order."""
     return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, modes))
 
 

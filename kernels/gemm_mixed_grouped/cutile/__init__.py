@@ -26,12 +26,15 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per type of weights and tile serves every size."""
+    """Return a build per type of weights and tile, which serves every size."""
     return tuple(_not_spilling(variant, target) for variant in plain.variants(workload.plain, target))
 
 
 def _not_spilling(variant: Variant, target: str) -> Variant:
-    """Half the depth where the compiler spills otherwise: on Hopper, in 999 loads and stores of local memory."""
+    """Halve the depth where the compiler would spill.
+
+    On Hopper it spilled in 999 loads and stores of local memory.
+    """
     p = variant.params
     if target != "sm_90a" or p["dtype"] == "int4" or (p["tile_m"], p["tile_n"]) != (64, 128):
         return variant

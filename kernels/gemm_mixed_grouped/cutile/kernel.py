@@ -15,9 +15,10 @@ def gemm_mixed_grouped(
     A, B, Scales, Starts, C,
     TILE_M: ConstInt, TILE_N: ConstInt, TILE_K: ConstInt, BITS: ConstInt, SCALED: ConstInt,
 ):  # fmt: skip
-    """C = A B[group]^T for the rows of every group; blocks that stay, and take every so-manyth tile of all groups.
+    """Compute C = A B[group]^T for the rows of every group.
 
-    A [rows, K] bf16; B [G, N, K * BITS / 8] codes; Scales [G, blocks, N] bf16; Starts [G + 1] int32; C [rows, N] bf16.
+    Blocks stay, and take every so-manyth tile of all groups. A [rows, K] bf16; B [G, N, K * BITS / 8] codes; Scales [G,
+    blocks, N] bf16; Starts [G + 1] int32; C [rows, N] bf16.
     """
     tile, begin = ct.bid(0), 0
     across = ct.cdiv(C.shape[1], TILE_N)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.cards import MULTIPROCESSORS
+from kernels.multiprocessors import MULTIPROCESSORS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """One launch of persistent blocks, each of which takes a head of a sequence after another, between copies."""
+    """Bind one launch of persistent blocks.
+
+    Each takes one head of a sequence after another, between copies.
+    """
     import torch
 
     from cutesnake.stages.load.cute import Call

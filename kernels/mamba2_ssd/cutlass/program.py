@@ -30,15 +30,21 @@ class StateSpaceDuality:
         mD: cute.Tensor,
         stream: CUstream,
     ) -> None:
-        """mX (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C, H, B), mState
-        (D, N, H, B), mD (1, H): tokens of a chunk, chunks, features and so on, from the fastest to the slowest."""
+        """Launch on tensors with the tokens of a chunk in the fastest modes.
+
+        mX (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C, H, B), mState (D, N, H,
+        B), mD (1, H): tokens of a chunk, chunks, features and so on, from the fastest to the slowest.
+        """
         self.example(mX, mSums, mDt, mB, mC, mY, mState, mD, self.most_blocks, stream)
 
 
 def program(
     dtype: str, chunk: int, head_dim: int, state: int, most_blocks: int
 ) -> tuple[StateSpaceDuality, tuple[Any, ...]]:
-    """The host function and fake arguments; batch, chunks, heads and groups are known at launch only."""
+    """Return the host function and fake arguments.
+
+    Batch, chunks, heads and groups are dynamic.
+    """
     example = module("blackwell.mamba2_ssd.mamba2_ssd")
     kernel = example.SSDKernel(element(dtype), cutlass.Float32, cutlass.Float32, chunk, head_dim, state, True, False)
     batch, chunks, heads, groups = (cute.sym_int32() for _ in range(4))

@@ -1,4 +1,7 @@
-"""Contract of the kernel `cute_sm100`, MLA decode for Blackwell in CuTe DSL; device code is in `kernel.py`."""
+"""Contract of the kernel `cute_sm100`: MLA decode for Blackwell in CuTe DSL.
+
+Device code is in `kernel.py`.
+"""
 
 from __future__ import annotations
 
@@ -39,11 +42,12 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return the variants, default first: the one of one, two or four pairs whose schedule costs least.
+    """Return the variants, default first.
 
-    `softmax8` and `softmax4` have eight or four softmax warps. In `pairsN`, N CTA pairs of a cluster split a request's
-    keys and merge in the kernel, for small batches. In `fp8_in_place`, V is loaded over K, which loads less from the L2
-    but delays tiles: ptxsim predicts it slower. 16-bit elements have room for one stage only, too few for that.
+    The default has the number of pairs (one, two or four) whose schedule costs least. `softmax8` and `softmax4` have
+    eight or four softmax warps. In `pairsN`, N CTA pairs of a cluster split a request's keys and merge in the kernel,
+    for small batches. In `fp8_in_place`, V is loaded over K, which loads less from the L2 but delays tiles: ptxsim
+    predicts it slower. 16-bit elements have room for one stage only, too few for that.
     """
     from kernels.mla_decode.cute_sm100.schedule import cost
 
@@ -63,7 +67,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    """Build without a GPU; symbolic sizes let one build serve every batch, length and head count."""
+    """Build without a GPU; one build serves every batch, length and head count."""
     return cute_build.build(lambda: _program(**variant.params), FUNCTION, target, folder)
 
 

@@ -1,4 +1,7 @@
-"""MLA decode for Blackwell in CuTe DSL: the kernel that merges the partial results of split requests."""
+"""The combine kernel of MLA decode for Blackwell in CuTe DSL.
+
+It merges the partial results of split requests.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,17 @@ from cutlass.cutlass_dsl import select_
 
 from kernels.mla_decode.cute_sm100.sizes import COMBINE_WARPS, LATENT, LN_2, NO_MAX, VECTOR, WARP
 
-FEW, IN_FLIGHT, MORE = 4, 8, 12  # pieces of partial results that a lane loads at once
+FEW, IN_FLIGHT, MORE = 4, 8, 12  # vectors of partial results that a lane loads at once
 
 
 class Combine:
-    """out = sum_i w_i out_i / sum_i w_i with w_i = 2^(lse_i - max lse); of a row without keys 0, and its lse +inf.
+    """The combine kernel: out = sum_i w_i out_i / sum_i w_i.
 
-    A lane has a row, and of it a piece of 16 bytes (or two). Where there is little to do, two or four lanes share a
-    row's partial results, and add up what they have in the end: `row_warps` times as many warps as rows are at work.
-    Whatever comes is added at once, relative to the highest log-sum-exp so far, since the kernel is short and made of
-    latencies: it has one of them, if a lane can hold all that it adds. `element` is the type of the partial results, of
-    16 bits.
+    w_i = 2^(lse_i - max lse). A row without keys has output 0 and log-sum-exp +inf. A lane has a row, and of it a piece
+    of 16 bytes (or two). Where there is little to do, two or four lanes share a row's partial results, and add up what
+    they have in the end: `row_warps` times as many warps as rows are at work. Whatever comes is added at once, relative
+    to the highest log-sum-exp so far, since the kernel is short and made of latencies: it has one of them, if a lane
+    can hold all that it adds. `element` is the type of the partial results, of 16 bits.
     """
 
     def __init__(self, dtype: type[cutlass.Numeric], element: type[cutlass.Numeric]):
@@ -76,7 +79,7 @@ class Combine:
 
     @cute.jit
     def _merge_few_or_many(self, row_warps: cutlass.Constexpr, results: cute.Tensor, *work: Any) -> None:
-        """Lanes ask for no more than about what there is for them: for all of it at once, if they can hold it."""
+        """Merge with as many loads in flight as results, if a lane can hold them."""
         partials, shares = work[-2], WARP // rows_of_warp(row_warps)
         if cutlass.const_expr(row_warps == 1):
             self._merge(row_warps, IN_FLIGHT, False, results, *work)
@@ -104,16 +107,16 @@ class Combine:
         partials: Int32,
         number: Int32,
     ) -> None:
-        """A warp's pieces of its rows, of all their partial results; the next are under way while some are added."""
+        """Merge the partial results of a warp's rows; load some while others are added."""
         rows = rows_of_warp(row_warps)
         shares = WARP // rows  # lanes of a row
-        width = 2 if row_warps == 1 else 1  # pieces of a lane
+        width = 2 if row_warps == 1 else 1  # vectors of a lane
         lane, warps = cute.arch.lane_idx(), LATENT // VECTOR // width  # of the same rows
         share, row = lane // rows, number // warps * rows + lane % rows
-        piece = number % warps * width
+        first_vector = number % warps * width
         known = cutlass.min(row, out.shape[1] - 1)  # past the last row it is computed again, and not stored
-        pieces = cute.make_tensor(
-            results[None, known % WARP, piece, known // WARP, None].iterator,
+        vectors = cute.make_tensor(
+            results[None, known % WARP, first_vector, known // WARP, None].iterator,
             cute.make_layout((VECTOR, width, results.shape[4]), stride=(1, VECTOR * WARP, results.stride[4])),
         )
         sums_of_row = lse_partial[None, known]
@@ -121,9 +124,9 @@ class Combine:
         cute.arch.griddepcontrol_wait()  # mutant: combine wait
         cute.arch.griddepcontrol_launch_dependents()
         depth = in_flight // width
-        found = cute.make_rmem_tensor((VECTOR, width, depth), self.element)
+        loaded = cute.make_rmem_tensor((VECTOR, width, depth), self.element)
         heights = cute.make_rmem_tensor((depth,), Float32)
-        self._load(found, heights, pieces, sums_of_row, first, share, partials, shares)
+        self._load(loaded, heights, vectors, sums_of_row, first, share, partials, shares)
         top, total = Float32(NO_MAX), Float32(0.0)
         sums = cute.make_rmem_tensor((VECTOR, width), Float32)
         sums.fill(0.0)
@@ -131,15 +134,15 @@ class Combine:
         if cutlass.const_expr(at_once):
             for i in cutlass.range_constexpr(depth):
                 top = cute.arch.fmax(top, heights[i])
-            total = self._add(sums, total, top, found, [heights[i] for i in range(depth)])
+            total = self._add(sums, total, top, loaded, [heights[i] for i in range(depth)])
         else:
             for n in cutlass.range(0, partials, step, unroll=1):
                 values = cute.make_rmem_tensor((VECTOR, width, depth), self.element)
-                values.store(found.load())
+                values.store(loaded.load())
                 known_heights = [heights[i] for i in range(depth)]
                 if n + step < partials:
                     self._load(
-                        *(found, heights, pieces, sums_of_row, first),
+                        *(loaded, heights, vectors, sums_of_row, first),
                         n + step + share,  # mutant: combine next
                         *(partials, shares),
                     )
@@ -173,7 +176,7 @@ class Combine:
         if (share == 0) & (row < out.shape[1]):
             target = cute.local_tile(out, (1, 1, VECTOR * width), (request, row, None))[0, 0, None, number % warps]
             cute.autovec_copy(result, target)
-            if piece == 0:
+            if first_vector == 0:
                 natural = Float32.inf
                 if total > 0.0:
                     natural = (top + cute.math.log2(total, fastmath=True)) * LN_2
@@ -197,23 +200,23 @@ class Combine:
 
     def _load(
         self,
-        found: cute.Tensor,
+        loaded: cute.Tensor,
         heights: cute.Tensor,
-        pieces: cute.Tensor,
+        vectors: cute.Tensor,
         sums_of_row: cute.Tensor,
         first: Int32,
         n: Int32,
         partials: Int32,
         shares: int,
     ) -> None:
-        """This lane's pieces of its partial results from number n on, and their log-sum-exp.
+        """Load this lane's vectors of its partial results from n on, and their log-sum-exp.
 
         Past the last one it is loaded again, from L1, and its weight is 0.
         """
         for i in range(cute.size(heights)):
             number = n + shares * i
             at = first + cutlass.min(number, partials - 1)
-            cute.autovec_copy(pieces[None, None, at], found[None, None, i])
+            cute.autovec_copy(vectors[None, None, at], loaded[None, None, i])
             heights[i] = Float32(select_(number < partials, sums_of_row[at], -Float32.inf))  # mutant: combine end
 
 
@@ -223,10 +226,10 @@ def rows_of_warp(row_warps: Any) -> Any:
 
 
 def tile_partials(mOPartial: cute.Tensor) -> cute.Tensor:
-    """View [partials, rows, 512], rows a multiple of 32, as (8, 32, 64, rows / 32, partials).
+    """View [partials, rows, 512] as (8, 32, 64, rows / 32, partials).
 
-    The same 8 columns of 32 rows are consecutive, so a warp of the softmax, with a row a lane, stores 512 bytes at
-    once, and the combine kernel loads as many.
+    `rows` is a multiple of 32. The same 8 columns of 32 rows are consecutive, so a warp of the softmax, with a row a
+    lane, stores 512 bytes at once, and the combine kernel loads as many.
     """
     partials, rows, _ = mOPartial.shape
     shape = (VECTOR, WARP, LATENT // VECTOR, rows // WARP, partials)

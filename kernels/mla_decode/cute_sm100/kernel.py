@@ -1,4 +1,4 @@
-"""MLA decode for Blackwell in CuTe DSL: device code of the kernel `cute_sm100`, phases in order.
+"""Device code of the kernel `cute_sm100`, MLA decode for Blackwell, phases in order.
 
 A CTA pair owns 128 query rows (heads of one request, query tokens packed behind each other), 64 in each CTA, and walks
 over a range of tiles of 128 keys. Roles of warps:
@@ -166,7 +166,7 @@ class Mbarrier:
 
 @dataclass(frozen=True)
 class State:
-    """Stage of a tile in a pipeline, and the phase in which it is full there."""
+    """The stage of a tile in a pipeline, and its full phase."""
 
     stage: Any
     phase: Any
@@ -174,7 +174,7 @@ class State:
 
 @dataclass(frozen=True)
 class FullEmpty:
-    """Full and empty mbarriers of a pipeline of tiles, which is loaded and released by parts of a stage."""
+    """Full and empty mbarriers of a pipeline, loaded and released by parts of a stage."""
 
     full: Mbarrier
     empty: Mbarrier
@@ -221,11 +221,11 @@ class Barriers:
     @classmethod
     def of(cls, sizes: Sizes, base: cute.Pointer) -> Barriers:
         arrays = sizes.mbarriers
-        found = {name: Mbarrier(base, array.first) for name, array in arrays.items()}
-        k_full, v_full, kv_empty = (found.pop(name) for name in ("k_full", "v_full", "kv_empty"))
+        barriers = {name: Mbarrier(base, array.first) for name, array in arrays.items()}
+        k_full, v_full, kv_empty = (barriers.pop(name) for name in ("k_full", "v_full", "kv_empty"))
         k = FullEmpty(k_full, kv_empty, sizes.stages, sizes.k_parts, sizes.stage_parts)
         v = FullEmpty(v_full, kv_empty, sizes.stages, sizes.v_parts, sizes.stage_parts)
-        return cls(arrays, base, k=k, v=v, **found)
+        return cls(arrays, base, k=k, v=v, **barriers)
 
     def initialise(self) -> None:
         with cute.arch.elect_one():
@@ -287,7 +287,7 @@ class WorkTile(NamedTuple):
 
 
 class MlaDecodeSm100:
-    """MLA decode; compile-time choices: `dtype` (BFloat16, Float16, Float8E4M3FN) and those of `Sizes`."""
+    """MLA decode; compile-time choices: `Sizes` and `dtype` (BFloat16, Float16, Float8E4M3FN)."""
 
     def __init__(self, dtype: type[cutlass.Numeric], groups: int, in_place: bool = False, pairs: int = 1):
         self.dtype = dtype
@@ -317,7 +317,10 @@ class MlaDecodeSm100:
         length: Int32,
         stream: cuda.CUstream,
     ):
-        """Launch the split kernel and, if a request is split, the combine kernel; `Params` has the other shapes."""
+        """Launch the split kernel and, if a request is split, the combine kernel.
+
+        `Params` has the other shapes.
+        """
         sizes = self.sizes
         boxes = cute.tile_to_shape(
             tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
@@ -421,7 +424,7 @@ class MlaDecodeSm100:
         cute.arch.cluster_wait()  # mutant: set-up
 
         if params.row_warps == 0:
-            # No combine kernel follows: the next kernel's CTAs may start as soon as ours end, and wait for the last of
+            # No combine kernel follows: CTAs of the next kernel may start once this one's end, and wait for the last of
             # them in griddepcontrol_wait. (The combine kernel would crowd the idle SMs: it starts at the end.)
             cute.arch.griddepcontrol_launch_dependents()
         if warp == load_warp:
@@ -459,7 +462,7 @@ class MlaDecodeSm100:
 
     @cute.jit
     def _first_work(self, params: Params, pair: Int32, pair_of_cluster: Int32) -> tuple[WorkTile, Int32, Int32]:
-        """A pair's first work tile, and the range of its work tiles.
+        """Return a pair's first work tile, and the range of its work tiles.
 
         A uniform schedule is computed here; its table comes from DRAM, a microsecond after a cold start.
         """
@@ -486,7 +489,10 @@ class MlaDecodeSm100:
         return WorkTile(request, row_block, begin, end, length), first_work, end_work
 
     def _tensor_memory(self, signals: Any) -> cute.Pointer:
-        """Return the start of tensor memory once it is allocated; all warps that use it sync here."""
+        """Allocate tensor memory and return its start.
+
+        All warps that use it sync here.
+        """
         before_thread_sync()
         NamedBarrier.TMEM.sync(self.sizes.softmax_threads + WARP)  # mutant: tmem allocated
         after_thread_sync()
@@ -556,9 +562,10 @@ def rows_first(mX: cute.Tensor) -> cute.Tensor:
 
 @dataclass(frozen=True)
 class Load:
-    """The load warp of a CTA: K of this CTA's page of a tile, V of both pages in this CTA's columns.
+    """The load warp of a CTA.
 
-    Every copy signals the mbarrier of the pair's leader, which expects the bytes of both CTAs.
+    It loads K of this CTA's page of a tile, and V of both pages in this CTA's columns. Every copy signals the mbarrier
+    of the pair's leader, which expects the bytes of both CTAs.
     """
 
     sizes: Sizes
@@ -575,7 +582,7 @@ class Load:
 
     @cute.jit
     def run(self, first_work: Int32, end_work: Int32, first: WorkTile) -> None:
-        """Load all of this CTA's work tiles, each part as soon as its buffer is empty."""
+        """Load all work tiles, each part as soon as its buffer is empty."""
         count, q_phase = Int32(0), Int32(1)  # a wait for phase 1 of a new mbarrier passes
         moved = Int32(0)  # tiles whose V went over K: the last one, if any
         next_request, next_block, next_begin, next_end, next_length = first
@@ -620,10 +627,11 @@ class Load:
 
     @cute.jit
     def load_tiles(self, work: WorkTile, count: Int32, entries: PageEntries, is_last: cutlass.Boolean) -> None:
-        """Load in the order in which products release buffers: K of a tile, then V of the tile before.
+        """Load in the order in which products release buffers.
 
-        With one stage, the buffer of the first V is free before that of the second K. V comes first then, unless the
-        work tile is short: the second K would come later, and it is needed first at the end.
+        That is K of a tile, then V of the tile before. With one stage, the buffer of the first V is free before that of
+        the second K. V comes first then, unless the work tile is short: the second K would come later, and it is needed
+        first at the end.
         """
         tiles = work.end - work.begin
         for n in cutlass.range(tiles + 1, unroll=1):
@@ -654,9 +662,10 @@ class Load:
 
     @cute.jit
     def expect(self, full: Mbarrier, boxes: cutlass.Constexpr, ctas: cutlass.Constexpr = PAIR_CTAS) -> None:
-        """Let the leader expect boxes from each of the CTAs: `boxes[n]` at mbarrier n of `full`.
+        """Expect boxes from each CTA, `boxes[n]` at mbarrier n of `full`.
 
-        The other CTA's bytes may arrive before, but not two phases ahead."""
+        The leader expects them. The other CTA's bytes may arrive before, but not two phases ahead.
+        """
         if self.rank == 0:
             with cute.arch.elect_one():
                 for n in cutlass.range_constexpr(len(boxes)):
@@ -696,7 +705,10 @@ class Load:
 
     @cute.jit
     def load_v(self, pages: Pages, tile: Int32, length: Int32, count: Int32, over_k: cutlass.Boolean) -> None:
-        """Load both pages of a tile, this CTA's columns; a CTA's last tile goes over its K, as if one tile later."""
+        """Load this CTA's columns of V of both pages.
+
+        A CTA's last tile goes over its K, as if one tile later.
+        """
         stage, page_parts = count % self.sizes.stages, self.sizes.page_v_parts
         first, v_full = self.sizes.v_part(0), self.barriers.v.full
         if cutlass.const_expr(self.sizes.overlaps_last):
@@ -716,7 +728,10 @@ class Load:
 
     @cute.jit
     def load_v_in_place(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
-        """Load this CTA's columns of the other CTA's page over K, once the scores have read it."""
+        """Load V of the other page over K, once the scores have read it.
+
+        The columns are this CTA's.
+        """
         other = 1 - self.rank
         index = pages[1]
         if self.rank == 1:  # mutant: in-place page
@@ -745,28 +760,31 @@ class Load:
 
     @cute.jit
     def look_ahead(self, entries: PageEntries, request: Int32, begin: Int32, tile: Int32, length: Int32) -> PageEntries:
-        """Replace the register of page numbers that all come before `tile`, the last tile still to be loaded."""
+        """Replace the register of page numbers that precede `tile`.
+
+        `tile` is the last tile still to be loaded.
+        """
         even, odd = entries
         turn = (tile - begin) // TILES_AHEAD
         if ((tile - begin) % TILES_AHEAD == 0) & (turn > 0):
-            found = self.page_entries(request, tile + TILES_AHEAD, length)
+            entry = self.page_entries(request, tile + TILES_AHEAD, length)
             if turn % 2 == 0:  # mutant: page register
-                odd = found
+                odd = entry
             else:
-                even = found
+                even = entry
         return even, odd
 
     def pages(self, entries: PageEntries, offset: Int32, length: Int32) -> Pages:
-        """Return the pages of tile `offset` of the work tile; 0 if the request has no keys."""
+        """Return the pages of tile `offset`; 0 if the request has no keys."""
         lane = 2 * (offset % TILES_AHEAD)
-        found = Int32(select_(offset // TILES_AHEAD % 2 == 0, *entries))  # mutant: page turn
+        entry = Int32(select_(offset // TILES_AHEAD % 2 == 0, *entries))  # mutant: page turn
         return tuple(
-            Int32(select_(length > 0, cute.arch.shuffle_sync(found, lane + page), 0))  # mutant: page order
+            Int32(select_(length > 0, cute.arch.shuffle_sync(entry, lane + page), 0))  # mutant: page order
             for page in range(2)
         )
 
     def first_row(self, page: Int32, length: Int32) -> Int32:
-        """First row of a page's box: 0, or negative if the request fills the page in part.
+        """Return the first row of a page's box: 0, or negative in partial pages.
 
         TMA fills rows before the page with zeros, so nothing past the request's end is ever read, and the keys come
         last in the box. A page past the end is all zeros.
@@ -795,7 +813,10 @@ class Load:
     def load_rope(
         self, tma: TmaLoad, row: Int32, block: Int32, outer: Int32, sX: cute.Tensor, full: cute.Pointer
     ) -> None:
-        """Load 64 rows of the rope columns; with 8-bit elements half of the box is outside, and zero."""
+        """Load 64 rows of the rope columns.
+
+        With 8-bit elements half of the box is outside, and zero.
+        """
         mX = cute.domain_offset((row, 0, 0), tma.mRope)
         gX = cute.local_tile(mX, (CTA_ROWS, self.sizes.box_columns), (None, None, None))
         tXsX, tXgX = cpasync.tma_partition(
@@ -809,7 +830,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Mma:
-    """The MMA warp of a pair's leader: S of the next tile before P V of this one, so that softmax runs meanwhile."""
+    """The MMA warp of a pair's leader.
+
+    It issues S of the next tile before P V of this one, so that softmax runs meanwhile.
+    """
 
     sizes: Sizes
     tiled_mmas: Callable[[], tuple[cute.TiledMma, cute.TiledMma]]  # made at each use, since `set` rebinds the value
@@ -840,7 +864,7 @@ class Mma:
 
     @cute.jit
     def issue_qk(self, count: Int32, is_first: cutlass.Boolean, is_last: cutlass.Boolean, q_phase: Int32) -> None:
-        """Issue S = Q K^T of a tile; after a work tile's last one, release Q.
+        """Issue S = Q K^T of a tile; after the last one, release Q.
 
         With `fine_grained`, the first tile also waits for Q, part by part. The stage of S is free: P of the tile before
         last was waited for, and is made after its scores are read.
@@ -877,9 +901,10 @@ class Mma:
 
     @cute.jit
     def issue_pv(self, count: Int32, accumulate: cutlass.Boolean, is_last: cutlass.Boolean) -> None:
-        """Issue O (+)= P V of a tile: two halves of each CTA's columns times two pages.
+        """Issue O (+)= P V of a tile: two halves of columns times two pages.
 
-        Of a CTA's last tile, the first half is announced by itself, and stored under the products of the other."""
+        Of a CTA's last tile, the first half is announced by itself, and stored under the products of the other.
+        """
         barriers = self.barriers
         state = barriers.v.state(count)
         phase, first, v_full = state.phase, self.sizes.v_part(0), barriers.v.full
@@ -931,7 +956,7 @@ class Mma:
 
 @dataclass(frozen=True)
 class SoftmaxThread:
-    """A thread of the softmax warps, which has one row, and its lane of tensor memory.
+    """A softmax thread, which has one row and one lane of tensor memory.
 
     Thread t has row t % 64 and lane t % 128. Lanes from 64 on have the upper half of a product's columns: the scores of
     the second page, and columns 256 and up of O. Warpgroups share the columns of a lane.
@@ -957,7 +982,10 @@ class SoftmaxThread:
             NamedBarrier.ODD_WARPS.sync(2 * WARP * self.sizes.groups)
 
     def exchange(self, value: Float32) -> list[Float32]:
-        """Return the values of the row's other threads; `sync_row` has to come before the next exchange."""
+        """Return the values of the row's other threads.
+
+        `sync_row` has to come before the next exchange.
+        """
         self.sExchange[self.thread] = value
         self.sync_row()  # mutant: exchange
         others = [self.thread ^ (CTA_ROWS * n) for n in range(1, 2 * self.sizes.groups)]
@@ -1005,7 +1033,10 @@ class SoftmaxThread:
 
     @cute.jit
     def wait_result(self, last: Mbarrier, count: Int32, is_last: cutlass.Boolean) -> None:
-        """Wait for O of a work tile, whose last tile is `count`; of a CTA's last work tile at `last`."""
+        """Wait for O of a work tile, whose last tile is `count`.
+
+        For a CTA's last work tile the wait is at `last`.
+        """
         full, phase = self.barriers.o_full, count & 1
         if cutlass.const_expr(self.sizes.overlaps_last):
             full, phase = full.unless(is_last, last), Int32(select_(is_last, 0, phase))  # mutant: result phase
@@ -1014,7 +1045,10 @@ class SoftmaxThread:
 
     @cute.jit
     def announce_read(self, is_read: cutlass.Boolean) -> None:
-        """Let tensor memory be freed as far as this warp goes, while O is still being stored."""
+        """Announce that this warp has read its O, so tensor memory can be freed.
+
+        O may still be on its way to memory.
+        """
         if is_read:
             before_thread_sync()
             cute.arch.cluster_arrive_relaxed()
@@ -1022,7 +1056,10 @@ class SoftmaxThread:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Softmax of one row, in one page of a tile; warpgroups share the keys of the page."""
+    """Softmax of one row, in one page of a tile.
+
+    Warpgroups share the keys of the page.
+    """
 
     own: SoftmaxThread
     dtype: type[cutlass.Numeric]
@@ -1077,7 +1114,7 @@ class Softmax:
         row_sum: Float32,
         is_last: cutlass.Boolean,
     ) -> tuple[Float32, Float32]:
-        """Store P of a tile; return the row's new maximum and this thread's new share of its sum.
+        """Store P of a tile; return the row's new maximum and this thread's sum.
 
         A maximum that grows by no more than the threshold is left as it is: P has room for that, and O need not be
         rescaled. `row_max` is what the exponents of P are relative to: log2, less `p_log2_scale`.
@@ -1123,7 +1160,10 @@ class Softmax:
 
     @cute.jit
     def mask(self, tSrS: cute.Tensor, page: Int32, limit: Int32, length: Int32) -> None:
-        """Hide what is no key, and keys from `limit` on; keys come last in the box (`Load.first_row`)."""
+        """Mask non-keys, and keys from `limit` on.
+
+        Keys come last in the box (`Load.first_row`).
+        """
         columns = self.own.sizes.thread_scores
         empty = PAGE - cutlass.min(cutlass.max(length - PAGE * page, 0), PAGE)
         first = empty - columns * self.own.group  # of this thread's scores
@@ -1155,7 +1195,10 @@ class Softmax:
         return tPrP, (sums[0] + sums[1]) + (sums[2] + sums[3])
 
     def store_p(self, tPrP: cute.Tensor, is_last: cutlass.Boolean) -> None:
-        """Store P to shared memory; SWIZZLE_128B moves 16-byte vector v of row r to v xor r % 8."""
+        """Store P to shared memory.
+
+        SWIZZLE_128B moves 16-byte vector v of row r to v xor r % 8.
+        """
         own, sizes = self.own, self.own.sizes
         width = SWIZZLE_BYTES // sizes.element_bytes
         key = PAGE * own.upper + sizes.thread_scores * own.group
@@ -1174,11 +1217,11 @@ class Softmax:
 
 @cute.jit
 def inverse(row_sum: Float32) -> Float32:
-    """1 / sum; 0 for a row without keys."""
-    found = Float32(0.0)
+    """Return 1 / sum; 0 for a row without keys."""
+    result = Float32(0.0)
     if row_sum > 0.0:
-        found = 1.0 / row_sum
-    return found
+        result = 1.0 / row_sum
+    return result
 
 
 # -- epilogue ----------------------------------------------------------------------------------------------------------
@@ -1208,7 +1251,10 @@ class Epilogue:
 
     @cute.jit
     def store_lse(self, row: Int32, row_max: Float32, row_sum: Float32, target: Target) -> None:
-        """Store the log-sum-exp: natural, +inf without keys; of a partial result base 2, -inf without keys."""
+        """Store the log-sum-exp.
+
+        It is natural, and +inf without keys; for a partial result it has base 2, and is -inf without keys.
+        """
         mLse, mLsePartial = self.params.mLse, self.params.mLsePartial
         pLse = (row < mLse.shape[1]) & (self.own.thread < CTA_ROWS)
         if cutlass.const_expr(self.own.sizes.pairs > 1):
@@ -1237,7 +1283,10 @@ class Epilogue:
 
     @cute.jit
     def store_partial(self, factors: list[Float32], target: Target) -> None:
-        """Store this thread's columns to a partial result, 16 bytes a time; memory has rows for whole warps."""
+        """Store this thread's columns to a partial result, 16 bytes a time.
+
+        Memory has rows for whole warps.
+        """
         own = self.own
         row = TILE_ROWS * target.row_block + CTA_ROWS * own.rank + own.row
         row_group = cute.arch.make_warp_uniform(row // WARP)
@@ -1264,7 +1313,10 @@ class Epilogue:
 
     @cute.jit
     def next_column(self, column: Int32, n: Int32, chunks: cutlass.Constexpr, target: Target) -> Int32:
-        """Column of chunk n; with `fine_grained`, wait for the other half of O where it begins."""
+        """Return the column of chunk n.
+
+        With `fine_grained`, it waits for the other half of O where that half begins.
+        """
         if cutlass.const_expr(self.own.sizes.fine_grained):
             is_other_half = n == chunks // 2
             if is_other_half:
@@ -1274,10 +1326,11 @@ class Epilogue:
 
     @cute.jit
     def store_o(self, factors: list[Float32], target: Target) -> None:
-        """Store this warp's 32 rows of its columns through shared memory by TMA, 64 or 32 bytes of a row a time.
+        """Store this warp's columns of 32 rows through shared memory by TMA.
 
-        After the last work tile, each chunk has memory of its own in the stages, which nobody needs any more; that of
-        the first chunks, stored early, held K. Before, all go through 2 KB of P's memory.
+        A store has 64 or 32 bytes of a row. After the last work tile, each chunk has memory of its own in the stages,
+        which nobody needs any more; that of the first chunks, stored early, held K. Before, all go through 2 KB of P's
+        memory.
         """
         own, sizes, kind = self.own, self.own.sizes, self.dtype
         is_last = target.is_last
@@ -1337,7 +1390,8 @@ class Epilogue:
     def stage_o(self, converted: cute.Tensor, start: cute.Pointer) -> None:
         """Put values into this thread's row of a box.
 
-        The swizzle moves 16-byte vector v of row r to v xor r // 2 % 4 of 64 bytes, or v xor r // 4 % 2 of 32."""
+        The swizzle moves 16-byte vector v of row r to v xor r // 2 % 4 of 64 bytes, or v xor r // 4 % 2 of 32.
+        """
         per_vector = 128 // converted.element_type.width
         row, width = self.own.thread % WARP, cute.size(converted)
         count = width // per_vector
@@ -1353,9 +1407,9 @@ class InKernelMerge:
 
     Each pair sends blocks of its O to the pairs that store those columns, in 16 bits and normalised, with the rows'
     log-sum-exp; the receiver weighs them as the combine kernel does. A block is a half or a quarter of each warpgroup's
-    columns, so that all warps send and store alike, and one warpgroup begins while the other's half is multiplied. It
+    columns, so that all warps send and store equally, and one warpgroup begins while the other's half is multiplied. It
     is received where Q was: [block of another pair][half of the lanes][vector of 8 columns][row], so that a warp's
-    accesses are consecutive. Block n comes from pair `pair ^ (n + 1)`, so sender and receiver count alike.
+    accesses are consecutive. Block n comes from pair `pair ^ (n + 1)`, so sender and receiver agree.
     """
 
     own: SoftmaxThread

@@ -1,8 +1,8 @@
-"""Who computes what in the kernel `cute_sm100`: a balanced split of ragged requests over pairs of CTAs, on the host.
+"""Schedule of the kernel `cute_sm100` on the host.
 
-An item is a range of tiles (128 keys) of one request for one block of 128 query rows. A request in one item is stored
-directly; of a split request every item stores a partial result, which the combine kernel merges. A request without
-keys has one tile, all hidden, so that its output is written.
+It is a balanced split of ragged requests over pairs of CTAs. An item is a range of tiles (128 keys) of one request for
+one block of 128 query rows. A request in one item is stored directly; of a split request every item stores a partial
+result, which the combine kernel merges. A request without keys has one tile, all hidden, so that its output is written.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ COMBINE_CTAS = 4  # of the combine kernel on a multiprocessor, by their register
 
 @dataclass(frozen=True)
 class Even:
-    """A plan without exceptions: requests of one length, each in `splits` of consecutive workers, an item for each
-    worker. The first `more` splits have a unit more than `base`. The kernel knows so, and works out its item: the
-    table that has it would come from DRAM, before everything else."""
+    """A plan without exceptions, which the kernel can compute without a table.
+
+    Requests have one length, each in `splits` of consecutive workers, an item for each worker. The first `more` splits
+    have a unit more than `base`. The table would come from DRAM, before everything else.
+    """
 
     splits: int
     base: int
@@ -70,7 +72,10 @@ class Even:
 
     @property
     def reciprocal(self) -> int:
-        """Of `splits`: a worker's number times it, shifted by RECIPROCAL_BITS, is the worker's number over `splits`."""
+        """Reciprocal of `splits`, shifted by RECIPROCAL_BITS.
+
+        It times a worker's number, shifted back, is that number over `splits`.
+        """
         return -(-(1 << RECIPROCAL_BITS) // self.splits)
 
     def edges(self, split: int) -> tuple[int, int]:
@@ -80,7 +85,10 @@ class Even:
 
 @dataclass(frozen=True)
 class PairSchedule(Schedule):
-    """The schedule of pairs of CTAs, with the combine kernel's warps to a row: as many as run at once."""
+    """The schedule of CTA pairs, and the combine kernel's warps per row.
+
+    As many run as fit at once.
+    """
 
     even: Even | None = None
 
@@ -89,7 +97,7 @@ class PairSchedule(Schedule):
         return self.most_row_warps if self.merges else 0
 
     def combine_grid(self, rows: int) -> tuple[int, int, int] | None:
-        """As `Combine` launches it: its warps have 8, 16 or 32 rows, and splits of them."""
+        """Grid of the combine kernel: warps have 8, 16 or 32 rows, and splits."""
         if not self.merges:
             return None
         of_warp = min(LATENT // VECTOR // self.row_warps, WARP)
@@ -117,10 +125,10 @@ def make_schedule(
     element_bytes: int = 2,
     pairs: int = 1,
 ) -> PairSchedule:
-    """Split requests of these kv lengths (tokens), each with `rows` query rows, over the device's multiprocessors.
+    """Split requests of these kv lengths (tokens) over the multiprocessors.
 
-    The `pairs` of a cluster have the same items, and of each item's tiles a share, of at least one tile: one past the
-    request's end has no keys.
+    Each request has `rows` query rows. The `pairs` of a cluster have the same items, and of each item's tiles a share,
+    of at least one tile: one past the request's end has no keys.
     """
     row_blocks = -(-rows // TILE_ROWS)
     tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
@@ -142,8 +150,10 @@ def make_schedule(
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:
-    """What the schedule costs, in the time that a pair takes for a tile: of two builds the one with the cheaper
-    schedule is the faster one."""
+    """Return the schedule's cost, in units of a pair's time for a tile.
+
+    Of two builds the one with the cheaper schedule is faster.
+    """
     tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
     return _assign_splits(tiles, -(-rows // TILE_ROWS), processors, element_bytes, pairs)[1]
 
@@ -151,9 +161,10 @@ def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int,
 def _assign_splits(
     tiles: Sequence[int], row_blocks: int, processors: int, element_bytes: int, pairs: int
 ) -> tuple[tuple[tuple[Split, ...], ...], float]:
-    """The worker group of a row block, in units of as many tiles as a cluster has pairs, and what it costs.
+    """Return the worker groups of a row block, and their cost.
 
-    Where all have much to do, as many workers as DRAM feeds may do with fewer splits what all of them do no sooner.
+    Their unit is as many tiles as a cluster has pairs. Where all have much to do, as many workers as DRAM feeds may do
+    with fewer splits what all of them do no sooner.
     """
     if pairs > 1:
         processors = min(processors, CLUSTERED_PROCESSORS)
@@ -179,7 +190,10 @@ def _assign_splits(
 
 
 def _even(worker_group: Sequence[Sequence[Split]], lengths: Sequence[int]) -> Even | None:
-    """The plan's numbers, if it is even but for the order of its workers and that of a request's splits."""
+    """Return the plan's numbers if it is even.
+
+    The order of its workers, and that of a request's splits, may differ.
+    """
     if len(set(lengths)) != 1 or any(len(splits) != 1 for splits in worker_group) or len(worker_group) >= MOST_EVEN:
         return None
     sizes = [sorted(p.end - p.begin for (p,) in worker_group if p.request == n) for n in range(len(lengths))]
@@ -201,13 +215,15 @@ def _units(tiles: Sequence[int], pairs: int) -> list[int]:
 
 
 def _share(split: Split, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
-    """Tiles of a split of a request of so many tiles that a pair of the cluster takes."""
+    """Return the tiles that each pair of the cluster takes of a split."""
     begin, end = pairs * split.begin, min(pairs * split.end, tiles)
     count = max(end - begin, pairs)
     return begin + count * pair // pairs, begin + count * (pair + 1) // pairs
 
 
 def _most_row_warps(rows: int, processors: int) -> int:
-    """Warps of the combine kernel that may share a row so that all its CTAs run at once: a second wave of them takes as
-    long as the first."""
+    """Return the most combine warps per row so that all CTAs run at once.
+
+    A second wave of them takes as long as the first.
+    """
     return max((n for n in (1, 2, 4, 8) if rows * n <= COMBINE_WARPS * COMBINE_CTAS * processors), default=1)

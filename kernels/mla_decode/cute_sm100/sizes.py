@@ -59,7 +59,7 @@ class Role(enum.IntEnum):
 
 
 class Mbarriers(NamedTuple):
-    """An array of mbarriers: its first index in the CTA, its length, and arrivals per phase."""
+    """An array of mbarriers: first index in the CTA, length, and arrivals per phase."""
 
     first: int
     length: int
@@ -110,7 +110,10 @@ class Sizes:
 
     @property
     def row_boxes(self) -> int:
-        """Boxes of a row of Q or K; 8-bit elements fill the last one half, zeros the rest."""
+        """Boxes of a row of Q or K.
+
+        8-bit elements fill the last one half, zeros the rest.
+        """
         return -(-WIDTH // self.box_columns)
 
     @property
@@ -170,23 +173,27 @@ class Sizes:
 
     @property
     def rescale_log2_threshold(self) -> float:
-        """Growth of the maximum (log2) that leaves O as it is; P grows by as much, and e4m3 ends at 448."""
+        """Growth of the maximum (log2) that leaves O unscaled.
+
+        P grows by as much, and e4m3 ends at 448.
+        """
         return 3.0 if self.element_bytes == 1 else 8.0
 
     # -- the last tile of a CTA -----------------------------------------------------------------------------------
 
     @property
     def overlaps_last(self) -> bool:
-        """Whether a CTA's last tile has buffers of its own: V over its K, P at the end of Q.
+        """Whether a CTA's last tile has separate buffers.
 
-        Its first half of O is announced while the products with the other half run. Only 16-bit elements, which leave
-        room for one stage: in 8 bits a half takes 128 cycles, and the MMA warp runs out of uniform registers.
+        These are V over its K, and P at the end of Q. Its first half of O is announced while the products with the
+        other half run. Only 16-bit elements, which leave room for one stage: in 8 bits a half takes 128 cycles, and the
+        MMA warp runs out of uniform registers.
         """
         return not self.in_place and self.element_bytes == 2
 
     @property
     def fine_grained(self) -> bool:
-        """Whether Q is waited for by part, and each warp stores columns of both halves of O."""
+        """Whether waits for Q are by part, and warps store both halves of O."""
         return self.pairs == 1 and self.overlaps_last
 
     @property
@@ -198,7 +205,10 @@ class Sizes:
         return self.pairs == 2 or self.element_bytes == 1
 
     def page_and_block(self, number: Any) -> tuple[Any, Any]:
-        """Page and block of columns of V part `number`; to complete half of O early, pages alternate."""
+        """Page and block of columns of V part `number`.
+
+        To complete half of O early, pages alternate.
+        """
         if self.overlaps_last:
             return number % 2, number // 2
         return number // self.page_v_parts, number % self.page_v_parts
@@ -211,9 +221,10 @@ class Sizes:
 
     @property
     def mbarriers(self) -> dict[str, Mbarriers]:
-        """The mbarriers of each CTA by name. Those that only the leader waits for are signalled in the leader alone.
+        """The mbarriers of each CTA by name.
 
-        The last tile has its own (`o_last`, `p_last`): nobody need have waited for the tile before.
+        Barriers that only the leader waits for are signalled in the leader alone. The last tile has its own (`o_last`,
+        `p_last`): nobody need have waited for the tile before.
         """
         p_arrivals = PAIR_CTAS * self.softmax_warps  # mutant: p arrivals
         needed = {
@@ -282,7 +293,7 @@ class Sizes:
         return self.page_v_parts * page + (0 if self.in_place else self.k_parts)
 
     def k_boxes(self, stage: Any, part: int) -> list[tuple[int, Any]]:
-        """Boxes (of Q, of K from the first stage on) with the columns of a part of K."""
+        """Boxes (of Q, of K from the first stage on) of a part of K."""
         first = self.first_box(stage, part)
         return [(self.part_boxes * part + n, first + n) for n in range(self.part_boxes)]
 
@@ -310,7 +321,10 @@ class Sizes:
 
     @property
     def p_last_box(self) -> int:
-        """First box of the last tile's P (`overlaps_last`), from P on: at the end of Q."""
+        """First box of the last tile's P (`overlaps_last`), from P on.
+
+        It lies at the end of Q.
+        """
         return -self.p_boxes - self.p_box  # mutant: p last box
 
     @property

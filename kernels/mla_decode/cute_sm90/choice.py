@@ -32,7 +32,7 @@ CLUSTERS = Prices(item=2.0, merge=2.0, partial=8.5)
 SPLIT_KV = Prices(item=3.0, merge=2.0, partial=4.0)
 SPLIT_KV_FEW_ROWS_FACTOR = 1.02  # on the cost where a request leaves rows of its row block empty
 PREFETCH_FACTOR = 0.98  # on the cost of clusters that prefetch pages
-WAIT_COST = 0.25  # pages' time, of split KV whose combine kernel delays the next call where that of others does not
+WAIT_COST = 0.25  # pages' time, of split KV whose combine kernel delays the next call, unlike with third-party kernels
 MERGE_SAVES = 1.3  # pages' time vs single CTAs, by the in-kernel merge
 SMS = 132  # of an H100 or H200 SXM; `bind` plans for the GPU that runs
 
@@ -105,5 +105,5 @@ def _pairs(lengths: Sequence[int], rows: int, size: int) -> tuple[str, ...]:
         return ("cluster1",)
     if size <= MIN_EVICT_BYTES:
         return "cluster1", "cluster2"
-    held = MAX_EVICT_BYTES < size <= PARTLY_RESIDENT_BYTES and not in_step(lengths, rows, SMS, 2)
-    return ("cluster2", "single") if held or size > PREFETCH_BYTES else ("single", "cluster2")
+    partly_resident = MAX_EVICT_BYTES < size <= PARTLY_RESIDENT_BYTES and not in_step(lengths, rows, SMS, 2)
+    return ("cluster2", "single") if partly_resident or size > PREFETCH_BYTES else ("single", "cluster2")

@@ -271,7 +271,7 @@ class MlaDecodeSm90:
         mMergeCounters: cute.Tensor | None,
         mMergeState: cute.Tensor | None,
         mLengths: cute.Tensor | None,  # [batch] int32; this and the next two if `planned`
-        lanes: Int32 | None,  # row blocks over those of a worker
+        lanes: Int32 | None,  # row blocks over row blocks of a worker
         plans: Int32 | None,  # other than 0: write the tables for mLengths; 0: compute
         stream: cuda.CUstream,
     ):
@@ -394,7 +394,7 @@ class MlaDecodeSm90:
         worker = cute.arch.block_idx()[0] // self.cluster
         # Prefetched before anything else. Most often every worker has one work tile, the one of its own number: it is
         # loaded before it is known to be the first, since in a cold call each of these loads comes from DRAM. Each lane
-        # loads one word: ptxas waits at once for what a whole warp loads alike, for the sake of uniform registers.
+        # loads one word: ptxas waits at once for what a whole warp loads, for the sake of uniform registers.
         lane = cute.arch.lane_idx()
         offsets = params.mWorkOffsets[worker + lane % 2]
         prefetched = params.mWork[worker, lane % layout.WORK_COLUMNS]
@@ -659,7 +659,7 @@ class Producer:
 
     @cute.jit
     def load_half(self, stage, consumer, last_row, missing, empty, lane) -> None:
-        """Load the tiles that `consumer` reads last, once those of all CTAs released them."""
+        """Load the tiles that `consumer` reads last, once the consumers of all CTAs released them."""
         empty.wait(consumer)
         full = self.mbarriers.kv[stage].full
         tiles = layout.STAGE_HALVES[stage][consumer]
@@ -739,7 +739,7 @@ class Consumer:
     mbarriers: Mbarriers
 
     def __post_init__(self) -> None:
-        # Accumulator and A operand order a row's columns alike: P needs no shuffle, only a view with K split in four.
+        # Accumulator and A operand order a row's columns equally: P needs no shuffle, only a view with K split in four.
         self.tSrP = cute.make_rmem_tensor(self.rows.tSrS.layout, self.dtype)
         self.tOrP = cute.make_tensor(self.tSrP.iterator, cute.make_layout(((2, 2, 2), 1, 4), stride=((1, 2, 4), 0, 8)))
         self.index, self.lane, self.row = self.rows.index, self.rows.lane, self.rows.row
@@ -1104,7 +1104,7 @@ class Epilogue:
         """Send the peer CTA the columns that it stores, and merge what it sends.
 
         Thread t of a consumer there holds the rows of thread t here. Both have the columns that they store in
-        O[:COLUMNS] (`gmem_tile`); after this O[:COLUMNS], row_max and row_sum are those of all keys. Returns the ticket
+        O[:COLUMNS] (`gmem_tile`); after this O[:COLUMNS], row_max and row_sum cover all keys. Returns the ticket
         for `merge_splits`, which is taken where there is a wait anyway.
         """
         rows = self.rows

@@ -57,7 +57,7 @@ class Shared(NamedTuple):
     sStarts: cute.Tensor  # [warp, worker] where a walk's workers begin
     sWorkerFirst: cute.Tensor  # [worker] its first split
     sSums: cute.Tensor  # [2, 16] of `scan`
-    sFound: cute.Tensor  # [4, warp] a walk's missing room; then cost, size, cuts and side of a warp's best chunks
+    sBest: cute.Tensor  # [4, warp] a walk's missing room; then cost, size, cuts and side of a warp's best chunks
 
     @property
     def sPlaces(self) -> cute.Tensor:
@@ -133,7 +133,7 @@ class Planner:
             sStarts=table(PLAN_WARPS, MAX_WORKERS + 1),
             sWorkerFirst=table(MAX_WORKERS + 1),
             sSums=table(2, PLAN_WARPS),
-            sFound=table(4, PLAN_WARPS),
+            sBest=table(4, PLAN_WARPS),
         )
         workers = (mWorkOffsets.shape[0] - 1) // lanes
 
@@ -205,7 +205,7 @@ class Planner:
     def walk(self, s, count, workers, me) -> None:
         """Fill workers up to `warp` quarters of a unit above the mean load.
 
-        sStarts: where each worker begins, its request and in the lower bits how many units of that are done. sFound: 0
+        sStarts: where each worker begins, its request and in the lower bits how many units of that are done. sBest: 0
         if there was room for all.
         """
         _, warp, lane = me
@@ -229,12 +229,12 @@ class Planner:
             if lane == 0:
                 s.sStarts[warp, workers] = start
         if lane == 0:
-            s.sFound[0, warp] = begin - total
+            s.sBest[0, warp] = begin - total
 
     @cute.jit
     def least_capacity(self, s, me) -> Int32:
         """Return the first walk that had room for all."""
-        able = cute.arch.vote_ballot_sync(s.sFound[0, me.lane % PLAN_WARPS] == 0)
+        able = cute.arch.vote_ballot_sync(s.sBest[0, me.lane % PLAN_WARPS] == 0)
         return cute.arch.popc((able & -able) - 1)
 
     @cute.jit
@@ -242,13 +242,13 @@ class Planner:
         """Return the cost of a walk; every warp computes it for itself."""
         load, partials = Int32(0), Int32(0)
         for worker in cutlass.range(me.lane, workers, 32, unroll=1):
-            here, there = start[worker], start[worker + 1]
-            cut = cutlass.min(there & UNIT_MASK, 1)
-            begin = s.sCostBefore[here >> UNIT_BITS] + QUARTERS * (here & UNIT_MASK)
-            end = s.sCostBefore[there >> UNIT_BITS] + QUARTERS * (there & UNIT_MASK)
+            this, next_start = start[worker], start[worker + 1]
+            cut = cutlass.min(next_start & UNIT_MASK, 1)
+            begin = s.sCostBefore[this >> UNIT_BITS] + QUARTERS * (this & UNIT_MASK)
+            end = s.sCostBefore[next_start >> UNIT_BITS] + QUARTERS * (next_start & UNIT_MASK)
             load = cutlass.max(load, end - begin + self.item * cut)
             # A cut is one split more, and one more still if it is the first of its request.
-            again = ((here & UNIT_MASK) > 0) & ((here >> UNIT_BITS) == (there >> UNIT_BITS))
+            again = ((this & UNIT_MASK) > 0) & ((this >> UNIT_BITS) == (next_start >> UNIT_BITS))
             partials = partials + cut + Int32(select_(again, Int32(0), cut))
         load = cute.arch.warp_redux_sync(load, "max")
         return self.cost(load, cute.arch.warp_redux_sync(partials, "add"), workers)
@@ -284,10 +284,10 @@ class Planner:
                         best, best_chunk, best_cuts, best_side = cost, chunk, cut, side
                         side = 1 - side
         if lane == 0:
-            s.sFound[0, warp] = best
-            s.sFound[1, warp] = best_chunk
-            s.sFound[2, warp] = best_cuts
-            s.sFound[3, warp] = best_side
+            s.sBest[0, warp] = best
+            s.sBest[1, warp] = best_chunk
+            s.sBest[2, warp] = best_cuts
+            s.sBest[3, warp] = best_side
 
     @cute.jit
     def count_sizes(self, s, count, chunk, counts, lane) -> None:
@@ -357,13 +357,13 @@ class Planner:
         Of equals the warp with the larger chunks; -1, and nothing else of use, if the walk is cheaper.
         """
         lane = me.lane % PLAN_WARPS
-        cost = s.sFound[0, lane]
+        cost = s.sBest[0, lane]
         least = cute.arch.warp_redux_sync(cost, "min")
-        cut = Int32(select_(cost == least, s.sFound[2, lane], Int32(INT32_MAX)))
+        cut = Int32(select_(cost == least, s.sBest[2, lane], Int32(INT32_MAX)))
         fewest = cute.arch.warp_redux_sync(cut, "min")
         who = cute.arch.vote_ballot_sync(cut == fewest)
         winner = cute.arch.popc((who & -who) - 1)
-        chunk, side = s.sFound[1, winner], s.sFound[3, winner]
+        chunk, side = s.sBest[1, winner], s.sBest[3, winner]
         return Int32(select_((least <= walk_cost) & (least != INT32_MAX), winner, Int32(-1))), chunk, side
 
     # -- tables: all threads together, ending in barriers; from `write` on each thread by itself ----------------------
@@ -389,7 +389,7 @@ class Planner:
 
     @cute.jit
     def number(self, s, mMerges, mLengths, count, chunk, walked, me) -> Int32:
-        """Number splits and partial results, request by request, and write mMerges; return the splits.
+        """Assign numbers to splits and partial results, write mMerges; return the splits.
 
         sFirst: the request's first split; of a walk it holds the number of splits on entry. sPartial: -1 if whole.
         """
@@ -513,7 +513,7 @@ class Planner:
         index = self.last_begun(s.sFirst, count, split)
         part, parts = split - s.sFirst[index], s.sFirst[index + 1] - s.sFirst[index]
         begin, end = Int32(0), s.sUnits[index]
-        if walked:  # the splits before are those of `index` requests and of as many cuts as are left
+        if walked:  # the splits before are one for each of `index` requests, one for each cut left
             if part > 0:
                 begin = start[s.sKeys[split - index - 1]] & UNIT_MASK
             if part + 1 < parts:

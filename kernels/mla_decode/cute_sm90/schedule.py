@@ -195,7 +195,7 @@ def goes_in_step(worker_group: Sequence[Sequence[Split]]) -> bool:
 
 
 def lanes_and_workers(rows: int, processors: int, cluster: int, split_kv: bool) -> tuple[int, int]:
-    """Return the worker groups (one per row blocks of a worker) and the workers of each."""
+    """Return the worker groups (one per row blocks of a worker) and their workers."""
     lanes = -(-rows // (ROWS * (1 if split_kv else cluster)))
     return lanes, max(1, processors // (cluster * lanes))
 

@@ -1,12 +1,12 @@
-"""`mla_decode` in cuTile, this project's: paged cache, dynamic batch and kv length, split-KV with a combine kernel.
+"""`mla_decode` in cuTile: paged cache, dynamic batch and kv length, split-KV, combine kernel.
 
-A build holds eight device functions, or thirteen. `kernel` computes pieces of requests (float32 partial results) and
-`whole` requests in one piece (no partial results), each in a wide and a narrow tiling; `first` and `rest` are the same
-two for batches that have both, the second launched while the first still runs, in the wide tiling alone. `undivided`,
-`undivided_first` and `undivided_rest` are used in place of the wide tiling where the build has them: blocks of few rows
-over the whole latent width, with scaled 16-bit partial results. `combine` and `combine_many` are the weighted mean of
-partial results, for few and for many pieces, and have namesakes for scaled ones. Which of them run is decided by the kv
-lengths when a workload is bound: see `plan.py` and `schedule.py`.
+The kernel is this project's. A build holds eight device functions, or thirteen. `kernel` computes splits of requests
+(float32 partial results) and `whole` requests in one split (no partial results), each in a wide and a narrow tiling;
+`first` and `rest` are the same two for batches that have both, the second launched while the first still runs, in the
+wide tiling alone. `undivided`, `undivided_first` and `undivided_rest` are used in place of the wide tiling where the
+build has them: blocks of few rows over the whole latent width, with scaled 16-bit partial results. `combine` and
+`combine_many` are the weighted mean of partial results, for few and for many splits, and have namesakes for scaled
+ones. Which of them run is decided by the kv lengths when a workload is bound: see `plan.py` and `schedule.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CANDIDATES = {
     "sm_103a": BLACKWELL,
     "sm_120a": (((16, 32, 2, 0), (16, 32, 4, 0), 2), ((32, 32, 2, 8), (16, 32, 4, 0), 2)),
 }
-# Where it is faster than the wide tiling: that of `undivided` and its two companions, the pieces along the latent width
+# Where it is faster than the wide tiling: that of `undivided` and its two companions, the slices along the latent width
 # in which they load a KV tile, and their latency hint.
 UNDIVIDED = {"sm_90a": ((64, 64, 1, 8), 4, 3)}
 # Pieces x rows x latent columns that a block of `combine` and of `combine_many` takes at a time.

@@ -4,11 +4,11 @@ Tiles are in lower case with their shape next to them, constants in capitals.
 
 One block computes TILE_H query rows (a row is a head of a query token) over a range of KV tiles, by online softmax
 (Milakov and Gimelshein, arXiv:1805.02867) in base 2. The range is an item of the schedule that `schedule.py` makes: a
-whole request, whose result goes to the output, or a piece of one, whose partial result goes to `combine`.
+whole request, whose result goes to the output, or a split of one, whose partial result goes to `combine`.
 
 PARTS blocks share the latent width of the output: each computes all scores, and its own columns of the result. The
-second product then needs a part of the KV tile only, so the tile is loaded in PARTS pieces: its own last, because that
-one is in use longest. A piece is used twice, transposed as keys and as it is as values.
+second product then needs a part of the KV tile only, so the tile is loaded in PARTS slices: its own last, because that
+one is in use longest. A slice is used twice, transposed as keys and as it is as values.
 """
 
 import math
@@ -21,27 +21,30 @@ LN_2 = math.log(2.0)
 PAGE = 64  # tokens per page of the cache
 # Below every score, yet finite: the difference of two of them is 0, where that of two infinities is NaN.
 LOWEST = -1.0e30
-# With smaller hints the loads of float16 make the compiler write the loop of `merge_pieces` three times.
+# With smaller hints the loads of float16 make the compiler write the loop of `merge_splits` three times.
 COMBINE_LATENCY = 8
 LEAST_LARGEST = 2.0**-110  # of a row of partial results: where all are less, they count as zeros
 
 
 @ct.function
 def load_tile(Array, index, ROWS, COLUMNS, LATENCY):
-    """A (ROWS, COLUMNS) tile of a three-dimensional array."""
+    """Load a (ROWS, COLUMNS) tile of a three-dimensional array."""
     return ct.reshape(ct.load(Array, index, shape=(1, ROWS, COLUMNS), latency=LATENCY), (ROWS, COLUMNS))
 
 
 @ct.function
 def load_rows(Array, plane, row, column_tile, ROWS, COLUMNS, LATENCY):
-    """A (ROWS, COLUMNS) tile of a three-dimensional array that begins at any row; rows below 0 read as zeros."""
+    """Load a (ROWS, COLUMNS) tile that begins at any row of an array.
+
+    The array has three dimensions; rows below 0 read as zeros.
+    """
     view = Array.tiled_view((1, ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO, traversal_steps=(1, 1, COLUMNS))
     return ct.reshape(view.load((plane, row, column_tile), latency=LATENCY), (ROWS, COLUMNS))
 
 
 @ct.function
 def entry(Table, row, COLUMN):
-    """A number of a table that the host made: it exists, so nothing is checked."""
+    """Read an entry of a table that the host made, unchecked since it exists."""
     return ct.load(Table, (row, COLUMN), shape=(), check_bounds=False, allow_tma=False)
 
 
@@ -56,10 +59,10 @@ def attend(
     Q, KV, PageTable, request, begin, end, length, row_tile, part, scale_log2, heads, causal_tokens,
     TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
 ):  # fmt: skip
-    """Attention of TILE_H rows over the KV tiles [begin, end) of a request, for one part of the latent width.
+    """Attend to KV tiles [begin, end) of a request for TILE_H rows.
 
-    Returns the unnormalised output (TILE_H, LATENT / PARTS), maximum and sum (TILE_H, 1) of the base-2 softmax; the sum
-    is 0 for a row that sees no key.
+    The result is one part of the latent width. Returns the unnormalised output (TILE_H, LATENT / PARTS), maximum and
+    sum (TILE_H, 1) of the base-2 softmax; the sum is 0 for a row that sees no key.
     """
     WIDTH = LATENT // PARTS
     q_rope = load_tile(Q, (request, row_tile, LATENT // ROPE), TILE_H, ROPE, LATENCY)
@@ -107,18 +110,19 @@ def attend(
 @ct.function
 def attend_undivided(
     Q, KV, PageTable, request, begin, end, length, row_tile, scale_log2, heads, causal_tokens,
-    TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    TILE_H, TILE_N, LATENT, ROPE, SLICES, LATENCY,
 ):  # fmt: skip
-    """`attend` of few rows over the whole latent width, so that no scores are computed twice.
+    """Attend with few rows over the whole latent width.
 
-    The KV tile is loaded in PIECES along the width, each used twice, and the result is a tuple of as many tiles. That
-    and the latency hint make the compiler keep two buffers of a tile. The mask is what the scores begin with, and the
-    sums of a row's columns are kept apart: both spare this loop waits, and would cost the one above some.
+    Unlike in `attend`, no scores are computed twice. The KV tile is loaded in SLICES along the width, each used twice,
+    and the result is a tuple of as many tiles. That and the latency hint make the compiler keep two buffers of a tile.
+    The mask is what the scores begin with, and the sums of a row's columns are kept apart: both spare this loop waits,
+    and would cost the one above some.
     """
-    WIDTH = LATENT // PIECES
+    WIDTH = LATENT // SLICES
     q_rope = load_tile(Q, (request, row_tile, LATENT // ROPE), TILE_H, ROPE, LATENCY)
     q = ()
-    for i in ct.static_iter(range(PIECES)):
+    for i in ct.static_iter(range(SLICES)):
         q += (load_tile(Q, (request, row_tile, i), TILE_H, WIDTH, LATENCY),)
 
     rows = row_tile * TILE_H + ct.arange(TILE_H, dtype=ct.int32)[:, None]
@@ -128,7 +132,7 @@ def attend_undivided(
     row_max = ct.full((TILE_H, 1), LOWEST, ct.float32)
     row_sum = ct.zeros((TILE_H, TILE_N), ct.float32)
     acc = ()
-    for _ in ct.static_iter(range(PIECES)):
+    for _ in ct.static_iter(range(SLICES)):
         acc += (ct.zeros((TILE_H, WIDTH), ct.float32),)
     for tile in range(begin, end):
         first = tile * TILE_N
@@ -141,7 +145,7 @@ def attend_undivided(
         seen = ct.bitcast(ct.maximum(visible - first, 0), ct.uint32)  # (TILE_H, 1)
         scores = ct.mma(q_rope, ct.transpose(k_rope), ct.where(key < seen, 0.0, -math.inf))
         kv = ()
-        for i in ct.static_iter(range(PIECES)):
+        for i in ct.static_iter(range(SLICES)):
             part = load_rows(KV, page, row, i, TILE_N, WIDTH, LATENCY)
             scores = ct.mma(q[i], ct.transpose(part), scores)
             kv += (part,)
@@ -152,7 +156,7 @@ def attend_undivided(
         row_sum = row_sum * alpha + p
         weights = ct.astype(p, Q.dtype)
         new_acc = ()
-        for i in ct.static_iter(range(PIECES)):
+        for i in ct.static_iter(range(SLICES)):
             new_acc += (ct.mma(weights, kv[i], acc[i] * alpha),)
         acc = new_acc
         row_max = new_max
@@ -163,10 +167,10 @@ def attend_undivided(
 def attend_item(
     Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
 ):  # fmt: skip
-    """Attention of the item `bid(1)`, for the rows and the part of the latent width that `bid(0)` stands for.
+    """Attend to the work item `bid(1)`.
 
-    Returns the normalised output (TILE_H, LATENT / PARTS), zeros in a row that sees no key, and the base-2 log-sum-exp
-    (TILE_H, 1), -inf in such a row.
+    `bid(0)` stands for the rows and the part of the latent width. Returns the normalised output (TILE_H, LATENT /
+    PARTS), zeros in a row that sees no key, and the base-2 log-sum-exp (TILE_H, 1), -inf in such a row.
     """
     row_tile, part, item = ct.bid(0) // PARTS, ct.bid(0) % PARTS, ct.bid(1)
     request, length = entry(Items, item, 0), entry(Items, item, 1)
@@ -181,7 +185,7 @@ def attend_item(
 
 @ct.function
 def store_result(Out, Lse, plane, out, lse, TILE_H, WIDTH, PARTS):
-    """Store rows and part that `bid(0)` stands for: `out` (TILE_H, WIDTH), and once `lse` (TILE_H, 1)."""
+    """Store the result of `bid(0)`: `out` (TILE_H, WIDTH), and once `lse` (TILE_H, 1)."""
     row_tile, part = ct.bid(0) // PARTS, ct.bid(0) % PARTS
     ct.store(Out, (plane, row_tile, part), ct.reshape(ct.astype(out, Out.dtype), (1, TILE_H, WIDTH)))
     if part == 0:
@@ -195,7 +199,7 @@ def store_result(Out, Lse, plane, out, lse, TILE_H, WIDTH, PARTS):
 # last, index of its partial result (0 for a whole request, which has none).
 #
 # Out [batch, rows, LATENT] and Lse [batch, rows] float32, natural: a row that sees no key has zeros and +inf. Partial
-# [partials, rows, LATENT] float32 and PartialLse [partials, rows] float32, base 2, are normalised within a piece: there
+# [partials, rows, LATENT] float32 and PartialLse [partials, rows] float32, base 2, are normalised within a split: there
 # a row that sees no key has zeros and -inf.
 
 
@@ -217,7 +221,7 @@ def split(
     Q, KV, PageTable, Items, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
     TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """Every item is a piece of a request: results are partial, for `combine`."""
+    """Every item is a split of a request: results are partial, for `combine`."""
     partial = entry(Items, ct.bid(1), 4)
     out, lse = attend_item(
         Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
@@ -260,7 +264,7 @@ def whole_rest(
 
 @ct.function
 def attend_undivided_item(
-    Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+    Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, SLICES, LATENCY,
 ):  # fmt: skip
     """`attend_undivided` of the item `bid(1)`, for the rows that `bid(0)` stands for."""
     row_tile, item = ct.bid(0), ct.bid(1)
@@ -268,24 +272,24 @@ def attend_undivided_item(
     begin, end = entry(Items, item, 2), entry(Items, item, 3)
     return attend_undivided(
         Q, KV, PageTable, request, begin, end, length, row_tile, scale_log2, heads, causal_tokens,
-        TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+        TILE_H, TILE_N, LATENT, ROPE, SLICES, LATENCY,
     )  # fmt: skip
 
 
 @ct.function
-def store_undivided(Out, Lse, plane, acc, row_max, row_sum, TILE_H, WIDTH, PIECES):
+def store_undivided(Out, Lse, plane, acc, row_max, row_sum, TILE_H, WIDTH, SLICES):
     """Store what `attend_undivided` returns, normalised, in the rows that `bid(0)` stands for."""
     row_tile = ct.bid(0)
     seen = row_sum > 0.0
     weight = 1.0 / ct.where(seen, row_sum, 1.0)
     lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
-    for i in ct.static_iter(range(PIECES)):
+    for i in ct.static_iter(range(SLICES)):
         out = ct.astype(acc[i] * weight, Out.dtype)
         ct.store(Out, (plane, row_tile, i), ct.reshape(out, (1, TILE_H, WIDTH)))
     ct.store(Lse, (plane, row_tile), ct.reshape(natural(lse), (1, TILE_H)))
 
 
-# Three kernels with one block for all of the latent width; grid (row tiles, items). Their arrays are those of the four
+# Three kernels with one block for all of the latent width; grid (row tiles, items). Their arrays are as for the four
 # above, but for partial results: Partial is float16, in units of PartialScale [partials, rows] float32. As float32 they
 # would take the shared memory of the second buffer of a KV tile.
 
@@ -293,35 +297,35 @@ def store_undivided(Out, Lse, plane, acc, row_max, row_sum, TILE_H, WIDTH, PIECE
 @ct.kernel
 def whole_undivided(
     Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, SLICES: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
     """`whole`."""
     acc, row_max, row_sum = attend_undivided_item(
-        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, SLICES, LATENCY,
     )  # fmt: skip
-    store_undivided(Out, Lse, entry(Items, ct.bid(1), 0), acc, row_max, row_sum, TILE_H, LATENT // PIECES, PIECES)
+    store_undivided(Out, Lse, entry(Items, ct.bid(1), 0), acc, row_max, row_sum, TILE_H, LATENT // SLICES, SLICES)
 
 
 @ct.kernel
 def split_undivided(
     Q, KV, PageTable, Items, Partial, PartialLse, PartialScale, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, SLICES: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
     """`split_first`."""
     ct.grid_dependency_control_launch_dependents()
     row_tile, partial = ct.bid(0), entry(Items, ct.bid(1), 4)
     acc, row_max, row_sum = attend_undivided_item(
-        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, SLICES, LATENCY,
     )  # fmt: skip
     largest = ct.zeros((TILE_H, 1), ct.float32)
-    for i in ct.static_iter(range(PIECES)):
+    for i in ct.static_iter(range(SLICES)):
         largest = ct.maximum(largest, ct.max(ct.abs(acc[i]), axis=1, keepdims=True))
     # The largest of a row becomes 2^15, so that all down to 2^-29 of it have float16's 11 bits.
     unit = ct.where(largest > LEAST_LARGEST, largest, 1.0) * 2.0**-15
     inverse = 1.0 / unit
-    for i in ct.static_iter(range(PIECES)):
+    for i in ct.static_iter(range(SLICES)):
         out = ct.astype(acc[i] * inverse, Partial.dtype)
-        ct.store(Partial, (partial, row_tile, i), ct.reshape(out, (1, TILE_H, LATENT // PIECES)))
+        ct.store(Partial, (partial, row_tile, i), ct.reshape(out, (1, TILE_H, LATENT // SLICES)))
     seen = row_sum > 0.0
     lse = ct.where(seen, row_max + ct.log2(row_sum), -math.inf)
     scale = unit * (1.0 / ct.where(seen, row_sum, 1.0))
@@ -332,35 +336,37 @@ def split_undivided(
 @ct.kernel
 def rest_undivided(
     Q, KV, PageTable, Items, Out, Lse, scale_log2: float, heads: int, causal_tokens: int,
-    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PIECES: ConstInt, LATENCY: ConstInt,
+    TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, SLICES: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """`whole_rest`. Here a wait after the work would keep blocks from loading ahead, so the last item is one of no
-    request, without keys and with nowhere to store: its blocks wait first, and are done."""
+    """Run `whole_rest` for undivided rows.
+
+    A wait after the work would keep blocks from loading ahead. So the last item is one of no request, without keys and
+    with nowhere to store: its blocks wait first, and are done.
+    """
     if ct.bid(1) == ct.num_blocks(1) - 1:
         ct.grid_dependency_control_wait()
     acc, row_max, row_sum = attend_undivided_item(
-        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PIECES, LATENCY,
+        Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, SLICES, LATENCY,
     )  # fmt: skip
-    store_undivided(Out, Lse, entry(Items, ct.bid(1), 0), acc, row_max, row_sum, TILE_H, LATENT // PIECES, PIECES)
+    store_undivided(Out, Lse, entry(Items, ct.bid(1), 0), acc, row_max, row_sum, TILE_H, LATENT // SLICES, SLICES)
 
 
 @ct.function
-def partial_row(Array, piece, row_tile, TILE_R):
-    """A number of each of TILE_R rows of a partial result, (TILE_R, 1)."""
-    row = ct.load(Array, (piece, row_tile), shape=(1, TILE_R), check_bounds=False, allow_tma=False)
+def partial_row(Array, partial, row_tile, TILE_R):
+    """Load a number of each of TILE_R rows of a partial result, (TILE_R, 1)."""
+    row = ct.load(Array, (partial, row_tile), shape=(1, TILE_R), check_bounds=False, allow_tma=False)
     return ct.reshape(row, (TILE_R, 1))
 
 
 @ct.function
-def merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, SCALED):
-    """Weighted mean of the pieces of a request, out = sum_s 2^(lse_s - lse) partial_s; grid (row tiles, requests that
-    were split, LATENT / TILE_D).
+def merge_splits(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, SCALED):
+    """Merge a split request: out = sum_s 2^(lse_s - lse) partial_s.
 
-    Merges [split requests, 4] int32: request, its first partial result, how many there are. TILE_R rows and TILE_D
-    columns per block, TILE_S pieces at a time, written out one after the other so that all their loads are under way
-    before the first is used: so bounds are not checked, since each check is a branch, and the last tile may read what
-    lies behind its rows. Maximum and sum are kept as in online softmax. If SCALED is 1 and not 0, a row of a
-    partial result is in units of PartialScale.
+    The grid is (row tiles, requests that were split, LATENT / TILE_D). Merges [split requests, 4] int32: request, its
+    first partial result, how many there are. TILE_R rows and TILE_D columns per block, TILE_S splits at a time, written
+    out one after the other so that all their loads are under way before the first is used: so bounds are not checked,
+    since each check is a branch, and the last tile may read what lies behind its rows. Maximum and sum are kept as in
+    online softmax. If SCALED is 1 and not 0, a row of a partial result is in units of PartialScale.
     """
     row_tile, merge, column = ct.bid(0), ct.bid(1), ct.bid(2)
     request, base, splits = entry(Merges, merge, 0), entry(Merges, merge, 1), entry(Merges, merge, 2)
@@ -407,13 +413,13 @@ def merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TI
 def combine(
     Partial, PartialLse, Merges, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
 ):  # fmt: skip
-    """`merge_pieces` of float32 partial results."""
-    merge_pieces(Partial, PartialLse, PartialLse, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, 0)
+    """`merge_splits` of float32 partial results."""
+    merge_splits(Partial, PartialLse, PartialLse, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, 0)
 
 
 @ct.kernel
 def combine_scaled(
     Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S: ConstInt, TILE_R: ConstInt, TILE_D: ConstInt,
 ):  # fmt: skip
-    """`merge_pieces` of partial results that `split_undivided` stored."""
-    merge_pieces(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, 1)
+    """`merge_splits` of partial results that `split_undivided` stored."""
+    merge_splits(Partial, PartialLse, PartialScale, Merges, Out, Lse, TILE_S, TILE_R, TILE_D, 1)

@@ -1,4 +1,7 @@
-"""How the kernel `cutile` cuts ragged requests into items: the cheapest of a few plans, by estimated time."""
+"""Plans of the kernel `cutile`: how it cuts ragged requests into work items.
+
+The cheapest of a few plans is taken, by estimated time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from kernels.mla_decode.cutile import MOST_ITEMS
-from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, piece_count, piece_sizes
+from kernels.mla_decode.cutile.schedule import chunk_sizes, makespan, split_count, split_sizes
 
 # Microseconds on an H100 and an H200, fitted to the plans of benchmarks/mla_cutile/tried_plans_*.json; elsewhere only
 # their proportions count.
@@ -19,16 +22,16 @@ UNDIVIDED_TILE_US = 0.366  # a KV tile more, where one block has the whole width
 BLOCK_US, BLOCK_BYTE_US = 1.4, 12.5e-6  # a block: launch and pipeline fill, and per byte of queries and results
 REST_BLOCK_US = 0.36  # a block more, of whole requests that are launched together with splits of other requests
 REST_US = 2.7  # and the launch of these
-REMAINDER_US = 3.0  # pieces of one length and what remains: docs/decisions/mla_cutile.md
+REMAINDER_US = 3.0  # splits of one length and what remains: docs/decisions/mla_cutile.md
 COMBINE_US, COMBINE_BYTE_US = 1.62, 0.37e-6  # the last launch, and per byte of the partial results
 COMBINE_ROW_US = 0.46e-3  # and per row of the output
-COMBINE_STEPS = {False: (4, 0.26), True: (16, 0.62)}  # of `combine` and `combine_many`: pieces at a time, and for these
+COMBINE_STEPS = {False: (4, 0.26), True: (16, 0.62)}  # of `combine` and `combine_many`: splits at a time, and for these
 COMBINE_AFTER_US = 0.3  # more where it is launched after the blocks, not during them
 # Merging, as measured on an H100 and an H200 (docs/decisions/mla_cutile.md). `combine_many` is the faster one for more
-# pieces than this of fewer rows than this (in blocks over the whole latent width, and else).
+# splits than this of fewer rows than this (in blocks over the whole latent width, and else).
 MANY_SPLITS, FEW_ROWS = 8, (800, 512)
 # Blocks over the whole width let `combine` start during them. Where they leave few multiprocessors free, its blocks
-# crowd these, and many pieces are then read by few.
+# crowd these, and many splits are then read by few.
 CROWDING_SPLITS, CROWDED = 16, 0.6
 
 
@@ -42,7 +45,7 @@ class Tiling:
 
     @classmethod
     def undivided(cls, params: Mapping[str, Any]) -> Tiling | None:
-        """That of `undivided`, where the build has it."""
+        """Return the cost of `undivided`, where the build has it."""
         return cls.of(params, "undivided") if "undivided_rows" in params else None
 
     @classmethod
@@ -56,10 +59,10 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to cut the requests: into items of at most `chunk` KV tiles of this tiling.
+    """How to cut the requests: into items of at most `chunk` KV tiles.
 
     Where some requests are split, the others store their result themselves if `direct`, in a launch of their own, and
-    else leave a partial result to the combine: one launch fewer, for more partial results. The pieces of a request are
+    else leave a partial result to the combine: one launch fewer, for more partial results. The splits of a request are
     about equal if `even`; else all but its last have `chunk` tiles. See `make_schedule`.
     """
 
@@ -71,7 +74,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a plan depends on: kv lengths in tokens, query rows of a request, latent and rope width."""
+    """What a plan depends on.
+
+    These are kv lengths in tokens, query rows of a request, latent and rope width.
+    """
 
     lengths: tuple[int, ...]
     rows: int
@@ -89,14 +95,20 @@ def _tiles(lengths: tuple[int, ...], keys: int) -> Counter[int]:
 
 
 class Merging(NamedTuple):
-    """How partial results are merged: by `combine_many` or `combine`, launched `next to` the blocks or after them."""
+    """How partial results are merged, by `combine_many` or `combine`.
+
+    It is launched next to the blocks, or after them.
+    """
 
     many: bool
-    beside: bool
+    overlapped: bool
 
     @classmethod
     def of(cls, tiling: Tiling, rows: int, most: int, splits: int, merges: int, whole: int, processors: int) -> Merging:
-        """For `merges` requests with `pieces` in all and at most `most` of one; `whole` ones are computed meanwhile."""
+        """Choose how to merge the `splits` of `merges` requests.
+
+        One request has at most `most`; `whole` ones are computed meanwhile.
+        """
         undivided = tiling.parts == 1
         many = most > MANY_SPLITS and merges * rows < FEW_ROWS[not undivided]
         blocks = splits * tiling.blocks(rows)
@@ -118,13 +130,16 @@ class Estimate:
 
     @property
     def least_us(self) -> float:
-        """What `us` cannot be less than, at no cost: the longest block, and all blocks shared evenly."""
+        """Return a cheap lower bound of `us`.
+
+        It is the longest block, or all blocks shared evenly.
+        """
         total = sum(duration * count for duration, count in self._blocks)
         return max(max(self._blocks)[0], total / self.multiprocessors) + self._further_us
 
     @cached_property
     def items(self) -> int:
-        return self._pieces.total() + self._whole.total()
+        return self._splits.total() + self._whole.total()
 
     @cached_property
     def _merges(self) -> Counter[int]:
@@ -134,9 +149,9 @@ class Estimate:
         return Counter({tiles: count for tiles, count in requests.items() if tiles >= least})
 
     @cached_property
-    def _pieces(self) -> Counter[int]:
-        """How many pieces there are of each size in tiles."""
-        return piece_sizes(self._merges, self.plan.chunk, self.plan.even)
+    def _splits(self) -> Counter[int]:
+        """How many splits there are of each size in tiles."""
+        return split_sizes(self._merges, self.plan.chunk, self.plan.even)
 
     @cached_property
     def _whole(self) -> Counter[int]:
@@ -146,12 +161,12 @@ class Estimate:
 
     @cached_property
     def _blocks(self) -> list[tuple[float, int]]:
-        """Duration of a block and how many such blocks there are, in the order in which they start."""
+        """Return the durations and numbers of blocks, in the order in which they start."""
         per_item = self.plan.tiling.blocks(self.problem.rows)
-        compared = REST_BLOCK_US if self._merges else 0.0
+        extra = REST_BLOCK_US if self._merges else 0.0
         return [
             (self._block_us(size, result_bytes) + more, per_item * count)
-            for sizes, result_bytes, more in ((self._pieces, self._partial_bytes, 0.0), (self._whole, 2, compared))
+            for sizes, result_bytes, more in ((self._splits, self._partial_bytes, 0.0), (self._whole, 2, extra))
             for size, count in sorted(sizes.items(), reverse=True)
         ]
 
@@ -173,13 +188,13 @@ class Estimate:
         """None if no request is split."""
         if not self._merges:
             return None
-        counts = (self._most_pieces, self._pieces.total(), self._merges.total(), self._whole.total())
+        counts = (self._most_splits, self._splits.total(), self._merges.total(), self._whole.total())
         return Merging.of(self.plan.tiling, self.problem.rows, *counts, self.multiprocessors)
 
     @cached_property
-    def _most_pieces(self) -> int:
+    def _most_splits(self) -> int:
         """Of one request that is split."""
-        return piece_count(max(self._merges), self.plan.chunk)
+        return split_count(max(self._merges), self.plan.chunk)
 
     @cached_property
     def _further_us(self) -> float:
@@ -187,17 +202,17 @@ class Estimate:
             return 0.0
         at_a_time, step_us = COMBINE_STEPS[self.merging.many]
         more = 0.0 if self.plan.even else REMAINDER_US
-        more += 0.0 if self.merging.beside else COMBINE_AFTER_US
+        more += 0.0 if self.merging.overlapped else COMBINE_AFTER_US
         more += REST_US if self._whole else 0.0
         rows, row_bytes = self._merges.total() * self.problem.rows, self._partial_bytes * self.problem.latent
-        more += COMBINE_ROW_US * rows + COMBINE_BYTE_US * row_bytes * self._pieces.total() * self.problem.rows
-        return COMBINE_US + math.ceil(self._most_pieces / at_a_time) * step_us + more
+        more += COMBINE_ROW_US * rows + COMBINE_BYTE_US * row_bytes * self._splits.total() * self.problem.rows
+        return COMBINE_US + math.ceil(self._most_splits / at_a_time) * step_us + more
 
 
 def choose_plan(
     problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int, undivided: Tiling | None = None
 ) -> Plan:
-    """The plan of the least estimated time; of two equal, the one of fewer items."""
+    """Return the plan of least estimated time, then of fewest items."""
     plans = candidates(problem, undivided or wide, narrow, multiprocessors)
     estimates = [Estimate(problem, plan, multiprocessors) for plan in plans]
     best, best_us = None, math.inf
@@ -211,12 +226,15 @@ def choose_plan(
 
 
 def candidates(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Iterator[Plan]:
-    """In either tiling: the longest request in one piece, or in up to as many as make two waves of blocks."""
+    """Yield plans with the longest request whole or in several splits.
+
+    Either tiling has up to as many splits as make two waves of blocks.
+    """
     for tiling in (wide, narrow):
         most = max(1, 2 * multiprocessors // tiling.blocks(problem.rows))
         tiles = problem.tiles(tiling.keys)
         for chunk in chunk_sizes(max(tiles), most):
-            if sum(piece_count(size, chunk) * count for size, count in tiles.items()) > MOST_ITEMS:
+            if sum(split_count(size, chunk) * count for size, count in tiles.items()) > MOST_ITEMS:
                 break
             for even in (True, False) if len(tiles) > 1 and chunk < max(tiles) else (True,):
                 yield Plan(tiling, chunk, direct=False, even=even)

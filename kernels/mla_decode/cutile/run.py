@@ -17,10 +17,10 @@ LOG2_E = 1.0 / math.log(2.0)
 
 
 class Stems(NamedTuple):
-    """Device functions of a tiling: of whole requests, of pieces, and of both, the second during the first."""
+    """Device functions of a tiling: whole requests, splits, or both overlapping."""
 
     whole: str
-    pieces: str
+    splits: str
     first: str = ""
     rest: str = ""
 
@@ -33,10 +33,10 @@ STEMS = {
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, plan: Plan | None = None) -> Runner:
-    """One launch for requests that are not split, two for pieces of requests (the second combines), three for both.
+    """Bind one launch for whole requests, two for split ones, three for both.
 
-    `plan` overrides `choose_plan`, for tuning. The schedule is for the kv lengths that are there now: others need
-    another bind.
+    The second one combines the splits. `plan` overrides `choose_plan`, for tuning. The schedule is for the kv lengths
+    that are there now: others need another bind.
     """
     batch, tokens, heads, width = inputs.q.shape
     rows, latent, rope = tokens * heads, build.params["latent"], build.params["rope"]
@@ -49,9 +49,9 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     undivided = plan.tiling == Tiling.undivided(build.params)
     narrow = plan.tiling == Tiling.of(build.params, "narrow")
     if narrow and schedule.merges and schedule.whole:
-        raise ValueError("whole requests beside pieces are not for the narrow tiling: give a plan without `direct`")
+        raise ValueError("whole requests next to splits are not for the narrow tiling: give a plan without `direct`")
     out = [outputs.out.view(batch, rows, latent), outputs.lse.view(batch, rows)]
-    partial = workspace(len(schedule.pieces), rows, latent, inputs, scaled=undivided)
+    partial = workspace(len(schedule.splits), rows, latent, inputs, scaled=undivided)
     numbers = [inputs.softmax_scale * LOG2_E, heads, tokens if workload.causal else 1]
 
     def attention(stem: str, items: Sequence[Item], results: list[Any], overlap: bool = False) -> TileLaunch:
@@ -62,13 +62,13 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs, pla
     stems = STEMS["undivided" if undivided else "narrow" if narrow else "wide"]
     if not schedule.merges:
         return sequence(attention(stems.whole, schedule.whole, out))
-    most = max(merge.pieces for merge in schedule.merges)
-    counts = len(schedule.pieces), len(schedule.merges), len(schedule.whole)
+    most = max(merge.splits for merge in schedule.merges)
+    counts = len(schedule.splits), len(schedule.merges), len(schedule.whole)
     how = Merging.of(plan.tiling, rows, most, *counts, multiprocessors())
     combine = _combine(build, how, schedule.merges, partial, out, inputs)
     if not schedule.whole:
-        return sequence(attention(stems.pieces, schedule.pieces, partial), combine)
-    first = attention(stems.first, schedule.pieces, partial)
+        return sequence(attention(stems.splits, schedule.splits, partial), combine)
+    first = attention(stems.first, schedule.splits, partial)
     rest = (*schedule.whole, Item(batch, 0, 0, 0)) if undivided else schedule.whole  # see `rest_undivided`
     return sequence(first, attention(stems.rest, rest, out, overlap=True), combine)
 
@@ -82,7 +82,7 @@ def _combine(
     grid = (math.ceil(rows / tile_rows), len(merges), math.ceil(latent / tile_columns))
     table = integers([merge.row for merge in merges], inputs)
     suffix = "_scaled" if len(partial) == 3 else ""
-    return _launch(build, stem + suffix, grid, [*partial, table, *out], overlap=how.beside)
+    return _launch(build, stem + suffix, grid, [*partial, table, *out], overlap=how.overlapped)
 
 
 def _launch(
@@ -92,7 +92,7 @@ def _launch(
 
 
 def checked_lengths(inputs: Inputs) -> tuple[int, ...]:
-    """The kv lengths; ValueError for one that the page table has no room for."""
+    """Return the kv lengths; raise ValueError where the page table has no room."""
     lengths = tuple(inputs.kv_lengths.tolist())
     room = inputs.page_table.shape[1] * PAGE
     for request, length in enumerate(lengths):
@@ -102,16 +102,18 @@ def checked_lengths(inputs: Inputs) -> tuple[int, ...]:
 
 
 def integers(rows: Sequence[Sequence[int]], inputs: Inputs) -> Any:
-    """An int32 tensor of these rows, on the device of the inputs."""
+    """Return an int32 tensor of these rows, on the device of the inputs."""
     import torch
 
     return torch.tensor(rows, dtype=torch.int32, device=inputs.q.device)
 
 
 def workspace(partials: int, rows: int, latent: int, inputs: Inputs, scaled: bool) -> list[Any]:
-    """Partial results [partials, rows, latent] and their log-sum-exp [partials, rows], float32; if `scaled`, float16
-    partial results, their log-sum-exp, and the unit of each row. There are more partials than asked for, since
-    `merge_pieces` may read what lies behind the last one's rows."""
+    """Allocate partial results [partials, rows, latent] and log-sum-exp [partials, rows], float32.
+
+    If `scaled`, it allocates float16 partial results, their log-sum-exp, and the unit of each row. There are more
+    partials than asked for, since `merge_splits` may read what lies behind the last one's rows.
+    """
     import torch
 
     planes = partials + math.ceil(max(tile_rows for _, tile_rows, _ in COMBINE_TILES.values()) / rows)

@@ -1,8 +1,9 @@
-"""Who computes what in the kernel `cutile`: ragged requests cut into work items of about equal length, on the host.
+"""Schedule of the kernel `cutile` on the host.
 
-An *item* is a range of KV tiles of one request. It becomes as many blocks as the query rows and the latent width need,
-and the multiprocessors take the blocks in order, each the next one when it has finished: list scheduling (Graham,
-SIAM J. Appl. Math. 17(2), 1969). Items are therefore sorted, the longest first.
+It cuts ragged requests into work items of about equal length. An *item* is a range of KV tiles of one request. It
+becomes as many blocks as the query rows and the latent width need, and the multiprocessors take the blocks in order,
+each the next one when it has finished: list scheduling (Graham, SIAM J. Appl. Math. 17(2), 1969). Items are therefore
+sorted, the longest first.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-GRAIN = 8  # sizes of a piece that are tried, from each number of pieces of the longest request to the next
+GRAIN = 8  # sizes of a split that are tried, from each number of splits of the longest request to the next
 
 
 @dataclass(frozen=True)
 class Item:
-    """KV tiles [begin, end) of a request of `length` tokens; `partial` is the index of a piece's partial result."""
+    """KV tiles [begin, end) of a request of `length` tokens.
+
+    `partial` is the index of a split's partial result.
+    """
 
     request: int
     length: int
@@ -34,33 +38,34 @@ class Item:
 
 @dataclass(frozen=True)
 class Merge:
-    """The partial results of a request: `pieces` of them, from index `first` on."""
+    """The partial results of a request: `splits` of them, from index `first` on."""
 
     request: int
     first: int
-    pieces: int
+    splits: int
 
     @property
     def row(self) -> list[int]:
         """What the device reads: see `Merges` in kernel.py."""
-        return [self.request, self.first, self.pieces]
+        return [self.request, self.first, self.splits]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Items that are pieces of requests and items that are whole requests, the longest first; what has to be merged."""
+    """Work items of split and of whole requests, the longest first, and merges."""
 
-    pieces: tuple[Item, ...]
+    splits: tuple[Item, ...]
     whole: tuple[Item, ...]
     merges: tuple[Merge, ...]
 
 
 def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = True, even: bool = True) -> Schedule:
-    """Cut requests of these kv lengths (tokens) into pieces of at most `chunk` KV tiles of `keys` tokens each.
+    """Cut requests into splits of at most `chunk` KV tiles.
 
-    If `even` the pieces of a request differ by one tile at most; else all but the last have `chunk` tiles. A request
-    without keys is an item too: somebody has to write its zeros. Where some requests are split, the others write the
-    output themselves if `direct`, and else a partial result like a piece. Where none is split, all write the output.
+    The kv lengths are in tokens; a tile has `keys` tokens. If `even` the splits of a request differ by one tile at
+    most; else all but the last have `chunk` tiles. A request without keys is an item too: somebody has to write its
+    zeros. Where some requests are split, the others write the output themselves if `direct`, and else a partial result
+    like a split. Where none is split, all write the output.
     """
     direct = direct or max(lengths) <= chunk * keys
     splits: list[Item] = []
@@ -68,7 +73,7 @@ def make_schedule(lengths: Sequence[int], keys: int, chunk: int, direct: bool = 
     merges: list[Merge] = []
     for request, length in enumerate(lengths):
         tiles = -(-length // keys)
-        count = piece_count(tiles, chunk)
+        count = split_count(tiles, chunk)
         if count == 1 and direct:
             whole.append(Item(request, length, 0, tiles))
             continue
@@ -83,16 +88,19 @@ def _longest_first(items: Iterable[Item]) -> tuple[Item, ...]:
     return tuple(sorted(items, key=lambda item: item.begin - item.end))
 
 
-def piece_count(tiles: int, chunk: int) -> int:
+def split_count(tiles: int, chunk: int) -> int:
     """Pieces that a request of so many KV tiles is cut into."""
     return max(1, -(-tiles // chunk))
 
 
-def piece_sizes(requests: Mapping[int, int], chunk: int, even: bool = True) -> Counter[int]:
-    """How many pieces of each size in tiles `make_schedule` makes of requests given as tiles -> number of requests."""
+def split_sizes(requests: Mapping[int, int], chunk: int, even: bool = True) -> Counter[int]:
+    """Count the splits of each size that `make_schedule` makes.
+
+    Requests are given as tiles -> number of requests.
+    """
     sizes: Counter[int] = Counter()
     for tiles, count in requests.items():
-        splits = piece_count(tiles, chunk)
+        splits = split_count(tiles, chunk)
         if not even:
             sizes[chunk] += count * (splits - 1)
             sizes[tiles - chunk * (splits - 1)] += count
@@ -105,8 +113,10 @@ def piece_sizes(requests: Mapping[int, int], chunk: int, even: bool = True) -> C
 
 
 def chunk_sizes(tiles: int, most: int) -> list[int]:
-    """Sizes of a piece in tiles that cut a request of so many tiles into 1, 2, ... pieces, no more than `most`; and
-    between 1 and GRAIN pieces sizes closer to each other, since of those the time of all others depends, too."""
+    """Return the split sizes that cut a request into 1, 2, ... `most` splits.
+
+    Between 1 and GRAIN splits, sizes lie closer to each other, since the time of all others depends on them.
+    """
     most = min(tiles, most)
     sizes = {-(-tiles // splits) for splits in range(1, most + 1)}
     sizes |= {-(-GRAIN * tiles // eighths) for eighths in range(GRAIN, GRAIN * min(most, GRAIN) + 1)}
@@ -114,9 +124,10 @@ def chunk_sizes(tiles: int, most: int) -> list[int]:
 
 
 def makespan(items: Iterable[tuple[float, int]], processors: int) -> float:
-    """When the last of all blocks ends, if each processor takes the next block as it finishes one.
+    """Return when the last block ends under list scheduling.
 
-    `items` are the duration of a block and how many such blocks there are, in the order in which they start.
+    Each processor takes the next block as it finishes one. `items` are the duration of a block and how many such blocks
+    there are, in the order in which they start.
     """
     free = [0.0] * processors
     for duration, count in items:

@@ -41,9 +41,9 @@ def supports(workload: Workload, dtype: str) -> str | None:
 
 
 def split_count(batch: int, query_tokens: int, kv_length: int, clusters: int = MAX_ACTIVE_CLUSTERS) -> int:
-    """Splits of the keys by the examples' own rule, `get_split_kv`, whose blocks are single CTAs of clusters of two.
+    """Return the number of splits by the examples' rule `get_split_kv`.
 
-    `clusters` is how many of them run at once on the GPU.
+    Its blocks are single CTAs of clusters of two. `clusters` is how many of them run at once on the GPU.
     """
     tiles = -(-kv_length // KEYS_PER_TILE)
     blocks_per_request = max(1, clusters * 2 // batch // (query_tokens * 2))
@@ -53,7 +53,10 @@ def split_count(batch: int, query_tokens: int, kv_length: int, clusters: int = M
 
 @not_baked
 def variants(workload: Workload) -> tuple[Variant, ...]:
-    """Two builds, as in NVIDIA's own runner: through a workspace where the keys are split, else directly."""
+    """Return two builds, as in NVIDIA's runner: with and without a split.
+
+    Split keys go through a workspace.
+    """
     split = split_count(workload.batch, workload.query_tokens, workload.kv_length) > 1
     return tuple(
         Variant(
@@ -82,9 +85,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Split count by NVIDIA's rule from the longest request and the GPU's multiprocessors; at least one pair of CTAs.
+    """Bind with a split count by NVIDIA's rule, at least one pair of CTAs.
 
-    The workspace is allocated here, once.
+    The rule takes the longest request and the GPU's multiprocessors. The workspace is allocated here, once.
 
     The tensors go in as they are: row-major, 16-byte aligned. The examples return the log-sum-exp to base 2;
     `finish` brings it to base e. Raises ValueError for a page table that the FP8 example would over-read.

@@ -1,4 +1,4 @@
-"""NVIDIA's CUTLASS MLA decode examples for SM100, called unmodified from CuTe DSL with our operator's tensors.
+"""Program of NVIDIA's unmodified CUTLASS MLA decode examples for SM100 in CuTe DSL.
 
 The examples are imported from the fetched wheel. They want latent and rope as tensors of their own, which the operator
 packs side by side: they are taken apart by layout, in place.
@@ -23,7 +23,10 @@ EXAMPLES = {
 
 
 def columns(mX: cute.Tensor, modes: list[int], first: int, count: int) -> cute.Tensor:
-    """`mX` with its modes reordered and of its mode 1 (then) only `count` columns from `first` on; the same memory."""
+    """View `mX` with modes reordered and `count` columns from `first` on.
+
+    The columns are mode 1 after the reordering. The memory is the same.
+    """
     layout = cute.select(mX.layout, mode=modes)
     shape = [count if mode == 1 else size for mode, size in enumerate(layout.shape)]
     return cute.make_tensor(mX.iterator + first, cute.make_layout(tuple(shape), stride=layout.stride))
@@ -77,10 +80,11 @@ class MLADecode:
 
 
 def program(dtype: str, split: bool, persistent: bool, max_active_clusters: int) -> tuple[MLADecode, tuple]:
-    """The host function and fake arguments; batch, query tokens, pages, lengths and splits are known at launch only.
+    """Return the host function and fake arguments.
 
-    `split` builds for partial results in a workspace, otherwise for
-    splits = 1. `persistent` launches at most `max_active_clusters` clusters of two CTAs that take tile after tile.
+    Batch, query tokens, pages, lengths and splits are dynamic. `split` builds for partial results in a workspace,
+    otherwise for splits = 1. `persistent` launches at most `max_active_clusters` clusters of two CTAs that take tile
+    after tile.
     """
     path, name, element = EXAMPLES[dtype]
     example = getattr(module(path), name)(

@@ -219,7 +219,7 @@ def _cost(plan: list[list[tuple[int, int, int]]], workers: int, prices: Prices) 
 
 
 def _number_partials(plan: list[list[tuple[int, int, int]]]) -> tuple[tuple[Split, ...], ...]:
-    """Number partial results; those of one request lie side by side, in key order."""
+    """Assign numbers to partial results, consecutive within a request, in key order."""
     ranges: dict[int, list[int]] = {}
     for splits in plan:
         for request, begin, _ in splits:

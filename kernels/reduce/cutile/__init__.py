@@ -1,7 +1,8 @@
-"""`reduce` in cuTile: a block per tile of rows, or, for few rows, several that share them and a second launch.
+"""`reduce` in cuTile: a block per tile of rows.
 
-One build serves every number of rows and columns; it holds the kernel twice, as the only launch (or the second), which
-writes the result, and as the first of two, which writes float32.
+For few rows, several blocks share them, and a second launch follows. One build serves every number of rows and columns;
+it holds the kernel twice, as the only launch (or the second), which writes the result, and as the first of two, which
+writes float32.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.matrices import beyond_extents
+from kernels.matrices import refuse_extents
 
 if TYPE_CHECKING:
     from kernels.reduce.operator import Inputs, Outputs, Workload
@@ -28,7 +29,7 @@ BLOCKS_PER_PROCESSOR = 4  # as many as it takes to keep memory busy
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    return beyond_extents(workload)
+    return refuse_extents(workload)
 
 
 @not_baked
@@ -69,14 +70,17 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def blocks_along(rows: int, columns: int, tile_m: int, tile_n: int, processors: int) -> int:
-    """Blocks that share a row: as many as fill the GPU, at most one for each tile."""
+    """Return how many blocks share a row.
+
+    As many as fill the GPU, at most one for each tile.
+    """
     row_tiles, tiles = -(-rows // tile_m), -(-columns // tile_n)
     return max(1, min(tiles, BLOCKS_PER_PROCESSOR * processors // row_tiles))
 
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """The workspace of a shared row, float32, is allocated here, once."""
+    """Bind; the float32 workspace of a shared row is allocated once."""
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

@@ -13,10 +13,11 @@ ConstBool = ct.Constant[bool]
 
 @ct.kernel
 def reduce(X, Y, TILE_M: ConstInt, TILE_N: ConstInt, MAXIMUM: ConstBool):
-    """Y[m, b] = sum or maximum of row m of X over the column tiles b, b + blocks, …
+    """Reduce the rows of X, block by block.
 
-    X (M, N), Y (M, blocks), M and N dynamic. The grid is (tiles of TILE_M rows, blocks); with one block along a row Y
-    is the result, with more of them what another launch reduces.
+    Y[m, b] is row m over column tiles b, b + blocks, …The result is a sum or maximum. X (M, N), Y (M, blocks), M and N
+    dynamic. The grid is (tiles of TILE_M rows, blocks); with one block along a row Y is the result, with more of them
+    what another launch reduces.
     """
     row, block = ct.bid(0), ct.bid(1)
     blocks = ct.num_blocks(1)

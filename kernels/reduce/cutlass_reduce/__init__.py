@@ -1,8 +1,9 @@
-"""NVIDIA's CuTe DSL example `blackwell/reduce.py`, which is device code without a kernel, in a kernel of this project.
+"""NVIDIA's CuTe DSL example `blackwell/reduce.py` in a kernel of this project.
 
-The example reduces what the threads of a row hold in registers: within each thread, across a warp by shuffles, across
-a CTA through shared memory, and across a cluster by stores into each other's shared memory that count down a barrier.
-Our kernel reads the rows: every thread adds up 16-byte vectors of its row, `VECTORS` in flight at a time.
+The example is device code without a kernel. The example reduces what the threads of a row hold in registers: within
+each thread, across a warp by shuffles, across a CTA through shared memory, and across a cluster by stores into each
+other's shared memory that count down a barrier. Our kernel reads the rows: every thread adds up 16-byte vectors of its
+row, `VECTORS` in flight at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ SHARING = ((1, 32, 1), (4096, 128, 1), (32768, 128, 4), (131072, 128, 8))
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """Extents that 32-bit coordinates can count, with those of a last tile that reaches past the end."""
+    """Accept extents that 32-bit coordinates can count.
+
+    A partial last tile counts in full.
+    """
     if max(workload.rows, workload.columns) >= 2**30:
         return "the kernel counts rows and columns in 32 bits and takes fewer than 2^30 of each"
     return None
@@ -36,7 +40,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """By the length of the rows, then the other ways to share them; `aligned` rows start at multiples of 16 bytes."""
+    """Return the builds, best for the row length first.
+
+    The other ways to share rows follow. `aligned` rows start at multiples of 16 bytes.
+    """
     from kernels.reduce.operator import DTYPES
 
     w = workload
@@ -70,7 +77,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """A cluster for as many rows as a CTA holds; the tensors go in as they are."""
+    """Bind a cluster for as many rows as a CTA has.
+
+    The tensors are passed without copies.
+    """
     from cutesnake.stages.load.cute import Call
 
     rows = THREADS // build.params["threads_per_row"]

@@ -19,7 +19,10 @@ VECTOR_BITS = 128  # the widest load that one thread can ask for
 
 
 class RowReduce:
-    """y = sum or max over the columns of x; `cluster` CTAs of `threads` share `threads / threads_per_row` rows."""
+    """The kernel: y = sum or max over the columns of x.
+
+    `cluster` CTAs of `threads` share `threads / threads_per_row` rows.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,10 @@ class RowReduce:
 
     @cute.jit
     def __call__(self, mX: cute.Tensor, mY: cute.Tensor, stream: CUstream) -> None:
-        """Host side. mX (M, N) and mY (M, 1), row-major, of `dtype`; extents are known at launch only."""
+        """Launch on row-major mX (M, N) and mY (M, 1) of `dtype`.
+
+        Extents are dynamic.
+        """
         # Threads of a row hold neighbouring vectors, so that a warp reads 512 contiguous bytes at once; further vectors
         # of a thread lie a whole row of threads on. Rows of the tile are a thread mode of their own.
         rows = self.threads // self.threads_per_row
@@ -66,7 +72,10 @@ class RowReduce:
 
     @cute.kernel
     def kernel(self, mX: cute.Tensor, mY: cute.Tensor, tv_layout: cute.Layout, tiler: cutlass.Constexpr) -> None:
-        """One CTA reads every `cluster`-th tile of its rows; all CTAs of a cluster come to know the result."""
+        """Reduce every `cluster`-th tile of this CTA's rows.
+
+        All CTAs of a cluster come to know the result.
+        """
         thread, _, _ = cute.arch.thread_idx()
         block, rank, _ = cute.arch.block_idx()
         warps_per_row = max(self.threads_per_row // 32, 1)
@@ -122,7 +131,10 @@ class RowReduce:
         rank: cutlass.Int32,
         thread: cutlass.Int32,
     ) -> None:
-        """Reduce this thread's vectors of the tiles rank, rank + cluster, … into `partial`, element by element."""
+        """Reduce this thread's vectors into `partial`, element by element.
+
+        The tiles are rank, rank + cluster, …
+        """
         tiles = cute.ceil_div(mX.shape[1], tiler[1])
         first = rank
         if cutlass.const_expr(self.aligned):
@@ -145,7 +157,10 @@ class RowReduce:
         copy_bits: cutlass.Constexpr,
         predicated: cutlass.Constexpr,
     ) -> None:
-        """Reduce one tile, read in copies of `copy_bits`; what lies past the last column counts as the identity."""
+        """Reduce one tile, read in copies of `copy_bits`.
+
+        What lies past the last column counts as the identity.
+        """
         atom = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), self.dtype, num_bits_per_copy=copy_bits)
         thread_copy = cute.make_tiled_copy(atom, tv_layout, tiler).get_slice(thread)
         tXgX = thread_copy.partition_S(cute.local_tile(mX, tiler, place))
@@ -172,7 +187,7 @@ class RowReduce:
 def program(
     operation: str, dtype: str, threads: int, threads_per_row: int, cluster: int, vectors: int, aligned: bool
 ) -> tuple[RowReduce, tuple]:
-    """The host function and fake arguments for a build that serves every number of rows and columns.
+    """Return the host function and fake arguments for a build that serves every shape.
 
     `aligned` builds are for rows that are a multiple of 16 bytes long.
     """

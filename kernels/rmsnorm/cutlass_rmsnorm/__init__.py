@@ -24,7 +24,10 @@ TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a"), ("clusters",))
 
 @not_baked
 def supports(workload: Workload) -> str | None:
-    """Rows whose 16-byte vectors divide evenly among the CTAs of a cluster of up to 8."""
+    """Accept rows whose 16-byte vectors divide evenly among a cluster's CTAs.
+
+    A cluster has up to 8.
+    """
     from kernels.rmsnorm.operator import DTYPES
 
     size = DTYPES[workload.dtype]
@@ -56,7 +59,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """A cluster for each group of rows that it takes at once; the tensors go in as they are."""
+    """Bind a cluster for each group of rows that it takes at once.
+
+    The tensors are passed without copies.
+    """
     from cutesnake.stages.load.cute import Call
 
     shape = Shape.of(workload.columns, inputs.x.element_size())

@@ -24,12 +24,15 @@ class RMSNorm:
     def __call__(
         self, mX: cute.Tensor, mW: cute.Tensor, mY: cute.Tensor, eps: cutlass.Float32, stream: CUstream
     ) -> None:
-        """mX and mY (rows, columns) row-major, mW (columns,), 16-byte aligned; rows are known at launch only."""
+        """Launch on row-major mX and mY (rows, columns) and mW (columns,).
+
+        All are 16-byte aligned; rows are dynamic.
+        """
         self.example(mX.iterator, mW.iterator, mY.iterator, mX.shape[0], eps, stream)
 
 
 def program(dtype: str, columns: int) -> tuple[RMSNorm, tuple]:
-    """The host function and fake arguments.
+    """Return the host function and fake arguments.
 
     Raises ValueError if the example shapes its CTAs in another way than `bind` counts on.
     """

@@ -1,4 +1,7 @@
-"""How NVIDIA's RMSNorm example divides rows among threads and CTAs, as far as a launch depends on it."""
+"""How NVIDIA's RMSNorm example divides rows among threads and CTAs.
+
+Only what a launch depends on is here.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ THREADS_PER_ROW = {64: 8, 128: 16, 3072: 32, 6144: 64, 16384: 128}
 
 @dataclass(frozen=True)
 class Shape:
-    """A cluster of `cluster` CTAs works on `threads / threads_per_row` rows, each CTA on `columns` columns of them."""
+    """Shape of a launch: `cluster` CTAs work on `threads / threads_per_row` rows.
+
+    Each CTA has `columns` columns of them.
+    """
 
     cluster: int
     threads: int

@@ -1,4 +1,7 @@
-"""What the kernels `cute_pair` and `cute_single` share: a tile at a time, a stage at a time; nothing overlaps."""
+"""Shared code of `cute_pair` and `cute_single`.
+
+They take a tile at a time and a stage at a time; nothing overlaps.
+"""
 
 from __future__ import annotations
 

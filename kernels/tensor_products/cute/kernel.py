@@ -1,4 +1,7 @@
-"""Device code of `tensor_products` in CuTe DSL: D = A B^T, a tile of 128 x 256 by a CTA or of 256 x 256 by a pair."""
+"""Device code of `tensor_products` in CuTe DSL: D = A B^T.
+
+A CTA computes a tile of 128 x 256, or a pair one of 256 x 256.
+"""
 
 from typing import Any
 
@@ -48,7 +51,7 @@ class Products:
 
     @cute.jit
     def __call__(self, mA: cute.Tensor, mB: cute.Tensor, mD: cute.Tensor, stream: CUstream) -> None:
-        """mA (M, K), mB (N, K), mD (M, N), row-major."""
+        """Launch on row-major mA (M, K), mB (N, K), mD (M, N)."""
         if cutlass.const_expr(self.scaled):
             mA, mB = (cute.recast_tensor(m, self.element) for m in (mA, mB))
         mma = self._mma()
@@ -164,7 +167,10 @@ class Products:
 
     @cute.jit
     def set_scales(self, mma: cute.TiledMma, tensor_memory: cute.Pointer) -> None:
-        """Write scales of 1 for A and B. As they are all the same, it does not matter which element has which."""
+        """Write scales of 1 for A and B.
+
+        As all are equal, it does not matter which element has which.
+        """
         column = cute.recast_ptr(tensor_memory, dtype=cutlass.Int32) + SCALE_COLUMN
         columns = cute.make_tensor(column, cute.make_layout((128, SCALE_COLUMNS), stride=(1 << 16, 1)))
         atom = cute.make_copy_atom(tcgen05.St32x32bOp(tcgen05.Repetition.x32), cutlass.Int32)
@@ -185,7 +191,7 @@ class Products:
 
     @cute.jit
     def store(self, sums: cute.Tensor, gD: cute.Tensor) -> None:
-        """The CTA's 128 rows of sums to D, a quarter of the columns at a time."""
+        """Store the CTA's 128 rows of sums to D, 64 columns at a time."""
         quarter = ((cute.size(sums, mode=[0, 0]), cute.size(sums, mode=[0, 1]) // 4),)
         from_sums, to_d = cute.zipped_divide(sums, quarter), cute.zipped_divide(gD, quarter)
         atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition.x64), self.sum)
@@ -200,7 +206,7 @@ class Products:
 
 
 def program(dtype: str, ctas: int) -> tuple[Products, tuple[Any, ...]]:
-    """The host function and fake arguments; all sizes are known at launch only."""
+    """Return the host function and fake arguments; all sizes are dynamic."""
     kernel = Products(dtype, ctas)
     m, n, k = cute.sym_int32(), cute.sym_int32(), cute.sym_int32(divisibility=STAGE_BYTES * 8 // kernel.stored.width)
 

@@ -1,1 +1,4 @@
-"""NVIDIA's tutorial on GEMM for SM100 in CuTe DSL: what its steps, `cutlass_0` to `cutlass_6`, share."""
+"""Shared code of the steps of NVIDIA's SM100 GEMM tutorial in CuTe DSL.
+
+The steps are `cutlass_0` to `cutlass_6`.
+"""

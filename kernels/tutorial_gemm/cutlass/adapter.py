@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 FUNCTION = "gemm"
 PAIRS = 148 // 2  # of the multiprocessors of a B200 or B300: the tutorial asks the device
-DEQUANTIZED_PER_BLOCK = 128 * 64  # elements of B: those of a thread, times threads
+DEQUANTIZED_PER_BLOCK = 128 * 64  # elements of B: elements per thread, times threads
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Step:
 
     @not_baked
     def variants(self, workload: Workload, target: str) -> tuple[Variant, ...]:
-        """A build for all sizes."""
+        """Return one build for all sizes."""
         return (Variant("fp16", {"most_clusters": PAIRS}),)
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -65,7 +65,10 @@ class Step:
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """The matrices go in as they are; what the last step makes of B's integers goes into memory of its own."""
+        """Bind the matrices without copies.
+
+        The last step converts B's integers into separate memory.
+        """
         import torch
 
         from cutesnake.stages.load.cute import Call

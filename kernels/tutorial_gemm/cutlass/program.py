@@ -1,4 +1,4 @@
-"""NVIDIA's tutorial GEMMs for SM100, called unmodified from CuTe DSL, on the stream that is asked for.
+"""Program of NVIDIA's unmodified tutorial GEMMs for SM100, on the requested stream.
 
 All but the last step launch on the default stream: their host functions take none. A stand-in for their kernel adds
 the stream to the launch, which would be missed by a measurement, or by a CUDA graph, otherwise.
@@ -41,7 +41,10 @@ class Launcher:
 
 
 class TutorialGemm:
-    """A step of the tutorial with `most_clusters`, whatever number of such limits its host function takes."""
+    """A step of the tutorial with all its cluster limits set to `most_clusters`.
+
+    Its host function takes any number of such limits.
+    """
 
     def __init__(self, example: Any, limits: tuple[int, ...]) -> None:
         self.host_function = example.host_function
@@ -51,13 +54,19 @@ class TutorialGemm:
 
     @cute.jit
     def __call__(self, mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, stream: CUstream) -> None:
-        """mA (M, K), mB (N, K) and mC (M, N), fp16, row-major, M and N whole tiles."""
+        """Launch on mA (M, K), mB (N, K) and mC (M, N), fp16, row-major.
+
+        M and N are whole tiles.
+        """
         self.kernel.stream = stream
         self.host_function(mA, mB, mC, *self.limits)
 
 
 class DequantizingGemm:
-    """The last step, which makes B out of integers first: two kernels, the second launched early."""
+    """The last step, which makes B out of integers first.
+
+    It has two kernels; the second is launched early.
+    """
 
     def __init__(self, example: Any, most_clusters: int) -> None:
         self.host_function = example.host_function
@@ -73,18 +82,24 @@ class DequantizingGemm:
         scale: cutlass.Float32,
         stream: CUstream,
     ) -> None:
-        """mQuantized (N, K), int8; mB (N, K), fp16, is written: mQuantized times `scale`."""
+        """Launch on mQuantized (N, K), int8, and write mB (N, K), fp16.
+
+        mB is mQuantized times `scale`.
+        """
         self.host_function(mA, mQuantized, mB, mC, scale, self.most_clusters, stream)
 
 
 def row_major(element: type[cutlass.Numeric], divisibility: int = 1) -> Any:
-    """A fake row-major matrix of any size, whose rows are multiples of `divisibility` elements."""
+    """Return a fake row-major matrix of any size.
+
+    Its rows are multiples of `divisibility` elements.
+    """
     shape = (cute.sym_int32(), cute.sym_int32(divisibility=divisibility))
     return make_fake_compact_tensor(element, shape, stride_order=(1, 0), assumed_align=ALIGNMENT)
 
 
 def program(step: str, limits: int, most_clusters: int, ab_stages: int | None) -> tuple[Any, tuple]:
-    """The host function and fake arguments of a step; sizes are known at launch only.
+    """Return the host function and fake arguments of a step; sizes are dynamic.
 
     `limits` is how many limits of clusters its host function takes; `ab_stages` replaces its number of stages.
     """

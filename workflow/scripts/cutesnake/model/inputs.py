@@ -303,7 +303,7 @@ class EntryRule(Part):
 class Claim(Part):
     """A claim of an entry, and how it is checked."""
 
-    kind: Literal["ratio", "value", "count", "columns", "row", "anatomy", "simulated", "compiled"]
+    kind: Literal["ratio", "value", "count", "columns", "row", "cited", "anatomy", "simulated", "compiled"]
     text: Annotated[str, doc("the claim in words")]
     set: Annotated[str | Absent, doc("of ratio and value: the recorded set")] = UNSET
     stage: str | Absent = UNSET
@@ -323,6 +323,7 @@ class Claim(Part):
     file: str | Absent = UNSET
     rows: Annotated[str | Absent, doc("of columns and row: place of the file's rows, keys separated by /")] = UNSET
     row: Annotated[dict[str, Any] | Absent, doc("of columns and row: which row")] = UNSET
+    first: Annotated[str | Absent, doc("of cited: first cell of a table row of `file`, whose last is quoted")] = UNSET
     says: Annotated[str | Absent, doc("of simulated: text of a finding")] = UNSET
     processors: Annotated[int | Absent, doc("of simulated: multiprocessors of the GPU")] = UNSET
     function: Annotated[str | Absent, doc("of compiled: the compiled function of the program `file`")] = UNSET
@@ -335,10 +336,8 @@ class Claim(Part):
 
 
 class Knowledge(Part):
-    """Front matter of an entry of docs/knowledge."""
+    """Claims of an entry of docs/knowledge, and the rule that it states."""
 
-    title: str
-    kernels: list[str]
     evidence: Annotated[list[Claim], Meta(min_length=1)]
     rule: EntryRule | Absent = UNSET
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,18 @@ def bugs(part: str) -> str:
             for name, x in chosen.items()
         ]
         return _table(("pair", "findings after the fix", "explanation"), rows)
-    last = ("why", "missed") if part == "missed" else ("reported as", "kinds")
     rows = []
     for name, x in sorted(chosen.items(), key=lambda item: (item[1]["from"], item[0])):
         links = ", ".join(f"[{_short(url)}]({url})" for url in x["upstream"])
-        reported = x["missed"] if part == "missed" else f"{', '.join(x['kinds'])} under `{x['schedule']}`"
-        lines = "-" if x["distance"] is None else str(x["distance"])
-        rows.append(
-            [f"`{name}`", x["title"], f"{links}: {x['file']}", x["area"], reported, lines, f"{x['seconds']:.1f}"]
-        )
-    return _table(("pair", "bug", "fix or report", "area", last[0], "lines to the fix", "seconds"), rows)
+        last = [x["missed"]] if part == "missed" else [_reported(x), str(x["distance"])]
+        rows.append([f"`{name}`", x["title"], links, x["area"], *last])
+    last = ["why"] if part == "missed" else ["reported as", "lines to the fix"]
+    return _table(("pair", "bug", "fix or report", "area", *last), rows)
+
+
+def _reported(x: Record) -> str:
+    """Return the kinds of findings, and the schedule unless it is the first one."""
+    return ", ".join(x["kinds"]) + ("" if x["schedule"] == "eager" else f" under `{x['schedule']}`")
 
 
 def bugs_summary() -> str:
@@ -65,16 +67,17 @@ def bugs_summary() -> str:
 
 
 def _short(url: str) -> str:
-    """Return repository and number or commit of an address."""
+    """Return repository and number, commit or tag of an address."""
     repository, *rest = url.removeprefix("https://github.com/").split("/")[1:]
     kind, name = (*rest, "", "")[:2]
-    return f"{repository}#{name}" if kind in ("pull", "issues") else f"{repository}@{name[:9]}"
+    if kind in ("pull", "issues"):
+        return f"{repository}#{name}"
+    return f"{repository}@{name[:9] if kind == 'commit' else name}"
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [list(header)]
-    lines += [["---"] * len(lines[0]), *map(list, rows)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+def _table(header: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *rows))
+    return "\n".join([first, "|---" * len(header) + "|", *others])
 
 
 def findings_on_right_kernels() -> str:

@@ -29,7 +29,7 @@ RATIO = "M1"  # the rule that states a speedup, which the row shows as a number
 TIMES = "\N{MULTIPLICATION SIGN}"
 NONE = "\N{EN DASH}"
 KNOWN = ("measured", "recorded", "predicted")
-Repeated = dict[tuple[str, str, str], View]  # kernels, rule, sentence -> its id and number of rows
+Repeated = dict[tuple[str, str, str], int]  # kernels, rule, sentence -> its number of rows
 Causes = Callable[[str, str | None, str], str | None]  # target, device, workload -> why one DSL is faster
 
 
@@ -41,18 +41,13 @@ def tables(comparison: Compare, notes: Notes, causes: Causes = lambda *_: None) 
     rows: dict[tuple, list[CompareRow]] = {}
     for row in comparison.rows:
         rows.setdefault(table_of(row), []).append(row)
-    views = [
-        _table(comparison, table, rows.get(table_of(table), []), notes, str(place), causes)
-        for place, table in enumerate(comparison.tables)
-    ]
+    views = [_table(comparison, table, rows.get(table_of(table), []), notes, causes) for table in comparison.tables]
     return sorted(views, key=lambda table: not table["measured"])
 
 
-def _table(
-    comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, place: str, causes: Causes
-) -> View:
+def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, causes: Causes) -> View:
     device = table.device
-    repeated = _repeated(table, place)
+    repeated = _repeated(table)
     workloads: dict[str, list[CompareRow]] = {}
     for row in rows:
         workloads.setdefault(row.workload, []).append(row)
@@ -164,7 +159,7 @@ def _workload(
     for metric in shares:
         both = [best.cute.cells[metric.key], best.cutile.cells[metric.key]]
         cells.append(_both(both))
-    own = _insights([best], repeated)["own"]
+    own = _insights(best, repeated)
     return {
         "workload": best.workload,
         "id": place,
@@ -176,7 +171,7 @@ def _workload(
             for dsl, side in (("cute", best.cute), ("cutile", best.cutile))
             if side.kernel is None
         ],
-        "insights": _insights(pairs, repeated),
+        "insights": own,
     }
 
 
@@ -300,16 +295,12 @@ def _names(*kernels: str | None) -> str:
     return " vs ".join(filter(None, kernels)) or "no kernel in either DSL"
 
 
-def _repeated(table: CompareTable, prefix: str) -> Repeated:
-    """Return the static sentences that several rows share, each with an id for links."""
-    several = [
-        ((_names(pair.cutile, pair.cute), counted.rule, counted.sentence), counted.rows, counted.rows == pair.rows)
+def _repeated(table: CompareTable) -> Repeated:
+    """Return the static sentences that several rows share, each with its number of rows."""
+    return {
+        (_names(pair.cutile, pair.cute), counted.rule, counted.sentence): counted.rows
         for pair in table.shared_sentences
         for counted in pair.sentences
-    ]
-    return {
-        key: {"id": f"shared-{prefix}-{place}", "rows": rows, "every": every}
-        for place, (key, rows, every) in enumerate(several)
     }
 
 
@@ -321,10 +312,10 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
             "kernels": kernels,
             "insights": [
                 {
-                    **{"id": box["id"], "rule": rule, "sentence": sentence},
-                    "rows": "every row" if box["every"] else f"{box['rows']} of {count} rows",
+                    **{"rule": rule, "sentence": sentence},
+                    "rows": "every row" if rows == count else f"{rows} of {count} rows",
                 }
-                for (who, rule, sentence), box in repeated.items()
+                for (who, rule, sentence), rows in repeated.items()
                 if who == kernels
             ],
         }
@@ -333,19 +324,11 @@ def _boxes(table: CompareTable, repeated: Repeated) -> list[View]:
     ]
 
 
-def _insights(pairs: list[CompareRow], repeated: Repeated) -> View:
-    """Return what the rules say of a workload's pairs, each sentence once, without speedups.
-
-    A sentence that every row of its pair shares stands above the table only; one of several rows is a reference.
-    """
-    own: dict[tuple[str, str], Insight] = {}
-    shared: dict[str, str] = {}
-    for row in pairs:
-        kernels = _names(*pair_of(row))
-        for insight in row.insights:
-            box = repeated.get((kernels, insight.rule, insight.sentence))
-            if box is None and insight.rule != RATIO:
-                own.setdefault((insight.rule, insight.sentence), insight)
-            elif box and not box["every"]:
-                shared[box["id"]] = insight.rule
-    return {"own": list(own.values()), "shared": [{"id": name, "rule": rule} for name, rule in shared.items()]}
+def _insights(row: CompareRow, repeated: Repeated) -> list[Insight]:
+    """Return the insights of a pair of kernels that no other row repeats."""
+    kernels = _names(*pair_of(row))
+    return [
+        insight
+        for insight in row.insights
+        if insight.rule != RATIO and (kernels, insight.rule, insight.sentence) not in repeated
+    ]

@@ -18,8 +18,10 @@ from typing import Any
 from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
 from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
+from cutesnake.analysis.knowledge.entries import read_entries, source
+from cutesnake.analysis.knowledge.evidence import BUILT, evidence_value
 from cutesnake.model.paths import ROOT
-from cutesnake.model.records.compare import KernelTime, Speed
+from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
 from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
@@ -38,6 +40,7 @@ GROUPS = {
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
 OUTCOMES = ("ahead/equal/behind, warm", "cold")
+OVER_PYTORCH = ("better of both vs PyTorch, warm", "cold")
 
 Row = Mapping[str, Any]  # of a benchmark's JSON file
 
@@ -53,8 +56,8 @@ def main_first(names: Sequence[str]) -> list[str]:
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table, its first column left-aligned and the others right-aligned."""
-    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *rows))
+    return "\n".join([first, "|---" + "|--:" * (len(header) - 1) + "|", *others])
 
 
 def results_per_gpu() -> str:
@@ -73,17 +76,13 @@ def results_per_gpu() -> str:
     return markdown(header, rows)
 
 
-def mla_speedups(kernel: str = "") -> str:
-    """Return recorded MLA comparisons; of one kernel, also over uniform batches alone."""
-    groups: tuple[tuple[str, Sequence[str]], ...] = (("", ()), (", uniform batches", _uniform()))
+def mla_speedups() -> str:
+    """Return recorded comparisons of MLA decode kernels."""
+    both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
     compared = [
-        (f"`{name}` vs FlashMLA{what}", _over_rival(name, workloads))
-        for what, workloads in groups[: 2 if kernel else 1]
-        for name in ([kernel] if kernel else [CUTE, CUTILE])
+        *((f"`{name}` vs FlashMLA", _over_rival(name)) for name in (CUTE, CUTILE)),
+        (f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)),
     ]
-    if not kernel:
-        both = speedups(recorded_times(MLA, (CUTE, CUTILE)))
-        compared.append((f"`{CUTE}` vs `{CUTILE}`", ((e.device.device or "", e.warm, e.cold) for e in both)))
     rows = [[what, _gpu(device), *_both(warm, cold)] for what, speeds in compared for device, warm, cold in speeds]
     return markdown(("compared", "GPU", "workloads", *(f"{kind}: mean (least)" for kind in KINDS), *OUTCOMES), rows)
 
@@ -93,9 +92,9 @@ def _both(warm: Speed | None, cold: Speed | None) -> list[str]:
     return [str(warm.workloads if warm else 0), _speed(warm), _speed(cold), *counts]
 
 
-def _over_rival(kernel: str, workloads: Sequence[str] = ()) -> Iterator[tuple[str, Speed | None, Speed | None]]:
+def _over_rival(kernel: str) -> Iterator[tuple[str, Speed | None, Speed | None]]:
     """GPU, warm and cold speed of one kernel over FlashMLA."""
-    for entry in speedups(recorded_times(MLA, (kernel, RIVAL), workloads=workloads)):
+    for entry in speedups(recorded_times(MLA, (kernel, RIVAL))):
         (rival,) = entry.others
         yield entry.device.device or "", rival.warm, rival.cold
 
@@ -105,41 +104,18 @@ def _speed(speed: Speed | None) -> str:
 
 
 def speedup_per_operator() -> str:
-    """Return CuTe DSL vs cuTile per operator timed in both, on each recorded GPU."""
-    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OUTCOMES)
+    """Return CuTe DSL vs cuTile, and the better of both vs PyTorch."""
+    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OUTCOMES, *OVER_PYTORCH)
     rows = []
     for operator in main_first(operators()):
         for entry in recorded_speedups(operator).speedups:
             if entry.warm and entry.cold:
                 count, _, _, *outcomes = _both(entry.warm, entry.cold)
                 ranges = [f"{s.mean:.2f} ({s.least:.2f}-{s.most:.2f})" for s in (entry.warm, entry.cold)]
-                rows.append([f"`{operator}`", _gpu(entry.device.device), count, *ranges, *outcomes])
+                pytorch = next(((o.warm, o.cold) for o in entry.others if o.dsl == "torch"), (None, None))
+                cells = (count, *ranges, *outcomes, *map(_speed, pytorch))
+                rows.append([f"`{operator}`", _gpu(entry.device.device), *cells])
     return markdown(header, rows)
-
-
-def times(operator: str, *kernels: str) -> str:
-    """Return an operator's recorded times: workloads by kernels, warm and cold µs on each GPU."""
-    tables = recorded_times(operator, kernels)
-    if not tables:
-        raise TableError(f"no recorded set has timings of {operator} {' '.join(kernels)}".rstrip())
-    names = list(dict.fromkeys(kernel for table in tables for kernel in table.kernels))
-    if missing := [kernel for kernel in kernels if kernel not in names]:
-        raise TableError(f"no recorded set has timings of {operator}/{missing[0]}")
-    rows = [
-        [f"`{row.workload}`", _gpu(table.device.device), *(_warm_cold(row.kernels.get(name)) for name in names)]
-        for table in tables
-        for row in table.rows
-    ]
-    return markdown(("workload", "GPU", *(f"`{name}`: µs warm, cold" for name in names)), rows)
-
-
-def _warm_cold(time: KernelTime | None) -> str:
-    return f"{_digits(time.hot_us)}, {_digits(time.cold_us)}" if time else NO_VALUE
-
-
-def _digits(value: float) -> str:
-    """Three significant digits, whole numbers from 100 on."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def in_one_run() -> str:
@@ -179,12 +155,8 @@ def _gpu(device: str | None) -> str:
     return short(device).removesuffix(" 80GB HBM3")
 
 
-def _uniform() -> list[str]:
-    return [row["workload"] for row in _json(BENCHMARKS / "mla_cute_sm90" / "h200.json")["groups"]["sweep"]]
-
-
 def correctness_counts() -> str:
-    """Return how many recorded checks passed on each GPU, and this project's kernels among them."""
+    """Return how many recorded checks passed on each GPU."""
     return markdown(("GPU", "cases passed", "inputs checked"), ([_gpu(d), *counts] for d, *counts in _checks()))
 
 
@@ -201,18 +173,15 @@ def _checks() -> Iterator[tuple[str, str, str]]:
 
 
 def recorded_sets() -> str:
-    """Return what each recorded set holds: records by day, commit and stage."""
+    """Return what each recorded set holds: days and records by stage."""
     rows = []
     for folder in folders():
-        counts: dict[tuple[str, str], Counter[str]] = {}
-        for entry in read_set(folder):
-            made = (entry.provenance.created[:10], (entry.provenance.commit or NO_VALUE)[:7])
-            counts.setdefault(made, Counter())[entry.stage] += 1
-        rows += [
-            [f"`{folder.name}`", *made, *(str(of[stage]) for stage in MEASUREMENTS)]
-            for made, of in sorted(counts.items())
-        ]
-    return markdown(("set", "measured", "commit", *MEASUREMENTS), rows)
+        entries = list(read_set(folder))
+        days = sorted({entry.provenance.created[:10] for entry in entries})
+        counts = Counter(entry.stage for entry in entries)
+        measured = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        rows.append([f"`{folder.name}`", measured, *(str(counts[stage]) for stage in MEASUREMENTS)])
+    return markdown(("set", "measured", *MEASUREMENTS), rows)
 
 
 def prediction_accuracy() -> str:
@@ -317,7 +286,7 @@ def _made(row: Row) -> tuple[str, str]:
 
 
 def faults(section: str, tests: Path = ROOT / "tests") -> str:
-    """Return faults, what follows from each, and the test that is marked with it."""
+    """Return faults and what follows from each, with links to the tests."""
     rows = []
     for path in sorted(tests.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
@@ -326,11 +295,10 @@ def faults(section: str, tests: Path = ROOT / "tests") -> str:
         for function in ast.parse(text).body:
             for where, what, outcome in _marks(function):
                 if where == section:
-                    name = f"{path.relative_to(tests).as_posix()}::{getattr(function, 'name', '')}"
-                    rows.append(f"| {what} | {outcome} | `{name}` |")
+                    rows.append(f"| {what} | [{outcome}](../../tests/{path.relative_to(tests).as_posix()}) |")
     if not rows:
         raise TableError(f"no test is marked with a fault of the section {section!r}")
-    return "\n".join(["| what was done or happens | outcome | test |", "|---|---|---|", *rows])
+    return "\n".join(["| what was done or happens | outcome |", "|---|---|", *rows])
 
 
 def _marks(function: ast.stmt) -> Iterator[tuple[str, str, str]]:
@@ -345,13 +313,42 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def knowledge_evidence(name: str) -> str:
+    """Return the claims of an entry of docs/knowledge: value with bound, and source.
+
+    Values of claims about builds are not computed: their bound is shown.
+    """
+    entry = next((one for one in read_entries() if one.name == name), None)
+    if entry is None:
+        raise TableError(f"docs/knowledge has no entry {name}")
+    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+
+
+def _claimed(claim: Mapping[str, Any]) -> str:
+    if claim["kind"] == "simulated":
+        return "yes"
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "has "}
+    bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
+    if claim["kind"] in BUILT:
+        return bound
+    value = _plain(evidence_value(claim))
+    return value if claim["kind"] == "cited" or value == bound else f"{value} ({bound})"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: NO_VALUE}[value]
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+
+
 TABLES: dict[str, Callable[..., str]] = {
     table.__name__: table
     for table in (
         results_per_gpu,
         mla_speedups,
         speedup_per_operator,
-        times,
         in_one_run,
         cutile_in_one_run,
         correctness_counts,
@@ -365,5 +362,6 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        knowledge_evidence,
     )
 }

@@ -16,7 +16,7 @@ from cutesnake.model.catalog import users_own
 from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compile import Compile
-from cutesnake.model.records.correctness import Check, Correctness, KernelCoverage, Simulated
+from cutesnake.model.records.correctness import Check, Correctness, Simulated
 from cutesnake.model.records.inspect import Function, Occupancy
 from cutesnake.model.records.measurement import device_name
 from cutesnake.model.records.ncu import Ncu
@@ -189,14 +189,9 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
     else:
         mark = ("✓", "good")
         how = f"{kind}checked on {device} (seeds {seeds})"
-    failed = [
-        {
-            "text": named(entry.case.workload, entry.reason or ""),
-            "again": f"snakemake --cores 1 --force {path}" if backend == "ptxsim" and not is_kept(path) else None,
-        }
-        for path, entry in records.items()
-        if entry.status != "ok"
-    ]
+    bad = {path: entry for path, entry in records.items() if entry.status != "ok"}
+    failed = [named(entry.case.workload, entry.reason or "") for entry in bad.values()]
+    live = [path for path in bad if backend == "ptxsim" and not is_kept(path)]
     none = f"{kind}not checked" + (f" on {device}" if device else "")
     counted = [_counted(e, simulated) for e in entries if (simulated := _simulated(e)) and simulated.launches]
     mark = ("✕", "bad") if failed else mark
@@ -206,6 +201,7 @@ def _check(target: str, kind: str, backend: str, device: str, records: dict[str,
         if made
         else none,
         "failed": failed,
+        "again": f"snakemake --cores 1 --force {live[0]}" if live else None,
         "mark": mark,
         "counted": counted,
         "untested": untested(entries),
@@ -277,23 +273,7 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
         parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
     if waits := total("barrier_waits"):
         parts.append(plural(waits, "barrier wait"))
-    covered = [_covered(kernel) for kernel in simulated.coverage or []]
-    text, notes = ", ".join(parts), simulated.notes
-    return {"workload": entry.case.workload, "text": text, "notes": notes, "covered": covered}
-
-
-def _covered(kernel: KernelCoverage) -> View:
-    """Return a kernel's simulated code coverage."""
-    blocks, lines, rings = kernel.blocks, kernel.lines, kernel.rings
-    wraps = [ring.phases for ring in rings if ring.stages > 1]
-    return {
-        "kernel": kernel.kernel[:NAME],
-        "blocks": f"{blocks.run} of {blocks.all}",
-        "lines": f"{lines.run} of {lines.all}" if lines.all else "no line information",
-        "turns": f"{min(wraps)} to {max(wraps)}" if wraps else "no ring",
-        "items": kernel.items,
-        "notes": kernel.notes,
-    }
+    return {"workload": entry.case.workload, "text": ", ".join(parts), "notes": simulated.notes}
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:

@@ -139,7 +139,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "name": compared.operator,
         "few": len(shown) if len(shown) < compared.workloads else None,
         "table": os.path.relpath(f"results/compare/{compared.operator}.csv", base),
-        "times": times.times(compared, contents.references, notes),
+        "times": times.times(compared, contents.references),
         "predicted": predicted.predicted(contents.evidence, notes),
         "tables": comparison.tables(
             compared, notes, *([verdict.causes(contents.verdicts)] if contents.verdicts else [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from statistics import geometric_mean
 from typing import Any
@@ -10,30 +9,25 @@ from typing import Any
 from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState, fastest, time_of
 from cutesnake.model.dsls import PEERS
 from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
-from cutesnake.report.formatting import DSL_NAMES, Notes, plural, where
+from cutesnake.report.formatting import DSL_NAMES, plural, where
 
 View = dict[str, Any]  # data of a template, or an entry of reference_times.yaml
 TimesByWorkload = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
 
 
-def times(comparison: Compare, references: list[View], notes: Notes) -> list[View]:
+def times(comparison: Compare, references: list[View]) -> list[View]:
     """Return a view per target and source with cold and warm times.
 
-    Full rows cover workloads with comparison rows; if there are more, `every` holds the bare times of all. `references`
-    are entries of `kernels/<operator>/reference_times.yaml`. References for the source's device get a warm column
-    unless the source timed their `kernel` itself. They never count as fastest, since they come from another run. Flags
-    and reasons are numbered by `notes`, the page's list.
+    `references` are entries of `kernels/<operator>/reference_times.yaml`. References for the source's device get a warm
+    column unless the source timed their `kernel` itself. They never count as fastest, since they come from another run.
     """
-    shown = {row.workload for row in comparison.rows}
-    return [_table(table, references, notes, shown) for table in comparison.times]
+    return [_table(table, references) for table in comparison.times]
 
 
-def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[str]) -> View:
+def _table(table: TimesTable, references: list[View]) -> View:
     kernels = table.kernels
     rows = {row.workload: row.kernels for row in table.rows}
     elsewhere = [r for r in references if r["device"] == table.device.device and r["kernel"] not in kernels]
-    few = [workload for workload in rows if workload in shown]
-    failed = {(entry.kernel, entry.workload): entry.reason for entry in table.failed}
     return {
         **{"target": table.target, "where": where(table.device), "kernels": list(kernels)},
         "sentences": [_sentence(rows, kernels, name) for name in CACHE_STATES],
@@ -42,59 +36,25 @@ def _table(table: TimesTable, references: list[View], notes: Notes, shown: set[s
         "peers": _peers(kernels),
         "references": elsewhere,
         "caches": [
-            {
-                "name": name,
-                "rows": [_row(rows, workload, kernels, name, failed, notes) for workload in few],
-                "every": _every(rows, kernels, name) if len(few) < len(rows) else None,
-                "count": len(rows),
-                "references": [reference["name"] for reference in elsewhere] if name == "warm" else [],
-                "other": {w: [r["hot_us"].get(w) for r in elsewhere] if name == "warm" else [] for w in few},
-            }
-            for name in CACHE_STATES
+            {"name": name, "count": len(rows), "every": _every(rows, kernels, name, elsewhere)} for name in CACHE_STATES
         ],
     }
 
 
-def _every(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> View:
+def _every(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState, elsewhere: list[View]) -> View:
     """Return the times of all workloads as the page's script expects them."""
+    references = elsewhere if cache == "warm" else []
     return {
-        "head": ["Workload", *(f"{kernel} µs" for kernel in kernels)],
+        "head": ["Workload", *(f"{name} µs" for name in (*kernels, *(r["name"] for r in references)))],
         "rows": [
-            [workload, *(float(f"{time_of(row[kernel], cache):.5g}") if kernel in row else None for kernel in kernels)]
+            [
+                workload,
+                *(float(f"{time_of(row[kernel], cache):.5g}") if kernel in row else None for kernel in kernels),
+                *(reference["hot_us"].get(workload) for reference in references),
+            ]
             for workload, row in rows.items()
         ],
     }
-
-
-def _row(
-    rows: TimesByWorkload,
-    workload: str,
-    kernels: Mapping[str, str],
-    cache: CacheState,
-    failed: dict[tuple[str, str], str],
-    notes: Notes,
-) -> View:
-    row = rows[workload]
-    first = fastest(row, cache)
-    cells = []
-    for kernel in kernels:
-        if kernel in row:
-            time = row[kernel]
-            marks = sorted({notes.mark(_kind(flag)) for flag in time.flags})
-            tflops = time.tflops if cache == "cold" else time.hot_tflops
-            us = time_of(time, cache)
-            cells.append({"us": us, "tflops": tflops, "fastest": kernel == first, "marks": marks, "flags": time.flags})
-        else:
-            reason = failed.get((kernel, workload))
-            marks = [notes.mark(reason)] if reason else []
-            cells.append({"us": None, "tflops": None, "fastest": False, "marks": marks, "flags": []})
-    return {"workload": workload, "cells": cells}
-
-
-def _kind(flag: str) -> str:
-    """Return a flag without its numbers, so that each kind is explained once."""
-    kind = re.sub(r"\d[\d.,]*", "N", flag)
-    return kind if kind == flag else f"{kind} (values: `flags` of the record)"
 
 
 def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> str:

@@ -37,15 +37,10 @@ def operators(sets: Path = SETS) -> list[str]:
     return sorted(names)
 
 
-def recorded_times(
-    operator: str, kernels: Collection[str] = (), sets: Path = SETS, workloads: Collection[str] = ()
-) -> list[TimesTable]:
-    """Return a table per recorded GPU.
-
-    `kernels` and `workloads` default to the sweep.
-    """
+def recorded_times(operator: str, kernels: Collection[str] = (), sets: Path = SETS) -> list[TimesTable]:
+    """Return a table of the sweep's workloads per recorded GPU; `kernels` default to the sweep."""
     sweep = make_sweep(operator, read_sweep(operator, {}))
-    tables = (_table(folder, sweep, kernels or sweep.kernels, workloads) for folder in folders(sets))
+    tables = (_table(folder, sweep, kernels or sweep.kernels) for folder in folders(sets))
     return [table for table in tables if table and table.rows]
 
 
@@ -54,7 +49,7 @@ def recorded_speedups(operator: str, sets: Path = SETS) -> Recorded:
     return Recorded(operator, speedups(recorded_times(operator, sets=sets)))
 
 
-def _table(folder: Path, sweep: Sweep, kernels: Collection[str], workloads: Collection[str]) -> TimesTable | None:
+def _table(folder: Path, sweep: Sweep, kernels: Collection[str]) -> TimesTable | None:
     names = files_of((path.name for path in folder.glob("*.jsonl")), sweep.operator, "timing")
     timed = [entry for entry in read_recorded(folder / name for name in names).values() if isinstance(entry, Timing)]
     entries = [entry for entry in standing(timed) if entry.status == "ok" and entry.case.kernel in kernels]
@@ -72,9 +67,9 @@ def _table(folder: Path, sweep: Sweep, kernels: Collection[str], workloads: Coll
         Origin("recorded", device, [days[0], days[-1]], commits),
         {kernel: dsls[kernel] for kernel in kernels if kernel in dsls},
         [
-            TimesRow(name, None, {kernel: best(of) for kernel, of in timings[name].items()})
-            for name in workloads or [workload.id for workload in sweep.workloads()]
-            if name in timings
+            TimesRow(workload.id, None, {kernel: best(of) for kernel, of in timings[workload.id].items()})
+            for workload in sweep.workloads()
+            if workload.id in timings
         ],
         [],
     )

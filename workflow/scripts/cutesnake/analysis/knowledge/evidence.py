@@ -14,6 +14,7 @@ from cutesnake.model.records.common import Part, field
 from cutesnake.model.records.measurement import Measurement, variant_id
 
 Claim = Mapping[str, Any]
+BUILT = ("anatomy", "simulated", "compiled")  # kinds of claims about builds, which are made for them
 STATISTICS: dict[str, Callable[[list[float]], float]] = {
     "geomean": lambda values: math.exp(sum(map(math.log, values)) / len(values)),
     "least": min,
@@ -56,6 +57,8 @@ def evidence_value(
         return at_path(_rows(claim, root)[0], claim["path"])
     if kind == "columns":
         return _columns(claim, root)
+    if kind == "cited":
+        return _cited(claim, root)
     if kind == "count":
         return _count(claim, root)
     values = list(_ratios(claim, root) if kind == "ratio" else _values(claim, root))
@@ -169,11 +172,21 @@ def _columns(claim: Claim, root: Path) -> float:
 def _rows(claim: Claim, root: Path) -> list[Mapping[str, Any]]:
     """Return the rows of a benchmark's file that match `row`."""
     rows = at_path(json.loads((root / claim["file"]).read_text()), claim.get("rows", "rows"))
+    rows = [rows] if isinstance(rows, dict) else rows
     wanted = claim.get("row", {})
     matching = [row for row in rows or [] if all(row.get(key) == value for key, value in wanted.items())]
     if not matching:
         raise NoEvidenceError(f"{claim['file']} has no row {wanted}")
     return matching
+
+
+def _cited(claim: Claim, root: Path) -> str:
+    """Return the last cell of a Markdown table's row, given its first cell."""
+    for line in (root / claim["file"]).read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and cells[0] == claim["first"]:
+            return cells[-1]
+    raise NoEvidenceError(f"{claim['file']} has no table row {claim['first']!r}")
 
 
 def _first(value: Any) -> float:

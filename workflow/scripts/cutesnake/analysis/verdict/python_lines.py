@@ -14,7 +14,7 @@ from cutesnake.model.records.verdict import Lines
 
 DSL_MODULES = ("cutlass", "cuda.tile")
 LAUNCH = "launch"
-SHARED = ("kernels.upstream", "kernels.cards", "kernels.matrices")  # adapters that many kernels share
+SHARED = ("kernels.upstream", "kernels.multiprocessors", "kernels.matrices")  # adapters that many kernels share
 _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

@@ -83,8 +83,10 @@ def name_installed_sources() -> None:
 
     The DSL takes the file of an operation from a table, in which modules that it does not trace may be entered.
     """
-    from cutlass._mlir_helpers import op
-
+    try:
+        from cutlass._mlir_helpers import op
+    except ImportError:  # DSL 4.5 has it elsewhere, without the table
+        return
     table = getattr(op, "_SOURCE_FILE_CACHE", None)  # a DSL without it names such files as they lie on this machine
     if table is None:
         return
