@@ -79,7 +79,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def _tiles(workload: Workload, target: str) -> tuple[Tiles, ...]:
-    """Configurations, the fastest on an H200 first."""
+    """Return the configurations, the fastest on an H200 first."""
     if target != "sm_90a":
         return TILES
     first = AddedTiles(256, 128, 64, 1, 8) if workload.m >= 256 else AddedTiles(128, 256, 64, 1, 8)

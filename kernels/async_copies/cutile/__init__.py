@@ -26,7 +26,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """A build per tile serves every size."""
+    """Return a build per tile; each serves every size."""
     dtype = workload.dtype
     return tuple(Variant(f"{dtype}_{m}x{n}", {"dtype": dtype, "tile_m": m, "tile_n": n}) for m, n in TILES)
 
