@@ -14,6 +14,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
 include: "workflow/rules/files.smk"
+include: "workflow/rules/toolchain_products.smk"
 include: "workflow/rules/products.smk"
 
 
@@ -41,6 +42,7 @@ include: "workflow/rules/nsys.smk"
 include: "workflow/rules/ncu.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/change.smk"
+include: "workflow/rules/toolchains.smk"
 include: "workflow/rules/overview.smk"
 include: "workflow/rules/operations.smk"
 include: "workflow/rules/report.smk"
@@ -60,6 +62,9 @@ localrules:
     clean,
     change,
     unchanged,
+    toolchain_environment,
+    toolchains,
+    gate,
     overview,
     report,
     keep,
@@ -82,7 +87,7 @@ onstart:
         folder.claim(PLANNED_AFTER)
         if moved := folder.bring_back_from_the_future(snakemake_internals.files_of_jobs(workflow)):
             logger.warning(
-                f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
+                f"dated again, since a clock was set back or another one is ahead: {moved} files of the future"
             )
         hand_on_plan()
         take_turns()

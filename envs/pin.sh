@@ -21,4 +21,11 @@ done
 uv pip compile --quiet --python-version 3.11 --no-annotate --no-header --generate-hashes \
     --constraint requirements.txt --output-file requirements-hashed.txt requirements.in requirements-build.in
 
+# Compilers only: all else of these environments comes from the main one.
+for file in toolchains/*.txt; do
+    grep -oE '^[a-z0-9-]+==[^ ]+' "$file" | uv pip compile --quiet --python-version 3.11 --no-deps --no-annotate \
+        --no-header --generate-hashes - >"$file.new"
+    mv "$file.new" "$file"
+done
+
 echo "-e ." >>requirements.txt # the project's own packages: pip takes the path from where it is called

@@ -2,7 +2,7 @@
 
 Run it with the project's Python while nothing else uses the machine:
 
-    .venv/bin/python -m benchmarks.workflow.measure
+    PYTHONPATH=tests .venv/bin/python -m benchmarks.workflow.measure
 
 It works on a copy of the project in a temporary folder, with the wheels that results/fetch has kept, so that the
 network's speed is left out.

@@ -8,8 +8,10 @@ import pytest
 
 from cutesnake.report.layouts import Layout, Swizzle, draw, make_layout_tv, make_ordered_layout, parse, zipped_divide
 from cutesnake.report.layouts.algebra import complement, composition
-from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
+from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, tensor_memory_place, wgmma_accumulator
+from cutesnake.report.layouts.plots import draw_tensor_memory
 from ptxsim.isa.accumulator import accumulator
+from ptxsim.isa.tensor_product import sparse_rows
 from ptxsim.memory.tensor_map import swizzled_chunks
 
 
@@ -89,3 +91,20 @@ def test_what_cannot_be_drawn_is_said_in_one_line(values) -> None:
 def test_a_tile_that_is_too_small_is_named() -> None:
     with pytest.raises(ValueError, match="reaches element"):
         draw("(4,4):(1,4)", tiler=(2, 2))
+
+
+@pytest.mark.parametrize(("m", "ctas", "rows"), [(64, 1, 64), (128, 1, 128), (128, 2, 64), (256, 2, 128)])
+def test_an_accumulator_in_tensor_memory_lies_as_the_simulator_has_it(m, ctas, rows) -> None:
+    n = 32
+    halved, full = m == 128 and ctas == 2, rows == 128
+    lanes = list(range(128)) if full else [*sparse_rows(64, 0)]
+    for row in range(m):
+        for column in range(n):
+            half, wanted = divmod(column, n // 2) if halved else (0, column)
+            lane = row % 64 + 64 * half if halved else lanes[row % rows]
+            assert tensor_memory_place(m, n, ctas, row, column) == (row // rows, lane, wanted)
+
+
+def test_a_plot_of_tensor_memory_names_cta_lanes_and_columns() -> None:
+    plot = draw_tensor_memory(128, 256, 2)
+    assert "CTA 1, lanes 64-79, columns 0-127" in plot.svg and "128 x 256 by 2 CTAs" in plot.caption

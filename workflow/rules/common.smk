@@ -114,6 +114,7 @@ wildcard_constraints:
     batch=r"b\d+(@\w+)?",
     part=r"simulated(_rest)?",
     package=r"[\w-]+",
+    toolchain=r"[\w.+-]+",
     lesson=r"learn(_path_\w+)?",
 
 

@@ -38,6 +38,7 @@ rule report:
         front=FRONT_PAGE,
         upstream=UPSTREAM,
         sweep=asdict(EXPERIMENT.sweeps[FRONT]),
+        placeholders=LINKED,
         made_from=made_from,
     script:
         "../scripts/report.py"
@@ -74,7 +75,7 @@ rule page:
     log:
         "results/log/report/{operator}.log",
     wildcard_constraints:
-        operator=rf"(?!(operations|{FRONT})\b)\w+",  # these have rules of their own
+        operator=rf"(?!(operations|toolchains|{FRONT})\b)\w+",  # these have rules of their own
     group:
         grouped("operators")
     conda:

@@ -107,6 +107,15 @@ class Keep(Part):
     replace_passing: bool | Absent = UNSET
 
 
+class Gate(Part):
+    """Builds that toolchains are compared with, and limits of the target `gate`."""
+
+    builds: Literal["default", "all"] | Absent = UNSET
+    spill_bytes: Count | Absent = UNSET
+    spill_sites: Count | Absent = UNSET
+    slower_percent: Annotated[float, Meta(ge=0)] | Absent = UNSET
+
+
 class Config(Part):
     """config/config.yaml."""
 
@@ -126,9 +135,11 @@ class Config(Part):
     simulation: Simulation | Absent = UNSET
     prediction: Prediction | Absent = UNSET
     compile: CompileSettings | Absent = UNSET
+    toolchains: list[Text] | Absent = UNSET
+    gate: Gate | Absent = UNSET
 
     def __post_init__(self) -> None:
-        for key in ("targets", "stages", "operators", "kernel_paths"):
+        for key in ("targets", "stages", "operators", "kernel_paths", "toolchains"):
             once(getattr(self, key), key)
 
 
@@ -369,6 +380,14 @@ class LearningPath(Part):
     questions: Questions
 
 
+class LearningPair(Part):
+    """Two kernels of one operator, whose answers are compared."""
+
+    kernels: Annotated[list[KernelName], Meta(min_length=2, max_length=2)]
+    why: Text
+    questions: Questions
+
+
 class LearningExercise(Part):
     """A changed line of a kernel, and what comes of it."""
 
@@ -390,6 +409,7 @@ class Learning(Part):
 
     goals: list[Goal]
     paths: dict[str, LearningPath]
+    pairs: list[LearningPair]
     exercises: dict[str, LearningExercise]
 
 

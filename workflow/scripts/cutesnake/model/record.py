@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cutesnake.model.records.predict import Predict
     from cutesnake.model.records.roofline import Roofline
     from cutesnake.model.records.timing import Timing
+    from cutesnake.model.records.toolchain import Environment, Toolchain, Toolchains
 
 
 # Two threads that use a type for the first time at once crash msgspec 0.22.0, which then looks at its fields.
@@ -57,6 +58,7 @@ TYPES = {  # stage -> module and class of its record; a module is imported on fi
     "compare": ("compare", "Compare"),
     "compile": ("compile", "Compile"),
     "correctness": ("correctness", "Correctness"),
+    "environment": ("toolchain", "Environment"),
     "fetch": ("fetch", "Fetch"),
     "inspect": ("inspect", "Inspect"),
     "machine": ("arch", "Machine"),
@@ -68,6 +70,8 @@ TYPES = {  # stage -> module and class of its record; a module is imported on fi
     "predict": ("predict", "Predict"),
     "roofline": ("roofline", "Roofline"),
     "timing": ("timing", "Timing"),
+    "toolchain": ("toolchain", "Toolchain"),
+    "toolchains": ("toolchain", "Toolchains"),
 }
 
 
@@ -206,6 +210,12 @@ def read(stage: Literal["predict"], path: Path | str) -> Predict: ...
 def read(stage: Literal["roofline"], path: Path | str) -> Roofline: ...
 @overload
 def read(stage: Literal["timing"], path: Path | str) -> Timing: ...
+@overload
+def read(stage: Literal["environment"], path: Path | str) -> Environment: ...
+@overload
+def read(stage: Literal["toolchain"], path: Path | str) -> Toolchain: ...
+@overload
+def read(stage: Literal["toolchains"], path: Path | str) -> Toolchains: ...
 @overload
 def read(stage: str, path: Path | str) -> Any: ...
 

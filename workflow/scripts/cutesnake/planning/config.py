@@ -16,7 +16,7 @@ from cutesnake.model.contract import Cost, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.explain import Problem
 from cutesnake.model.inputs import find_problem
-from cutesnake.planning import clocks, strict_yaml
+from cutesnake.planning import clocks, strict_yaml, toolchains
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
@@ -44,6 +44,7 @@ MOVED = {
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
 MOST_WORKLOADS = 100_000  # of a list, before equal ones are merged: they take half a minute to plan
+GATE = {"builds": "default", "spill_bytes": 0, "spill_sites": 0, "slower_percent": 3.0}
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any GPU holds
 
 
@@ -70,6 +71,8 @@ class Experiment:
     timing_alone: bool = True  # builds and simulations of a run wait while one of its cases is timed on their machine
     baseline: str | None = None  # as `cutesnake.analysis.change.baseline` reads it
     baseline_fails: str = "none"  # what the target `unchanged` fails for: none, slower, worse
+    toolchains: list[toolchains.Toolchain] = field(default_factory=list)
+    gate: dict[str, Any] = field(default_factory=lambda: dict(GATE))  # builds, and limits of the target `gate`
 
     @property
     def extent(self) -> str:
@@ -180,7 +183,16 @@ def check(config: dict[str, Any]) -> Experiment:
         timing_alone=config.get("timing_alone", True),
         baseline=config.get("baseline"),
         baseline_fails=config.get("baseline_fails", "none"),
+        toolchains=_toolchains(config.get("toolchains", [])),
+        gate={**GATE, **config.get("gate", {})},
     )
+
+
+def _toolchains(names: list[str]) -> list[toolchains.Toolchain]:
+    try:
+        return toolchains.read(names)
+    except toolchains.ToolchainError as error:
+        raise ConfigError(f"config: {error}") from error
 
 
 def _clocks(config: dict[str, Any]) -> dict[str, str]:

@@ -101,7 +101,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     only = recorded == "only"
     live, kept, stale = set(), {}, 0
     files: dict[str, dict[str, KeptKeys]] = {}
-    defaults = set() if only else _defaults(plan)
+    defaults = set() if only else defaults_of(plan)
     for name, build in plan.builds.items():
         if build.operator not in files:
             files[build.operator] = read_keys(folder / f"{build.operator}.jsonl")
@@ -149,7 +149,7 @@ def places_of(folder: Path) -> set[str]:
     return {name.rpartition("/")[0] for name in builds}
 
 
-def _defaults(plan: Plan) -> set[str]:
+def defaults_of(plan: Plan) -> set[str]:
     """Return per kernel and target the build with most checks and predictions."""
     checks, predictions = plan.checks_of_builds, plan.predictions_of_builds
     best: dict[tuple[str, str, str], Build] = {}

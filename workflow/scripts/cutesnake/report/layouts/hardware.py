@@ -1,4 +1,4 @@
-"""Layouts of wgmma accumulators in registers and of TMA boxes in shared memory.
+"""Layouts of accumulators in registers and tensor memory, and of TMA boxes in shared memory.
 
 Thread-value layouts map (thread, value) to the column-major offset in the matrix. PTX ISA: «wgmma.mma_async».
 """
@@ -23,3 +23,17 @@ def wgmma_accumulator(n: int) -> Layout:
 def box_in_shared_memory(rows: int, inner_bytes: int) -> Layout:
     """Return a TMA box before its swizzle: rows x 16-byte chunks -> byte."""
     return Layout((rows, max(inner_bytes // 16, 1)), (inner_bytes, 16))
+
+
+def tensor_memory_place(m: int, n: int, ctas: int, row: int, column: int) -> tuple[int, int, int]:
+    """Return CTA, lane and column of an element of D of tcgen05.mma.
+
+    m, n: shape of D; ctas: 1, or 2 for a pair.
+    PTX ISA: «tcgen05 data path layouts» A (M 256), B (M 128, two CTAs), D (M 128) and F (M 64).
+    """
+    cta, row = divmod(row, m // ctas)
+    if m == 64:
+        return cta, row % 16 + row // 16 * 32, column
+    if m // ctas == 64:
+        return cta, row + column // (n // 2) * 64, column % (n // 2)
+    return cta, row, column

@@ -10,6 +10,7 @@ from typing import Any
 
 from cutesnake.report.layouts import LayoutPlot, draw, parse
 from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
+from cutesnake.report.layouts.plots import draw_tensor_memory
 
 MOST = 2  # plots of a kind on a page
 _TILED_COPY = re.compile(
@@ -31,7 +32,8 @@ def layout_plots(function: Mapping[str, Any], folder: Path) -> list[LayoutPlot]:
     for n in sorted(widths)[:1]:
         plot = draw(wgmma_accumulator(n), tiler=(64, n))
         result.append(LayoutPlot(plot.svg, f"Accumulator of wgmma with N = {n}. {plot.caption}"))
-    return result
+    pairs = {(*p["shape"][:2], p["cta_group"]) for p in function["products"] or [] if p["instruction"] == "tcgen05.mma"}
+    return result + [draw_tensor_memory(*shape) for shape in sorted(pairs)[:MOST]]
 
 
 def _copies(ir: str, symbol: str) -> list[LayoutPlot]:

@@ -67,7 +67,7 @@ def build(
     linked = link(folder / "kernel.o", folder / "kernel.so")
     ptx = (folder / "kernel.ptx").read_text()
     shared = _dynamic_shared_bytes(str(compiled.ir_module))
-    launch = _launch_facts((folder / "kernel.mlir").read_text(), shared)
+    launch = launch_of_ptx(ptx, shared) | _launch_facts((folder / "kernel.mlir").read_text(), shared)
     return {
         "symbols": re.findall(r"^\.visible \.entry (\w+)", ptx, re.MULTILINE),
         "function": function,
@@ -129,7 +129,7 @@ def _launch_facts(ir: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
 
         def extent(key: str, noted: str = noted) -> list[int] | None:
             result = re.search(rf"{key} = array<i64: ([\d, ]+)>", noted)
-            return [int(number) for number in result[1].split(",")] if result else None
+            return _extent(result[1]) if result else None
 
         cluster = extent("exact_cluster_dim") if "cluster_launch = true" in noted else [1, 1, 1]
         facts[symbol] = {
@@ -138,6 +138,30 @@ def _launch_facts(ir: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
             "dynamic_shared_bytes": shared.get(symbol),
         }
     return facts
+
+
+def launch_of_ptx(ptx: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
+    """Return block and cluster per symbol from PTX directives.
+
+    The IR of DSLs before 4.8 has no launch facts.
+    """
+    facts: dict[str, dict[str, Any]] = {}
+    entries = re.findall(r"^\.visible \.entry (\w+)\(.*?\)\n(.*?)^\{", ptx, re.MULTILINE | re.DOTALL)
+    for symbol, directives in entries:
+        extents = dict(re.findall(r"^\.(reqntid|reqnctapercluster) ([\d, ]+)$", directives, re.MULTILINE))
+        block, cluster = (extents.get(name) for name in ("reqntid", "reqnctapercluster"))
+        alone = None if "explicitcluster" in directives else "1, 1, 1"
+        facts[symbol] = {
+            "block": _extent(block),
+            "cluster": _extent(cluster or alone),
+            "dynamic_shared_bytes": shared.get(symbol),
+        }
+    return facts
+
+
+def _extent(text: str | None) -> list[int] | None:
+    """Return three numbers of a directive or an attribute."""
+    return (([int(number) for number in text.split(",")] + [1, 1])[:3]) if text else None
 
 
 def _dynamic_shared_bytes(lowered: str) -> dict[str, int]:

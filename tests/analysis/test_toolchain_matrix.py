@@ -1,0 +1,126 @@
+"""Toolchains compared: worse builds are noticed, limits hold, the gate says which line it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cutesnake.analysis.toolchains import gate, matrix
+from cutesnake.model import record
+from cutesnake.model.records.inspect import Instructions
+from cutesnake.report.toolchains import render
+
+LIMITS = {"spill_bytes": 0, "spill_sites": 0, "slower_percent": 3.0}
+NAMES = ["old", "new"]
+
+
+def build(spill: int = 0, sites: int = 0, cold: float | None = 10.0, **options: Any) -> dict[str, Any]:
+    instructions = {name: 1 for name in Instructions.__struct_fields__} | {"local_memory": sites}
+    function = {
+        **{"symbol": "kernel", "code_bytes": 100, "registers_per_thread": 64, "spill_bytes": spill},
+        **{"stack_bytes": spill, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "reserved_shared_bytes": 1024},
+        **{"threads_per_block": 128, "cluster_size": 1, "tensor_memory_columns": 0, "setmaxnreg": [], "mbarriers": 0},
+        **{"named_barriers": 0, "instructions": instructions, "pipeline_stages": [], "occupancy": None},
+    }
+    predicted = {"workload": "n1", "device": "B200", "cold_us": cold, "warm_us": cold, "band_percent": 20.0}
+    return {
+        **{"variant": "v", "status": "ok", "reason": None, "seconds": 1.0, "compilers": {}, "functions": [function]},
+        "spills": [{"source": "kernels/add/k.py:7", "loads": sites, "stores": 0}] if sites else [],
+        "checks": [{"workload": "n1", "status": "ok", "reason": None}],
+        "predictions": [{**predicted, "reason": None if cold else "too long"}],
+    } | options
+
+
+def failed(reason: str = "TypeError: no\nmore") -> dict[str, Any]:
+    return build(status="failed", reason=reason, functions=[], checks=[], predictions=[])
+
+
+def kernel(toolchain: str, *builds: dict[str, Any], name: str = "k") -> Any:
+    entry = {"stage": "toolchain", "status": "ok", "reason": None, "provenance": {"created": "2026-11-28"}}
+    entry |= {"toolchain": toolchain, "operator": "add", "kernel": name, "dsl": "cute", "target": "sm_90a"}
+    return record.convert("toolchain", {**entry, "builds": list(builds)}, "test")
+
+
+def compared(old: dict[str, Any], new: dict[str, Any], **limits: float) -> Any:
+    return matrix([kernel("old", old), kernel("new", new)], NAMES, LIMITS | limits)
+
+
+def test_equal_builds_change_nothing_and_pass():
+    result = compared(build(), build())
+    assert result.changes == [] and gate(result) == (True, gate(result)[1])
+    assert "1 pairs of builds" in gate(result)[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "limit", "figure"),
+    [
+        (build(spill=8), build(spill=16), {"spill_bytes": 8}, "spill bytes"),
+        (build(sites=55), build(sites=73), {"spill_sites": 18}, "spill sites"),
+        (build(cold=10.0), build(cold=10.4), {"slower_percent": 5}, "predicted cold µs on B200, n1"),
+    ],
+)
+def test_what_grew_beyond_its_limit_fails_and_a_higher_limit_lets_it_pass(old, new, limit, figure):
+    result = compared(old, new)
+    fine, message = gate(result)
+    assert not fine and f"add/k/sm_90a/v: {figure}" in message and "(old → new)" in message
+    assert gate(compared(old, new, **limit))[0]
+    assert gate(compared(new, old))[0]  # the other way it is better
+    assert {change.effect for change in compared(new, old).changes if change.figure == figure} == {"better"}
+
+
+def test_the_source_lines_of_new_spills_are_named():
+    _, message = gate(compared(build(), build(sites=4)))
+    assert "kernels/add/k.py:7 (+4)" in message
+
+
+def test_a_build_that_no_longer_compiles_fails_with_the_compilers_first_line():
+    fine, message = gate(compared(build(), failed()))
+    assert not fine and "compiles ok → failed; TypeError: no (old → new)" in message
+    assert gate(compared(failed(), build()))[0] and gate(compared(failed(), failed()))[0]
+
+
+def test_a_check_that_fails_now_fails_the_gate():
+    wrong = [{"workload": "n1", "status": "failed", "reason": "wrong by 3"}]
+    fine, message = gate(compared(build(), build(checks=wrong)))
+    assert not fine and "wrong by 3" in message
+
+
+def test_a_toolchain_that_compiles_nothing_hides_no_growth():
+    records = [kernel("old", build()), kernel("broken", failed()), kernel("new", build(spill=64))]
+    result = matrix(records, ["old", "broken", "new"], LIMITS)
+    over = {(change.before, change.now, change.figure) for change in result.changes if change.over}
+    assert over == {("old", "broken", "compiles"), ("old", "new", "spill bytes")}
+
+
+def test_unknown_values_are_shown_and_fail_nothing():
+    unknown = build()
+    unknown["functions"][0]["spill_bytes"] = None
+    result = compared(unknown, build(cold=None))
+    assert [(one.figure, one.old, one.new) for one in result.changes] == [("spill bytes", None, 0)]
+    assert gate(result)[0]
+
+
+def test_at_most_ten_changes_are_named_the_largest_growth_first():
+    olds = [kernel("old", build(spill=10), name=f"k{n}") for n in range(12)]
+    news = [kernel("new", build(spill=11 + n), name=f"k{n}") for n in range(12)]
+    _, message = gate(matrix([*olds, *news], NAMES, LIMITS))
+    lines = message.splitlines()
+    assert len(lines) == 12 and "k11/" in lines[1] and "and 2 more" in lines[-1]
+
+
+def test_nothing_to_compare_is_no_success():
+    fine, message = gate(matrix([kernel("old", build())], NAMES, LIMITS))
+    assert not fine and "nothing to compare" in message
+
+
+def test_the_page_shows_failures_values_and_bands():
+    records = [kernel("old", build(sites=2), name="k"), kernel("new", failed("a <b> c"), name="k")]
+    page = render(matrix(records, NAMES, LIMITS), records, [], "front.html")
+    assert "not compiled: a &lt;b&gt; c" in page and "± 20 %" in page and "beyond the limit" in page
+
+
+def test_records_of_toolchains_survive_a_round_trip():
+    result = compared(build(), build(sites=4))
+    assert record.parse("toolchains", msgspec.json.encode(result), "test") == result

@@ -1,0 +1,87 @@
+"""Environments of toolchains, and what is gathered of builds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import zipfile
+from base64 import urlsafe_b64encode
+
+import pytest
+
+from cutesnake.model import record
+from cutesnake.planning.toolchains import ToolchainError
+from cutesnake.stages.toolchain.builds import spills
+from cutesnake.stages.toolchain.environment import install, python_of
+
+SASS = """
+.text.kernel:
+	//## File "kernels/add/k.py", line 7
+        /*0000*/                   STL [R1], R2 ;
+        /*0010*/                   LDG.E R2, desc[UR4][R16.64] ;
+        /*0020*/              @!P0 LDL.64 R2, [R1] ;
+	//## File "kernels/add/k.py", line 9 inlined at "kernels/add/k.py", line 20
+        /*0030*/                   LDL R2, [R1] ;
+.text.other:
+        /*0000*/                   LDL R2, [R1] ;
+"""
+
+
+def test_spill_sites_have_their_source_lines(tmp_path):
+    (tmp_path / "kernel.sass").write_text(SASS)
+    assert spills(tmp_path, {"kernel.sass": "", "kernel.ptx": ""}) == [
+        {"source": "kernels/add/k.py:7", "loads": 1, "stores": 1},
+        {"source": "kernels/add/k.py:9", "loads": 1, "stores": 0},
+        {"source": "unknown", "loads": 1, "stores": 0},
+    ]
+
+
+def wheel(folder, name: str, version: str, files: dict[str, str]) -> None:
+    """Write a wheel that holds `files`."""
+    module = name.replace("-", "_")
+    info = f"{module}-{version}.dist-info"
+    files = files | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    lines = []
+    with zipfile.ZipFile(folder / f"{module}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            entry = zipfile.ZipInfo(path)
+            entry.external_attr = 0o100755 << 16
+            archive.writestr(entry, text)
+            digest = urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+            lines.append(f"{path},sha256={digest},{len(text)}\n")
+        archive.writestr(f"{info}/RECORD", "".join(lines) + f"{info}/RECORD,,\n")
+
+
+@pytest.mark.slow
+def test_pins_come_first_all_else_from_the_main_environment_and_a_failure_leaves_the_earlier_one(tmp_path, monkeypatch):
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    wheel(wheels, "nvidia-cuda-nvdisasm", "13.9.9", {"nvidia/cu13/bin/nvdisasm": "#!/bin/sh\n"})
+    wheel(wheels, "jinja2", "99.0", {"jinja2/__init__.py": "__version__ = '99.0'\n"})
+    for variable, value in (("PIP_NO_INDEX", "1"), ("PIP_FIND_LINKS", str(wheels)), ("PIP_EXTRA_INDEX_URL", "")):
+        monkeypatch.setenv(variable, value)
+    pins, output = tmp_path / "own.txt", tmp_path / "results/own/environment.json"
+    pins.write_text("jinja2==99.0\nnvidia-cuda-nvdisasm==13.9.9\n")
+    install(str(pins), str(output))
+    installed = record.read("environment", output)
+    assert installed.pins == {"jinja2": "99.0", "nvidia-cuda-nvdisasm": "13.9.9"}
+
+    program = "import jinja2, msgspec, json, cutesnake; print(json.dumps([jinja2.__version__, msgspec.__file__]))"
+    done = subprocess.run([python_of(output), "-P", "-c", program], capture_output=True, text=True, check=True)
+    version, elsewhere = json.loads(done.stdout)
+    assert version == "99.0" and not elsewhere.startswith(str(tmp_path))
+
+    pins.write_text("jinja2==98.0\nnvidia-cuda-nvdisasm==13.9.9\n")
+    with pytest.raises(ToolchainError, match=r"pip could not install it .*jinja2==98.0") as error:
+        install(str(pins), str(output))
+    assert "\n" not in str(error.value)
+    pins.write_text("jinja2==99.0\n")
+    with pytest.raises(ToolchainError, match="it needs nvidia-cuda-nvdisasm as well"):
+        install(str(pins), str(output))
+    assert (
+        python_of(output).exists() and [path.name for path in output.parent.iterdir() if "partial" in path.name] == []
+    )

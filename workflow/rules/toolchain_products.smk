@@ -1,0 +1,129 @@
+"""What toolchains make: an environment each, a record per kernel and target, a matrix."""
+
+from cutesnake.planning import toolchains
+from cutesnake.planning.outputs import Product
+from cutesnake.stages.compile.compile import LIMIT_SECONDS
+
+TOOLCHAINS = {one.name: one for one in EXPERIMENT.toolchains}
+TOOLCHAIN_MATRIX, TOOLCHAIN_PAGE = "results/toolchains/matrix.json", "results/report/toolchains.html"
+
+
+def toolchain_kernels():
+    """operator/kernel/target -> builds that toolchains are compared with."""
+    chosen = recorded_builds.defaults_of(PLAN) if EXPERIMENT.gate["builds"] == "default" else PLAN.builds
+    kernels = {}
+    for key, build in PLAN.builds.items():
+        dsl = load_kernel(build.operator, build.kernel).DSL
+        if key in chosen and any(one.replaces(dsl) for one in TOOLCHAINS.values()):
+            kernels.setdefault(f"{build.operator}/{build.kernel}/{build.target}", []).append(build)
+    return kernels
+
+
+TOOLCHAIN_KERNELS = toolchain_kernels() if TOOLCHAINS else {}
+TOOLCHAIN_BUILDS = {
+    f"results/toolchains/{name}/{key}.json": builds
+    for name, one in TOOLCHAINS.items()
+    for key, builds in TOOLCHAIN_KERNELS.items()
+    if name == toolchains.MAIN or one.replaces(load_kernel(builds[0].operator, builds[0].kernel).DSL)
+}
+
+
+def environment_of(name):
+    """The record of a toolchain's environment; none for the main one."""
+    planned(TOOLCHAINS, name)
+    return [] if name == toolchains.MAIN else [f"results/toolchains/{name}/environment.json"]
+
+
+ENVIRONMENTS = [path for name in TOOLCHAINS for path in environment_of(name)]
+
+
+def recipe_of_environment(name):
+    one = TOOLCHAINS[name]
+    return recipe(
+        code_of("toolchain_environment.py"), pins=one.pins, hashed=one.hashed, python=[sys.version, sys.prefix]
+    )
+
+
+def beside(name, path):
+    return f"results/toolchains/{name}/{path.removeprefix('results/')}"
+
+
+def asked_of_toolchain(wildcards):
+    """What the job of a toolchain, kernel and target does, in the order of its script."""
+    name = wildcards.toolchain
+    path = f"results/toolchains/{name}/{wildcards.operator}/{wildcards.kernel}/{wildcards.target}.json"
+    asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
+    asked |= {part: [] for part in ("jobs", "checks", "predictions", "builds")}
+    for build in planned(TOOLCHAIN_BUILDS, path):
+        built, figures = beside(name, build.id.path("compile")), beside(name, build.id.path("inspect"))
+        names = names_of(build.id)
+        asked["jobs"].append(
+            {
+                **{part: getattr(build, part) for part in ("operator", "kernel", "target")},
+                "variant": {"id": build.variant.id, "params": variant_of(names)},
+                "folder": str(Path(built).parent),
+                "recipe": (
+                    {**recipe_of_build(names), "versions": dict(TOOLCHAINS[name].pins)}
+                    if TOOLCHAINS[name].pins
+                    else recipe_of_build(names)
+                ),
+                "upstream": upstream_of(names),
+                "figures": figures,
+                "figures_recipe": recipe_of_figures(names),
+                "devices": DEVICES,
+                "log": f"results/log/toolchains/{name}/{build.id.key}.log",
+                "limit_s": config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
+            }
+        )
+        records = {"compile": built, "inspect": figures, "checks": [], "predictions": []}
+        for case in PLAN.checks_of_builds.get(build.id.key, ())[:1]:
+            one = in_batch("correctness", case, recipe_of_check(names, case))
+            one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
+            log = f"results/log/toolchains/{name}/{case.id.key}.log"
+            asked["checks"].append({"case": one, "settings": simulation_settings(names), "log": log})
+            records["checks"].append(one["record"])
+        for case in PLAN.predictions_of_builds.get(build.id.key, ())[:1]:
+            output = beside(name, case.id.path("predict"))
+            settings = {"device": PLAN.clocks[case.build.target]}
+            asked["predictions"].append(
+                {"identity": identity(case), "settings": settings, "build": built, "output": output}
+            )
+            records["predictions"].append(output)
+        asked["builds"].append(records)
+    return asked
+
+
+def toolchain_products():
+    for name in TOOLCHAINS:
+        for path in environment_of(name):
+            yield Product(path, "environment", lambda name=name: recipe_of_environment(name))
+    for path, builds in TOOLCHAIN_BUILDS.items():
+        name, *rest = Path(path).with_suffix("").parts[2:]
+        names = Names(zip(("operator", "kernel", "target"), rest), toolchain=name)
+        yield Product(
+            path,
+            "toolchain",
+            lambda names=names: recipe(
+                code_of("toolchain.py", f"kernels.{names.operator}.{names.kernel}"),
+                TORCH,
+                asked=asked_of_toolchain(names),
+            ),
+            [*environment_of(name), *toolchain_upstream(names)],
+        )
+    if TOOLCHAINS:
+        yield Product(
+            TOOLCHAIN_MATRIX,
+            "toolchains",
+            lambda: recipe(code_of("toolchains.py"), toolchains=list(TOOLCHAINS), limits=gate_limits()),
+            [*TOOLCHAIN_BUILDS, *ENVIRONMENTS, *TEMPLATES],
+            others=((TOOLCHAIN_PAGE, "page"),),
+        )
+
+
+def toolchain_upstream(wildcards):
+    source = PLAN.sources[wildcards.operator, wildcards.kernel]
+    return [] if source in (OWN, INSTALLED) else [f"results/fetch/{source}/fetched.json"]
+
+
+def gate_limits():
+    return {name: value for name, value in EXPERIMENT.gate.items() if name != "builds"}

@@ -1,0 +1,179 @@
+"""Compare builds of neighbouring toolchains, and judge them for the target `gate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import asdict
+
+from cutesnake.analysis.change.static_values import static_values
+from cutesnake.model.records.common import Dated
+from cutesnake.model.records.toolchain import (
+    Effect,
+    GateLimits,
+    Toolchain,
+    ToolchainBuild,
+    ToolchainChange,
+    Toolchains,
+)
+
+SHOWN = 10  # changes that the gate names
+SPILLS, SITES = "spill bytes", "spill sites"
+# Static values where more is worse. Registers, code and instructions may grow to a kernel's advantage.
+COSTS = {SPILLS: "spill_bytes", SITES: "spill_sites"}
+FIGURES = {"registers": "registers_per_thread", SPILLS: "spill_bytes", "stack bytes": "stack_bytes"}
+FIGURES |= {"code bytes": "code_bytes", "instructions": "instructions", SITES: "instructions, local memory"}
+CAUSES = 3  # source lines of a change
+Key = tuple[str, str, str, str]  # operator, kernel, target, variant
+Row = Mapping[str, ToolchainBuild]  # by toolchain
+
+
+def rows(records: Iterable[Toolchain], toolchains: Sequence[str]) -> Mapping[Key, Row]:
+    """Return builds by kernel, target and variant, then by toolchain in its order."""
+    result: dict[Key, dict[str, ToolchainBuild]] = {}
+    for entry in sorted(records, key=lambda one: toolchains.index(one.toolchain)):
+        for build in entry.builds:
+            key = entry.operator, entry.kernel, entry.target, build.variant
+            result.setdefault(key, {})[entry.toolchain] = build
+    return result
+
+
+def figures(build: ToolchainBuild) -> dict[str, int | None]:
+    """Return static values of a build; None for unknown ones.
+
+    Registers are the most of its functions, all else sums.
+    """
+    values = [static_values(function) for function in build.functions]
+    result: dict[str, int | None] = {}
+    for name, key in FIGURES.items():
+        of_functions = [one.get(key) for one in values]
+        known = [one for one in of_functions if one is not None]
+        whole = bool(known) and len(known) == len(of_functions)
+        result[name] = (max(known) if name == "registers" else sum(known)) if whole else None
+    return result
+
+
+def matrix(records: Iterable[Toolchain], toolchains: Sequence[str], limits: Mapping[str, Any]) -> Toolchains:
+    """Compare builds of each toolchain with builds of the last one that compiled."""
+    allowed, compared = GateLimits(**limits), 0
+    changes: list[ToolchainChange] = []
+    for key, row in rows(records, toolchains).items():
+        before: tuple[str, ToolchainBuild] | None = None  # the last one that compiled, else the last one
+        for now in row.items():
+            if before is not None:
+                compared += 1
+                changes += _changes("/".join(key), before, now, allowed)
+            if before is None or now[1].status == "ok" or before[1].status == "failed":
+                before = now
+    return Toolchains(
+        status="ok",
+        reason=None,
+        provenance=Dated(created=datetime.now(UTC).isoformat(timespec="seconds")),
+        toolchains=list(toolchains),
+        limits=allowed,
+        compared=compared,
+        changes=sorted(changes, key=_rank),
+    )
+
+
+def _rank(change: ToolchainChange) -> tuple[Any, ...]:
+    growth = 0.0
+    if isinstance(change.old, int | float) and isinstance(change.new, int | float):
+        growth = (change.new - change.old) / max(abs(change.old), 1)
+    return not change.over, ("worse", "better", "other").index(change.effect), -abs(growth), change.build
+
+
+def _changes(
+    key: str, before: tuple[str, ToolchainBuild], now: tuple[str, ToolchainBuild], limits: GateLimits
+) -> Iterator[ToolchainChange]:
+    (first, old), (second, new) = before, now
+
+    def change(figure: str, was: Any, is_now: Any, effect: Effect, over: bool, cause: str | None) -> ToolchainChange:
+        return ToolchainChange(key, first, second, figure, was, is_now, effect, over, cause)
+
+    if old.status != new.status:
+        worse = new.status == "failed"
+        yield change("compiles", old.status, new.status, "worse" if worse else "better", worse, _line(new.reason))
+    if "failed" in (old.status, new.status):
+        return
+    left, right = figures(old), figures(new)
+    for name in FIGURES:
+        was, is_now = left[name], right[name]
+        if was == is_now:
+            continue
+        grown = is_now - was if was is not None and is_now is not None else None
+        limit = asdict(limits).get(COSTS.get(name, ""))
+        over = limit is not None and grown is not None and grown > limit
+        effect: Effect = "other" if name not in COSTS or grown is None else "worse" if grown > 0 else "better"
+        yield change(name, was, is_now, effect, over, _sites(old, new) if name in COSTS else None)
+    for case in _paired(old.predictions, new.predictions):
+        yield from _slower(change, *case, limits.slower_percent)
+    for left_check, right_check in _paired(old.checks, new.checks):
+        if left_check.status != right_check.status:
+            worse = right_check.status == "failed"
+            name = f"simulated check, {right_check.workload}"
+            effect = "worse" if worse else "better"
+            yield change(name, left_check.status, right_check.status, effect, worse, _line(right_check.reason))
+
+
+def _slower(change: Any, old: Any, new: Any, limit: float) -> Iterator[ToolchainChange]:
+    for cache in ("cold", "warm"):
+        was, is_now = getattr(old, f"{cache}_us"), getattr(new, f"{cache}_us")
+        if was is None or is_now is None:
+            continue
+        percent = 100 * (is_now / was - 1)
+        if round(was, 3) != round(is_now, 3):
+            effect = "worse" if percent > 0 else "better"
+            name = f"predicted {cache} µs on {new.device}, {new.workload}"
+            yield change(name, round(was, 3), round(is_now, 3), effect, percent > limit, None)
+
+
+def _paired(before: Iterable[Any], now: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    known = {one.workload: one for one in before}
+    return ((known[one.workload], one) for one in now if one.workload in known)
+
+
+def _sites(before: ToolchainBuild, now: ToolchainBuild) -> str | None:
+    """Return the source lines where accesses to local memory grew or fell most."""
+    old, new = ({site.source: site.loads + site.stores for site in one.spills} for one in (before, now))
+    grown = {place: new.get(place, 0) - old.get(place, 0) for place in {*old, *new}}
+    most = sorted((place for place in grown if grown[place]), key=lambda place: (-abs(grown[place]), place))
+    return ", ".join(f"{place} ({grown[place]:+d})" for place in most[:CAUSES]) or None
+
+
+def _line(text: str | None) -> str | None:
+    return text.strip().splitlines()[0][:200] if text and text.strip() else None
+
+
+def gate(compared: Toolchains) -> tuple[bool, str]:
+    """Return whether no change is beyond its limit, and what to report."""
+    over = [change for change in compared.changes if change.over]
+    names = " → ".join(compared.toolchains)
+    if not compared.compared:
+        return False, f"{names}: nothing to compare: no kernel of the chosen operators is compiled by two of them"
+    if not over:
+        count = sum(change.effect == "worse" for change in compared.changes)
+        return (
+            True,
+            f"{names}: {compared.compared} pairs of builds, none worse than allowed ({count} changes for the worse)",
+        )
+    lines = [describe(change) for change in over[:SHOWN]]
+    more = [f"and {len(over) - SHOWN} more: results/report/toolchains.html"] if len(over) > SHOWN else []
+    builds = len({change.build for change in over})
+    head = f"{names}: {builds} of {compared.compared} pairs of builds are worse than allowed"
+    return False, "\n  ".join([head, *lines, *more])
+
+
+def describe(change: ToolchainChange) -> str:
+    """Return a change as a line."""
+    where = f"{change.build}: {change.figure} {_shown(change.old)} → {_shown(change.new)}"
+    percent = ""
+    if isinstance(change.old, float) and isinstance(change.new, float) and change.old:
+        percent = f" ({100 * (change.new / change.old - 1):+.1f} %)"
+    return f"{where}{percent}{f'; {change.cause}' if change.cause else ''} ({change.before} → {change.now})"
+
+
+def _shown(value: Any) -> str:
+    return "unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Builds with other compilers: their environments, and one record per kernel and target."""

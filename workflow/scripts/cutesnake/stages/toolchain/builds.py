@@ -1,0 +1,143 @@
+"""Compile a kernel with a toolchain, and gather what is known of its builds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cutesnake.model import record
+from cutesnake.model.records.compile import Compile
+from cutesnake.planning.toolchains import ToolchainError
+from cutesnake.runtime import pool
+from cutesnake.runtime.errors import describe, is_foreseen
+from cutesnake.stages.compile.job import compile_job
+from cutesnake.stages.compile.limited_process import kind_of
+from cutesnake.stages.toolchain.environment import python_of
+
+Jobs = Sequence[Mapping[str, Any]]
+SITES = 12  # source lines of spills that a record keeps
+LINE = re.compile(r'//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
+LOCAL = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode>LDL|STL)\b")
+
+
+def compile_with(environment: str | None, dsl: str, target: str, jobs: Jobs) -> None:
+    """Do compile jobs in a process of the toolchain's Python.
+
+    `environment` is the path of the toolchain's record; None stands for the main environment, whose servers do it.
+    `jobs` are arguments of `compile_job`. Raises ToolchainError for faults of the machine.
+    """
+    if environment is None:
+        for job in jobs:
+            compile_job(**job)
+        return
+    python = python_of(environment).absolute()
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as request:
+        json.dump({"kind": kind_of(dsl, target), "jobs": list(jobs)}, request)
+        request.flush()
+        command = [str(python), "-P", "-m", "cutesnake.stages.toolchain.builds", request.name]
+        own = {name: value for name, value in os.environ.items() if name != pool.VARIABLE}  # servers of another DSL
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=own)
+        except OSError as error:
+            raise ToolchainError(
+                f"{environment}: its Python does not start ({error.strerror}); delete its folder"
+            ) from None
+    if done.returncode:
+        raise ToolchainError((done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1])
+
+
+def main(request: str) -> None:
+    """Compile in this process; end with one line on a fault of the machine."""
+    pool.die_with(os.getppid())
+    asked = json.loads(Path(request).read_text(encoding="utf-8"))
+    pool.start([asked["kind"]])
+    try:
+        for job in asked["jobs"]:
+            compile_job(**job)
+    except Exception as error:
+        if not is_foreseen(error):
+            raise
+        sys.exit(describe(error))
+
+
+def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: str, builds: Jobs, output: str) -> None:
+    """Write the toolchain record of a kernel and target.
+
+    Each of `builds` has paths of its records: compile, inspect, checks, predictions.
+    """
+    entry = {
+        "stage": "toolchain",
+        "status": "ok",
+        "reason": None,
+        "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
+        **{"toolchain": toolchain, "operator": operator, "kernel": kernel, "dsl": dsl, "target": target},
+        "builds": [_build(paths) for paths in builds],
+    }
+    record.write("toolchain", output, entry)
+
+
+def _build(paths: Mapping[str, Any]) -> dict[str, Any]:
+    built: Compile = record.read("compile", paths["compile"])
+    figures = record.plain(record.read("inspect", paths["inspect"]))
+    return {
+        **{name: getattr(built, name) for name in ("status", "reason", "seconds", "compilers")},
+        "variant": built.variant.id,
+        "functions": figures["functions"],
+        "spills": spills(Path(paths["compile"]).parent, built.files),
+        "checks": [_check(path) for path in paths["checks"]] if built.status == "ok" else [],
+        "predictions": [_prediction(path) for path in paths["predictions"]] if built.status == "ok" else [],
+    }
+
+
+def _check(path: str) -> dict[str, Any]:
+    checked = record.read("correctness", path)
+    return {"workload": checked.case.workload, "status": checked.status, "reason": checked.reason}
+
+
+def _prediction(path: str) -> dict[str, Any]:
+    predicted = record.read("predict", path)
+    metrics = predicted.metrics
+    return {
+        "workload": predicted.case.workload,
+        "device": metrics and metrics.device,
+        "cold_us": metrics and metrics.cold_us,
+        "warm_us": metrics and metrics.warm_us,
+        "band_percent": metrics and metrics.bands.cold.percent,
+        "reason": predicted.reason,
+    }
+
+
+def spills(folder: Path, files: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return source lines that access local memory, most accesses first."""
+    counts: dict[str, Counter[str]] = {}
+    for name in sorted(files):
+        if name.endswith(".sass"):
+            for place, opcode in _accesses((folder / name).read_text(encoding="utf-8", errors="replace")):
+                counts.setdefault(place, Counter())[opcode] += 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
+    return [{"source": place, "loads": count["LDL"], "stores": count["STL"]} for place, count in ordered[:SITES]]
+
+
+def _accesses(text: str) -> list[tuple[str, str]]:
+    place, result = "unknown", []
+    for line in text.splitlines():
+        if named := LINE.search(line):
+            place = f"{named['file']}:{named['line']}"
+        elif line.startswith(".text."):
+            place = "unknown"
+        elif access := LOCAL.match(line):
+            result.append((place, access["opcode"]))
+    return result
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
