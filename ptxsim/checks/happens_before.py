@@ -316,16 +316,6 @@ class Clocks(Actors, Observer):
         self.allocs[tm, first] = Event(actor, int(known[actor]), known.copy(), at, f), learned
         self._advance(me)
 
-    def pair_allocated(self, f: Fragment, at: int, warp: int, peer: CTA) -> None:
-        """Report an alloc for a pair whose warp cannot know that the peer has started (PTX ISA 9.7.16.7.1)."""
-        me = Warp(f.cta.rank, warp)
-        if self.races and not self.warps[me].known[self._warps_of(peer)].any():
-            message = f"{self.names[self.ids[me]]} allocates tensor memory of both CTAs, and nothing orders that after"
-            f.report(at, "race", f"{message} the start of CTA {peer.rank}")
-
-    def _warps_of(self, cta: CTA) -> list[int]:
-        return [self.ids[Warp(cta.rank, number)] for number in range(cta.launch.warps)]
-
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         self._tensor_words(tm).free(first, end, self._dealloc(f, at, warp, tm))
 
@@ -359,7 +349,7 @@ class Clocks(Actors, Observer):
 
         Any signal of the peer suffices. An alloc right after a cluster barrier is not late (docs/ptxsim/checks.md).
         """
-        warps = self._warps_of(self.ctas[peer.rank])
+        warps = [self.ids[Warp(peer.rank, n)] for n in range(self.ctas[peer.rank].launch.warps)]
         heard = (event.known[warps] > mine.known[warps]).any()
         if late and not heard and event.known[others.actor] < others.epoch:
             where = self.machine.program.instructions[others.at].location

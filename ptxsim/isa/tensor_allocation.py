@@ -63,10 +63,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
     tm.done += 1
     tm.locations[start] = f.machine.program.instructions[spec.at].location
     cluster.progress += 1
-    warp = f.warp_of(f.lanes()[0])
-    if peer is not None:
-        cluster.observer.pair_allocated(f, spec.at, warp, peer)
-    cluster.observer.tmem_allocated(f, spec.at, warp, tm, start, start + n)
+    cluster.observer.tmem_allocated(f, spec.at, f.warp_of(f.lanes()[0]), tm, start, start + n)
     _store_by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
     return True
 
