@@ -87,7 +87,7 @@ onstart:
         folder.claim(PLANNED_AFTER)
         if moved := folder.bring_back_from_the_future(snakemake_internals.files_of_jobs(workflow)):
             logger.warning(
-                f"dated anew, since a clock was set back or another one is ahead: {moved} files of the future"
+                f"dated again, since a clock was set back or another one is ahead: {moved} files of the future"
             )
         hand_on_plan()
         take_turns()

@@ -123,7 +123,7 @@ def simulate(
 
     A build of `variant` on the workload of `parameters`.
 
-    `processors` are the multiprocessors of the GPU that is simulated, by default those of the target's.
+    `processors` are the multiprocessors of the GPU that is simulated, by default the target's.
     """
     from cutesnake.stages.measure.case import Case
     from cutesnake.stages.simulate import simulation

@@ -26,7 +26,7 @@ def leave(code: int) -> None:
     sys.exit(code)
 
 
-def leave_told(code: int, path: str) -> None:
+def leave_reported(code: int, path: str) -> None:
     tell(path)
     sys.exit(code)
 

@@ -2,7 +2,7 @@
 
 A kernel of the catalogue whose PTX is edited, run as the stage runs it, and what is found.
 
-An edit takes the PTX apart by instruction, so that it reaches those of one opcode that stand at one line of the source.
+An edit takes the PTX apart by instruction, so that it reaches one opcode at one line of the source.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Outcome:
         return self.reason is not None
 
     @property
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """All sentences."""
         return self.findings or ([self.reason] if self.reason else [])
 
     def distance(self) -> int | None:
         """Return the distance in source lines between the edit and the nearest finding."""
-        named = [(m[1], int(m[2])) for text in self.told for m in re.finditer(r"([\w.]+\.py):(\d+)", text)]
+        named = [(m[1], int(m[2])) for text in self.messages for m in re.finditer(r"([\w.]+\.py):(\d+)", text)]
         return min((abs(n - line) for name, n in named for file, line in self.edited if name == file), default=None)
 
 
@@ -133,7 +133,7 @@ def check(
 class At:
     """Edit the instructions that match `pattern` at a source line with `code`.
 
-    With `nth` only those of the nth such line, in the order of the PTX. `places` are then the lines that it touched.
+    With `nth` only the nth such line, in the order of the PTX. `places` are then the lines that it touched.
     """
 
     pattern: str

@@ -43,7 +43,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.open, self.ids, self.links, self.loads, self.words, self.heads = [], [], [], [], [], []
+        self.open, self.ids, self.links, self.loads, self.texts, self.heads = [], [], [], [], [], []
         self.feed(text)
         assert self.open == []
 
@@ -71,8 +71,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         if not {"style", "script"} & set(self.open):
-            self.words.append(data)
+            self.texts.append(data)
 
     @property
     def text(self):
-        return re.sub(r"\s+", " ", " ".join(self.words))
+        return re.sub(r"\s+", " ", " ".join(self.texts))

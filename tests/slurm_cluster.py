@@ -83,11 +83,11 @@ class Node:
     partition: str
     processors: int = 4
     machine: str = "none"
-    cards: int = 0
+    gpus_of_node: int = 0
     kind: str = "card"  # of the GPUs, as Slurm calls them
 
 
-NODES = (Node("cpu1", "cpu"), Node("cpu2", "cpu"), Node("gpu1", "gpu", machine="h200", cards=1, kind="h200"))
+NODES = (Node("cpu1", "cpu"), Node("cpu2", "cpu"), Node("gpu1", "gpu", machine="h200", gpus_of_node=1, kind="h200"))
 
 
 def missing() -> list[str]:
@@ -172,12 +172,12 @@ class Cluster:
         ]
         gres = []
         for node in self.nodes:
-            gpus = f" Gres=gpu:{node.kind}:{node.cards}" if node.cards else ""
+            gpus = f" Gres=gpu:{node.kind}:{node.gpus_of_node}" if node.gpus_of_node else ""
             lines.append(
                 f"NodeName={node.name} NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()} Port={_free_port()} "
                 f"CPUs={node.processors} RealMemory=64000{gpus}"
             )
-            for number in range(node.cards):
+            for number in range(node.gpus_of_node):
                 file = folder / node.name / f"nvidia{number}"
                 file.parent.mkdir(exist_ok=True)
                 file.touch()
@@ -206,7 +206,7 @@ class Cluster:
     def _write_machine(self, node: Node) -> Path:
         """The machine of a node, whose GPUs have numbers of their own.
 
-        Those of one number would be one GPU.
+        GPUs of one number would be one GPU.
         """
         machine = json.loads((MACHINES / f"{node.machine}.json").read_text())
         for place, gpu in enumerate(machine["devices"]):

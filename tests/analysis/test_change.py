@@ -77,14 +77,14 @@ def case(records: dict, kernel: str = "cutile", workload: str = "b32_s1024_bf16"
     return entry
 
 
-def found_in(evidence, before, place=RESULTS) -> dict:
+def changes_in(evidence, before, place=RESULTS) -> dict:
     result = change(evidence, place, before)
     record.check("change", result, "sample")
     return result
 
 
 def test_nothing_changed_is_equal_throughout(now) -> None:
-    result = found_in(now, earlier(now))
+    result = changes_in(now, earlier(now))
     for name in ("cold", "warm"):
         totals = result["totals"][name]
         assert totals["equal"] == len(result["cases"]) > 10 and totals["same"] == totals["slower"] == 0
@@ -95,7 +95,7 @@ def test_nothing_changed_is_equal_throughout(now) -> None:
 def test_one_slower_case_is_found_and_named(now) -> None:
     before = earlier(now)
     case(before)["metrics"]["cold_us"] /= 1.5
-    result = found_in(now, before)
+    result = changes_in(now, before)
     assert result["totals"]["cold"]["slower"] == 1 and result["totals"]["warm"]["slower"] == 0
     fine, message = unchanged([result], "slower")
     assert not fine and "1 of 32 cases are slower than in before" in message
@@ -106,7 +106,7 @@ def test_one_slower_case_is_found_and_named(now) -> None:
 def test_a_faster_case_fails_nothing(now) -> None:
     before = earlier(now)
     case(before)["metrics"]["cold_us"] *= 1.5
-    result = found_in(now, before)
+    result = changes_in(now, before)
     assert result["totals"]["cold"]["faster"] == 1
     assert unchanged([result], "worse") == (True, "none of 32 cases is slower than in before")
 
@@ -120,7 +120,7 @@ def test_figures_of_builds_that_differ_are_listed_with_the_compilers(now) -> Non
     for entry in before.values():
         if entry["stage"] == "compile" and entry["dsl"] == "cute":
             entry["compilers"] = {"nvidia-cutlass-dsl": "4.8.0"}
-    result = found_in(now, before)["builds"]
+    result = changes_in(now, before)["builds"]
     (entry,) = result["changed"]
     assert (entry["kernel"], entry["function"], entry["symbol"]) == ("cute_sm90", 2, "combine")
     changes = {c["figure"]: c["now"] - c["before"] for c in entry["changes"]}
@@ -134,7 +134,7 @@ def test_figures_of_builds_that_differ_are_listed_with_the_compilers(now) -> Non
 def test_more_spills_fail_where_that_is_asked_for(now) -> None:
     before = earlier(now)
     next(e for p, e in before.items() if "inspect" in p and "/cutile/" in p)["functions"][0]["spill_bytes"] = 0
-    result = found_in(now, before)
+    result = changes_in(now, before)
     assert unchanged([result], "slower")[0]
     fine, message = unchanged([result], "worse")
     assert not fine and "1 device function with more spills, the first in blend, cutile for sm_" in message
@@ -143,7 +143,7 @@ def test_more_spills_fail_where_that_is_asked_for(now) -> None:
 def test_one_measurement_on_both_sides_says_nothing(now) -> None:
     """A recorded set against itself: no verdict, and no claim that nothing changed."""
     kept = sample.evidence(recorded=True)
-    result = found_in(kept, dict(kept.recorded), KEPT)
+    result = changes_in(kept, dict(kept.recorded), KEPT)
     assert result["totals"]["cold"] == {"slower": 0, "faster": 0, "equal": 0, "cannot_tell": 0, "same": 32}
     assert all(row["same"] and row["cold"] is None for row in result["cases"])
     assert result["builds"]["reason"].startswith("a recorded set holds measurements only")
@@ -151,14 +151,14 @@ def test_one_measurement_on_both_sides_says_nothing(now) -> None:
 
 def test_where_nothing_was_compared_the_check_fails_rather_than_pass(now) -> None:
     kept = sample.evidence(recorded=True)
-    result = found_in(kept, dict(kept.recorded), KEPT)
+    result = changes_in(kept, dict(kept.recorded), KEPT)
     for fails in ("slower", "worse"):
         fine, message = unchanged([result], fails)
         assert not fine and message.startswith("nothing was compared with recorded/nvidia_h200")
     fine, message = unchanged([result], "none")
     assert fine and message.endswith("all times are identical to the baseline's measurements")
     builds = {path: entry for path, entry in earlier(now).items() if entry["stage"] == "inspect"}
-    assert unchanged([found_in(now, builds)], "worse")[0] and not unchanged([found_in(now, builds)], "slower")[0]
+    assert unchanged([changes_in(now, builds)], "worse")[0] and not unchanged([changes_in(now, builds)], "slower")[0]
 
 
 def test_another_card_is_not_compared_with(now) -> None:
@@ -166,7 +166,7 @@ def test_another_card_is_not_compared_with(now) -> None:
     for entry in before.values():
         if entry.get("device"):
             entry["device"]["name"] = "NVIDIA B200"
-    result = found_in(now, before)
+    result = changes_in(now, before)
     assert result["cases"] == []
     assert result["no_cases"] == "the baseline was timed on NVIDIA B200, this run on NVIDIA H200"
     assert result["unpaired"] == {"only_before": 32, "only_now": 32}
@@ -175,14 +175,14 @@ def test_another_card_is_not_compared_with(now) -> None:
 def test_a_variant_of_another_name_is_paired_as_the_fastest(now) -> None:
     before = earlier(now)
     case(before)["case"]["variant"]["id"] = "wide"
-    (row,) = (row for row in found_in(now, before)["cases"] if row["variant_before"] != row["variant"])
+    (row,) = (row for row in changes_in(now, before)["cases"] if row["variant_before"] != row["variant"])
     assert (row["variant_before"], row["variant"]) == ("wide", "bf16")
 
 
 def test_failed_times_are_no_times(now) -> None:
     before = earlier(now)
     case(before).update(status="failed", reason="it hangs", metrics=None)
-    assert found_in(now, before)["unpaired"] == {"only_before": 0, "only_now": 1}
+    assert changes_in(now, before)["unpaired"] == {"only_before": 0, "only_now": 1}
 
 
 def test_drivers_that_differ_are_said(now) -> None:
@@ -190,11 +190,11 @@ def test_drivers_that_differ_are_said(now) -> None:
     for entry in before.values():
         if entry.get("device"):
             entry["device"]["driver"] = "570.1"
-    assert {"name": "driver", "before": ["570.1"], "now": ["580.159"]} in found_in(now, before)["conditions"]
+    assert {"name": "driver", "before": ["570.1"], "now": ["580.159"]} in changes_in(now, before)["conditions"]
 
 
 def test_the_table_has_a_line_per_case(now) -> None:
-    result = found_in(now, earlier(now))
+    result = changes_in(now, earlier(now))
     lines = list(csv.DictReader(io.StringIO(to_csv(result))))
     assert len(lines) == 32 and {line["cold_verdict"] for line in lines} == {"equal"}
     assert all(float(line["warm_ratio"]) == 1 for line in lines)
@@ -277,7 +277,7 @@ def test_the_page_has_findings_before_the_tables(tmp_path, now, front) -> None:
     before = earlier(now)
     case(before)["metrics"]["cold_us"] /= 1.5
     next(e for p, e in before.items() if "inspect" in p and "/cutile/" in p)["functions"][0]["spill_bytes"] = 0
-    text = render(contents(now, tmp_path, front=front, changes=[found_in(now, before)]))
+    text = render(contents(now, tmp_path, front=front, changes=[changes_in(now, before)]))
     section = Page(text[text.index('<section id="changed">') : text.index('<section id="ran">')])
     assert "Cold L2: 32 cases, 1 slower, 0 faster, 31 equal, 0 cannot tell." in section.text
     assert "Largest change (slower, cold L2): blend, cutile on b32_s1024_bf16" in section.text
@@ -293,7 +293,7 @@ def test_a_page_without_a_baseline_has_no_such_section(tmp_path, now) -> None:
 
 def test_the_page_says_why_nothing_is_compared(tmp_path) -> None:
     nothing = sample.evidence()
-    result = found_in(nothing, {}, KEPT)
+    result = changes_in(nothing, {}, KEPT)
     page = Page(render(contents(nothing, tmp_path, changes=[result])))
     assert "No case of blend was compared: the baseline has no times of these kernels and workloads." in page.text
     assert "a recorded set holds measurements only" in page.text

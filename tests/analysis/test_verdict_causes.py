@@ -245,10 +245,10 @@ def test_nothing_is_said_without_facts():
 
 def test_a_small_share_comes_after_a_cause_of_unknown_share_and_a_large_one_before():
     more = {"cutlass_sm90": {"function": function()}, "tilegym": {"function": function(spills=424, registers=128)}}
-    found = causes.causes(of("fmha", "b4_s4096_bf16_causal", "warm", "cutlass_sm90", "tilegym", **more))
-    order = [cause.rule for cause in found]
+    rows = causes.causes(of("fmha", "b4_s4096_bf16_causal", "warm", "cutlass_sm90", "tilegym", **more))
+    order = [cause.rule for cause in rows]
     assert order.index("spills") < order.index("clock")
-    share = {cause.rule: cause.share_percent for cause in found}
+    share = {cause.rule: cause.share_percent for cause in rows}
     assert share["spills"] is None and (share["clock"] or 0) < causes.UNKNOWN_SHARE
     gemm = causes.causes(of("gemm", "m1024_n8192_k8192_bf16", "warm", "cutlass_sm90_persistent", "tilegym_persistent"))
     assert gemm[0].rule == "clock" and (gemm[0].share_percent or 0) > causes.UNKNOWN_SHARE

@@ -46,7 +46,7 @@ def test_times_within_the_noise_have_no_winner():
 
 
 def test_predictions_within_their_error_show_no_tie():
-    """Two times that cannot be told apart are equal only if they were measured."""
+    """Two times that cannot be distinguished are equal only if they were measured."""
     decision = decide("warm", "predicted", synthetic(1.01, noise_percent=66))
     measured = decide("warm", "recorded", synthetic(1.01))
     assert (result(decision)[0], result(measured)[0]) == ("Cannot tell", "Tie")

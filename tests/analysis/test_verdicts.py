@@ -26,13 +26,13 @@ def evidence(**options):
 
 
 @pytest.fixture(scope="module")
-def found():
+def verdict():
     everything = evidence(gpu=True, recorded=True)
     return verdicts(everything, compare(everything))
 
 
-def test_every_gpu_that_timed_both_dsls_has_a_verdict(found):
-    bases = {(one.target, one.warm.basis): one for one in found.targets if one.warm}
+def test_every_gpu_that_timed_both_dsls_has_a_verdict(verdict):
+    bases = {(one.target, one.warm.basis): one for one in verdict.targets if one.warm}
     assert set(bases) == {("sm_90a", "measured"), ("sm_90a", "recorded")}
     for one in bases.values():
         assert one.gpu == "H200"
@@ -41,8 +41,8 @@ def test_every_gpu_that_timed_both_dsls_has_a_verdict(found):
         assert not one.rival("warm").beats_both
 
 
-def test_flags_name_authors_and_power(found):
-    flags = {flag.id: flag for flag in found.targets[0].flags}
+def test_flags_name_authors_and_power(verdict):
+    flags = {flag.id: flag for flag in verdict.targets[0].flags}
     assert "different_authors" not in flags  # both kernels are `this project's`
     assert "few_workloads" not in flags
 
@@ -164,8 +164,8 @@ def test_lines_of_a_third_party_kernel_are_what_its_adapter_names(tmp_path):
     assert count_lines("fmha", "cutlass_sm90", tmp_path / "empty") is None
 
 
-def test_costs_have_figures_or_reasons(found):
-    costs = {(one.kernel, one.target): one for one in found.costs}
+def test_costs_have_figures_or_reasons(verdict):
+    costs = {(one.kernel, one.target): one for one in verdict.costs}
     assert ("torch_sdpa", "sm_90a") not in costs
     one = costs["cutile", "sm_90a"]
     assert (one.registers_per_thread, one.spill_bytes, one.compile_seconds) == (255, [48, 48], 2.5)
@@ -176,15 +176,15 @@ def test_costs_have_figures_or_reasons(found):
     assert "achieved_occupancy_percent" in costs["cutlass_fp16", "sm_100a"].missing
 
 
-def test_every_part_has_a_sentence(found):
-    for one in found.targets:
+def test_every_part_has_a_sentence(verdict):
+    for one in verdict.targets:
         message = [sentences.headline(one)]
         message += [sentences.flag(flag) for flag in one.flags]
         message += [sentences.warm_slower(slow) for slow in one.warm_slower]
         message += [sentences.rival(rival) for rival in one.rivals]
         message += [text for decision in (one.warm, one.cold) if decision for text in sentences.sides(decision)]
         assert all(text and "{" not in text for text in message)
-    assert all(sentences.cost(one) for one in found.costs)
+    assert all(sentences.cost(one) for one in verdict.costs)
 
 
 def test_every_rule_has_a_condition_and_a_sentence():
@@ -194,8 +194,8 @@ def test_every_rule_has_a_condition_and_a_sentence():
     assert names <= set(sentences.CAUSES)
 
 
-def test_a_kernel_that_beats_both_comes_first_in_the_headline(found):
-    one = next(target for target in found.targets if target.warm)
+def test_a_kernel_that_beats_both_comes_first_in_the_headline(verdict):
+    one = next(target for target in verdict.targets if target.warm)
     rival = msgspec.structs.replace(one.rival("warm"), mean=0.8, beats_both=True, faster=["w"])
     text = sentences.headline(msgspec.structs.replace(one, rivals=[rival]))
     assert text.startswith(rival.kernel)

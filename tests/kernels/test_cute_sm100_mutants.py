@@ -95,7 +95,7 @@ MUTANTS = {
     "P is written while the product before reads it": Mutant("softmax", "p free", r"\(.*\) \| "),
     "P reaches the tensor cores unfenced": Mutant("softmax", "p fence"),
     "P is announced to the own CTA": Mutant("softmax", "p arrive", r"\(.*\)", "()"),
-    "maxima are told before those of the tile before are read": Mutant("softmax", "exchange read"),
+    "maxima are sent before the previous tile's are read": Mutant("softmax", "exchange read"),
     "warps of a row do not meet": Mutant("epilogue", "exchange"),
     "O is not rescaled": Mutant("softmax", "rescale"),
     "loads of tensor memory are not waited for": Mutant("epilogue", "tmem load"),
@@ -122,7 +122,7 @@ MUTANTS = {
         "epilogue", "result phase", r"(\w+)\)\)$", r"\1 ^ 1))"
     ),
     "the rope's scores are overwritten": Mutant("mma", "rope scores", "True", "False"),
-    "the last tiles' pages are those of the first": Mutant("load", "page turn", "== 0", ">= 0"),
+    "the last tiles' pages are the first tile's": Mutant("load", "page turn", "== 0", ">= 0"),
     "page numbers are replaced a turn too early": Mutant("load", "page register", "== 0", "== 1"),
     "an item's first values are loaded twice": Mutant("load", "first v", "< 2", "< 1"),
     "partial results have both halves of the columns in one place": Mutant("epilogue", "partial half", r"= .*", "= 0"),
@@ -268,7 +268,7 @@ def test_the_intact_copy_is_not_caught(built, part, variant):
 
 # These take CI 50 to 105 seconds of a processor each, more than any other.
 LONGEST = [
-    "the last tiles' pages are those of the first",
+    "the last tiles' pages are the first tile's",
     "page numbers are replaced a turn too early",
     "the CTA goes before the last products have released its memory",
     "partial results have both halves of the columns in one place",

@@ -316,7 +316,7 @@ def test_the_build_spills_nothing_and_fits_its_stated_budget(built):
     assert not {"LDL", "STL"} & {word.split(".")[0] for word in sass.split()}
     ptx = (built / "kernel.ptx").read_text()
     assert "wgmma.mma_async.sync.aligned.m64n256k16" in ptx
-    # How the L2 treats them is an argument of the call for all loads of pages, and one for those of Q in clusters that
+    # How the L2 treats them is an argument of the call for all loads of pages, and one for Q in clusters that
     # share loads and in single CTAs without clusters; else for none of Q.
     policies = re.findall(r"cp\.async\.bulk\.tensor\.[34]d\S+ [^;]*, (%rd\d+);", ptx)
     loads = dict(re.findall(r"ld\.param\.b64\s+(%rd\d+), \[(\w+)\]", ptx))

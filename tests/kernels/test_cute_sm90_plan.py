@@ -34,8 +34,8 @@ LENGTHS = {
 }
 
 
-def padded(lengths: list[int], rows: int, kind: str, card: int = GPU):
-    where = rows, card, *KINDS[kind]
+def padded(lengths: list[int], rows: int, kind: str, processors: int = GPU):
+    where = rows, processors, *KINDS[kind]
     return pad(make_schedule(lengths, *where, on_gpu=True), len(lengths), *where)
 
 
@@ -66,16 +66,16 @@ def built(request):
     return request.param, build("mla_decode", "cute_sm90", "sm_90a", variant(request.param))
 
 
-def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, schedule: str):
+def plan_of(folder: Path, lengths: list[int], rows: int, processors: int, kind: str, schedule: str):
     """Return what the build's plan writes in ptxsim over entries of -7."""
     import numpy as np
 
     import ptxsim
 
-    want = padded(lengths, rows, kind, card)
+    want = padded(lengths, rows, kind, processors)
     tables = [np.full(np.shape(table), -7, np.int32) for table in (want.items, want.offsets, want.merges)]
     batch = len(lengths)
-    lanes, _ = lanes_and_workers(rows, card, *KINDS[kind])
+    lanes, _ = lanes_and_workers(rows, processors, *KINDS[kind])
     half = np.zeros((batch, rows, 576), np.float16)  # of another type than the build's, but as wide: nobody reads it
     attention = [
         ptxsim.Tensor(half.view(np.int16), "bfloat16"),
@@ -87,7 +87,9 @@ def plan_of(folder: Path, lengths: list[int], rows: int, card: int, kind: str, s
     attention += [layout.KEEP, layout.KEEP, 0, None, None]  # no in-kernel merge
     step = [np.array(lengths, np.int32), lanes, 1, ptxsim.Pointer(np.zeros(1, np.int32), "stream")]
     module = ptxsim.Module.from_file(folder / "kernel.ptx")
-    launches = ptxsim.capture(folder / "kernel.o", "mla_decode_cute_sm90", (*attention, *step), module, sm_count=card)
+    launches = ptxsim.capture(
+        folder / "kernel.o", "mla_decode_cute_sm90", (*attention, *step), module, sm_count=processors
+    )
     assert [("plan_kernel" in launch.name, launch.grid) for launch in launches] == [
         (True, (1, 1, 1)),
         (False, (1, 1, 1)),

@@ -354,7 +354,7 @@ def test_what_is_launched_computes_attention_whatever_the_plan(tokens, plan, bui
             Plan(UNDIVIDED, 4, direct=False),
             "combine_many_scaled",
             True,
-        ),  # 64 blocks leave room for those of combine
+        ),  # 64 blocks leave room for the blocks of combine
         ((8192,) * 4, Plan(UNDIVIDED, 8, direct=False), "combine_many_scaled", True),  # 16 pieces are read soon enough
         ((8192,) * 7, Plan(UNDIVIDED, 2, direct=False), "combine_scaled", False),  # and 896 rows are many
         ((8192, 64), Plan(UNDIVIDED, 2), "combine_many_scaled", True),  # a whole request's blocks are in between

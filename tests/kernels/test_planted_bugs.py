@@ -62,7 +62,7 @@ class Mutant:
 
     kernel: Place
     edit: At
-    words: str
+    message: str
     near: int | None = 20
 
 
@@ -108,7 +108,7 @@ MUTANTS = {
         PAIR, At(DEALLOC), "ends with tensor memory allocated.*, by PTX.*; the kernel ends after", 1
     ),
     "pair: B is not loaded": Mutant(PAIR, At(LOAD, code="tma_b"), DEADLOCK),
-    "single: the address is read before it is there": Mutant(SINGLE, At(BARRIER, nth=0), UNORDERED),
+    "single: the address is read before it exists": Mutant(SINGLE, At(BARRIER, nth=0), UNORDERED),
     "single: the next operands are loaded over these": Mutant(SINGLE, At(WAIT, PASSED, nth=1), "race: "),
     "MLA on Hopper: P is not fenced": Mutant(SM90, At(PROXY), UNFENCED),
     "MLA on Hopper: what lies past a request's end is loaded": Mutant(
@@ -183,7 +183,7 @@ MUTANTS = {
     "rmsnorm: half a warp sums up": Mutant(
         RMSNORM, At(SHUFFLE, HALF, code="warp_reduction"), "mask 0xffff leaves it out"
     ),
-    "rmsnorm of a cluster: sums of others are not waited for": Mutant(RMSNORM_4, At(WAIT, PASSED), UNWRITTEN),
+    "rmsnorm of a cluster: other CTAs' sums are not waited for": Mutant(RMSNORM_4, At(WAIT, PASSED), UNWRITTEN),
     "rmsnorm of a cluster: no bytes are announced": Mutant(RMSNORM_4, At(EXPECT), DEADLOCK),
     "rmsnorm of a cluster: the CTAs do not meet before": Mutant(RMSNORM_4, At(CLUSTER, nth=0), "that does not exist"),
     "rmsnorm of a cluster: the mbarrier is not fenced": Mutant(RMSNORM_4, At(INIT), MADE),
@@ -196,9 +196,9 @@ def test_a_planted_bug_is_found_and_the_line_to_change_is_named(name) -> None:
     mutant = MUTANTS[name]
     outcome = check(mutant.kernel, mutant.edit)
     assert mutant.edit.places, "the kernel no longer has what is edited"
-    assert any(re.search(mutant.words, text) for text in outcome.told), outcome.told[:3]
+    assert any(re.search(mutant.message, text) for text in outcome.messages), outcome.messages[:3]
     distance = outcome.distance()
-    assert mutant.near is None or (distance is not None and distance <= mutant.near), (distance, outcome.told[:3])
+    assert mutant.near is None or (distance is not None and distance <= mutant.near), (distance, outcome.messages[:3])
 
 
 def lane_bounds(text: str) -> dict[int, str]:

@@ -54,7 +54,7 @@ def test_results_of_cards_alike_are_of_one_kind_and_those_of_others_are_not(four
     stranger = replace(one, devices=tuple(replace(gpu, uuid_hash="another") for gpu in one.devices))
     with pytest.raises(machine_check.OtherMachineError, match="its number is another here"):
         machine_check.check_gpu(all_four.fingerprint, stranger)
-    with pytest.raises(machine_check.OtherMachineError, match="the card is NVIDIA B200"):
+    with pytest.raises(machine_check.OtherMachineError, match="the GPU is NVIDIA B200"):
         machine_check.check_gpu(all_four.fingerprint, machine("b200"))
 
 
@@ -148,11 +148,11 @@ def test_builds_and_timings_take_turns(tmp_path) -> None:
     builds = [begin(locks.COMPUTING) for _ in range(2)]
     assert all(has_it(job, 5) for job in builds), "builds do not wait for each other"
     timings = [begin(locks.TIMING) for _ in range(2)]
-    assert not any(has_it(job, 0.4) for job in timings), "a timing began beside a build"
+    assert not any(has_it(job, 0.4) for job in timings), "a timing began during a build"
     end(*builds)
-    assert all(has_it(job, 5) for job in timings), "timings on two cards do not wait for each other"
+    assert all(has_it(job, 5) for job in timings), "timings on two GPUs do not wait for each other"
     late = begin(locks.COMPUTING)
-    assert not has_it(late, 0.4), "a build began beside a timing"
+    assert not has_it(late, 0.4), "a build began during a timing"
     end(*timings)
     assert has_it(late, 5)
     end(late)

@@ -148,9 +148,9 @@ class Wrapper:
 
     def __init__(self, workspace, *, backend, use_cuda_graph, qo_indptr, kv_indptr, kv_indices, kv_len_arr):
         assert (backend, use_cuda_graph) == ("fa3", True)
-        self.given = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_indices": kv_indices}
-        self.given["kv_len_arr"] = kv_len_arr
-        assert all(str(tensor.dtype) == "torch.int32" for tensor in self.given.values())
+        self.initial = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_indices": kv_indices}
+        self.initial["kv_len_arr"] = kv_len_arr
+        assert all(str(tensor.dtype) == "torch.int32" for tensor in self.initial.values())
 
     def plan(self, *, metadata, lse_mode, **plan):
         assert lse_mode == "basee" and plan["page_size"] == PAGE
@@ -161,7 +161,7 @@ class Wrapper:
 
     def run(self, *, query, kv_cache, out, lse, return_lse, return_lse_base_on_e):
         assert return_lse and return_lse_base_on_e
-        queries, pages, indices, lengths = self.given.values()
+        queries, pages, indices, lengths = self.initial.values()
         for request in range(len(lengths)):
             rows = slice(int(queries[request]), int(queries[request + 1]))
             table = indices[int(pages[request]) : int(pages[request + 1])][None]

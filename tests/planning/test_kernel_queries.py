@@ -56,7 +56,7 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         (".", "the id '.'; it may hold"),
         ("..", "the id '..'; it may hold"),
@@ -65,8 +65,8 @@ def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:
         ("x" * 300, "x{20}… of 300 characters; 150 at most"),
     ],
 )
-def test_the_id_of_a_variant_names_a_folder_of_its_own(name, words) -> None:
+def test_the_id_of_a_variant_names_a_folder_of_its_own(name, message) -> None:
     kernel = SimpleNamespace(variants=lambda workload, target: (Variant(name, {}),))
-    with pytest.raises(ContractError, match=words) as caught:
+    with pytest.raises(ContractError, match=message) as caught:
         kernel_queries.variants(kernel, SimpleNamespace(id="m1"), "sm_90a")
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 200

@@ -81,11 +81,11 @@ def planned(plan: Plan) -> list[str]:
 )
 def test_only_what_nothing_names_is_removed_and_it_is_told(tmp_path, plan) -> None:
     kept, gone = write(tmp_path, *KEPT, *planned(plan)), write(tmp_path, *GONE)
-    found = leftovers.find(tmp_path, plan)
-    assert found == sorted(gone)
-    told = leftovers.summary(found, tmp_path)
-    assert f"  {ADD}/ann/sm_90a: 2 files, 0.0 MB" in told and "  softmax_of_yore: 4 files, 0.0 MB" in told
-    leftovers.remove(found, tmp_path)
+    rows = leftovers.find(tmp_path, plan)
+    assert rows == sorted(gone)
+    summary = leftovers.summary(rows, tmp_path)
+    assert f"  {ADD}/ann/sm_90a: 2 files, 0.0 MB" in summary and "  softmax_of_yore: 4 files, 0.0 MB" in summary
+    leftovers.remove(rows, tmp_path)
     assert all(path.exists() for path in kept) and not any(path.exists() for path in gone)
     assert not (tmp_path / f"compile/{ADD}/cute/sm_75").exists()
     assert leftovers.find(tmp_path, plan) == []

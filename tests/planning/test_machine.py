@@ -86,7 +86,7 @@ def mig_nvml(slices):
     """
     made = {f"MIG-{number}": (name, sms, size) for number, name, sms, size in slices}
 
-    def handle(card, number):
+    def handle(module, number):
         if f"MIG-{number}" not in made:
             raise NVMLError("not found")
         return f"MIG-{number}"

@@ -144,10 +144,12 @@ def test_without_a_card_here_is_no_target(machine, tmp_path) -> None:
         assert {d.target for d in result.decisions} == {"sm_90a", "sm_100a"}
 
 
-@pytest.mark.parametrize(("name", "words"), [("none", "without a GPU"), ("a100", "on a GPU of compute capability 8.0")])
-def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, words) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"), [("none", "without a GPU"), ("a100", "on a GPU of compute capability 8.0")]
+)
+def test_nothing_but_here_needs_a_card(plan, machine, tmp_path, name, message) -> None:
     asked = replace(experiment(), targets=["here"])
-    with pytest.raises(ConfigError, match=f"`here` stands for no target {words}; allowed: sm_90a"):
+    with pytest.raises(ConfigError, match=f"`here` stands for no target {message}; allowed: sm_90a"):
         matrix.make_plan(asked, machine(name))
 
 
@@ -171,7 +173,7 @@ def test_a_changed_sweep_changes_no_build_of_a_dynamic_kernel(plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "message"),
     [
         ({"supports": lambda w: 1 / 0}, "ZeroDivisionError"),
         ({"variants": lambda w, target: ()}, "gives none for m1_n8_fp32"),
@@ -179,14 +181,14 @@ def test_a_changed_sweep_changes_no_build_of_a_dynamic_kernel(plan) -> None:
         ({"variants": lambda w, target: (Variant("a/b", {}),)}, "the id 'a/b'"),
     ],
 )
-def test_a_broken_kernel_is_a_row_and_the_others_go_on(plan, monkeypatch, fault, words) -> None:
+def test_a_broken_kernel_is_a_row_and_the_others_go_on(plan, monkeypatch, fault, message) -> None:
     whole = plan("h200")
     broken = SimpleNamespace(**{**vars(KERNELS["dynamic"]), **fault})
     monkeypatch.setitem(KERNELS, "dynamic", broken)
     result = plan("h200")
     rows = [d for d in result.decisions if d.kernel == "dynamic"]
     assert [row.target for row in rows] == ["sm_90a", "sm_100a"]
-    assert all(words in row.build.reason and not row.run.ok for row in rows)
+    assert all(message in row.build.reason and not row.run.ok for row in rows)
     assert builds(result, "dynamic") == [] and builds(result, "baked") == builds(whole, "baked")
 
 

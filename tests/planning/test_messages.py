@@ -15,7 +15,7 @@ from project import ROOT, snakemake
 
 @pytest.mark.fault("Configuration", "`CUTESNAKE_MACHINE` that is no machine", "one line")
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (None, "No such file or directory; "),
         ("{", "describes no machine"),
@@ -26,14 +26,14 @@ from project import ROOT, snakemake
         ("[" * 100_000, "describes no machine"),
     ],
 )
-def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, words) -> None:
+def test_a_pretended_machine_that_is_none(tmp_path, monkeypatch, content, message) -> None:
     path = tmp_path / "machine.json"
     if content is not None:
         path.write_text(content)
     monkeypatch.setenv(machine.MOCK_FILE, str(path))
     with pytest.raises(machine.MachineError) as caught:
         machine.probe()
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith("CUTESNAKE_MACHINE is ")
 
 
@@ -52,7 +52,7 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
 @pytest.mark.fault("Configuration", "a path that is not planned", "one line with the nearest planned ones")
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "message"),
     [
         (f"compile/{BUILD}x/build.json", f"{BUILD}x is not planned; nearest: {BUILD}, "),
         (f"correctness/{BUILD}/m3_n1001_fp32.json", f"is not planned; nearest: {BUILD}/"),
@@ -63,9 +63,9 @@ BUILD = "elementwise_add/cute/sm_90a/fp32_t256_v4"
         (f"autotune/{BUILD}.json", "is not planned; nothing of that kind is"),
     ],
 )
-def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, words) -> None:
+def test_a_path_that_is_not_planned_names_the_nearest_that_is(built, path, message) -> None:
     done = snakemake(built, "--dry-run", f"results/{path}")
-    assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.fault("Configuration", "`--cores 0`", "one line; Snakemake would wait forever")
@@ -121,15 +121,15 @@ def make(path: Path, content: bytes | str | None) -> Path:
 @pytest.mark.fault(
     "Configuration", "a `--configfile` that is missing, a folder, empty, a list, or not UTF-8", "one line"
 )
-@pytest.mark.parametrize(("content", "words"), CONFIGURATIONS)
+@pytest.mark.parametrize(("content", "message"), CONFIGURATIONS)
 @pytest.mark.parametrize(
     "form", ["--configfile {}", "--configfiles {}", "--configfile={}", "-n --configfile {} -q all"]
 )
-def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, words) -> None:
+def test_a_configuration_that_cannot_be_read_is_one_line(tmp_path, form, content, message) -> None:
     path = make(tmp_path / "run.yaml", content)
     with pytest.raises(SystemExit) as caught:
         command_line.check(form.format(path).split())
-    assert words in caught.value.code and "\n" not in caught.value.code
+    assert message in caught.value.code and "\n" not in caught.value.code
     assert caught.value.code.startswith(f"--configfile {path}")
 
 
@@ -152,7 +152,7 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ("timing.max_seconds=3", "write 'timing={max_seconds: 3}'"),
         ("sweeps.mla_decode.kernels=[cutile]", "write 'sweeps={mla_decode: {kernels: [cutile]}}'"),
@@ -160,10 +160,10 @@ def test_an_option_that_is_there_twice_is_refused(option, tmp_path) -> None:
         ("max seconds=3", "is read as KEY=VALUE, such as"),
     ],
 )
-def test_what_is_no_key_and_value_is_one_line(entry, words) -> None:
+def test_what_is_no_key_and_value_is_one_line(entry, message) -> None:
     with pytest.raises(SystemExit) as caught:
         command_line.check(["--cores", "1", "--config", "targets=[sm_90a]", entry, "-n"])
-    assert caught.value.code.startswith(f"--config {entry}: ") and words in caught.value.code
+    assert caught.value.code.startswith(f"--config {entry}: ") and message in caught.value.code
     command_line.check(["--config", "targets=[sm_90a]", "timing={max_seconds: 3}", "--", "compiled"])
 
 
@@ -201,13 +201,13 @@ def test_snakemake_itself_is_asked_only_without_our_profiles(tmp_path, profile) 
         assert len(message) == 2, "and the profile that is used"
 
 
-@pytest.mark.parametrize(("content", "words"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
-def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, words) -> None:
+@pytest.mark.parametrize(("content", "message"), [*CONFIGURATIONS[2:4], *CONFIGURATIONS[5:]])
+def test_a_mistake_in_the_configuration_of_the_project_has_its_line(fresh, content, message) -> None:
     make(fresh / "config/config.yaml", content)
     done = snakemake(fresh, "--dry-run")
     message = done.stdout + done.stderr
     assert done.returncode != 0 and "Traceback" not in message
-    assert words.replace("run.yaml", "config/config.yaml") in message
+    assert message.replace("run.yaml", "config/config.yaml") in message
 
 
 @pytest.mark.fault("Machine", "a folder without write access", "one line that names `--directory`")

@@ -176,7 +176,7 @@ def test_a_clock_that_was_set_back_stops_no_run(project) -> None:
         os.utime(path, (day, day))
     append(project / "workflow/scripts/cutesnake/report/plot/style.py", "\nCHANGED = 1\n")
     done = snakemake(project)
-    assert done.returncode == 0 and re.search(r"dated anew, .*: \d+ files of the future", done.stderr), done.stderr
+    assert done.returncode == 0 and re.search(r"dated again, .*: \d+ files of the future", done.stderr), done.stderr
     assert "Nothing to be done" in snakemake(project).stderr
 
 

@@ -84,7 +84,7 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("classes: {}", "machines.yaml: classes"),
         ("classes: {cpu: {queue: x}}", "classes/cpu: unknown key 'queue'; allowed: partition, "),
@@ -96,12 +96,12 @@ def test_simulation_is_for_targets_that_no_class_runs(plan) -> None:
         ("classes: [", "machines.yaml"),
     ],
 )
-def test_a_wrong_file_of_classes_is_told_in_one_line(tmp_path, monkeypatch, text, words) -> None:
+def test_a_wrong_file_of_classes_is_told_in_one_line(tmp_path, monkeypatch, text, message) -> None:
     monkeypatch.chdir(tmp_path)
     Path("machines.yaml").write_text(text)
     with pytest.raises(nodes.NodesError) as caught:
         nodes.read_classes("machines.yaml")
-    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_the_example_in_the_repository_is_a_file_of_classes() -> None:

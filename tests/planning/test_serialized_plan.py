@@ -101,7 +101,7 @@ def test_another_card_is_told(machine) -> None:
     h200 = machine("h200")
     machine_check.check_gpu(h200.fingerprint, h200)
     machine_check.check_gpu(None, h200)
-    with pytest.raises(machine_check.OtherMachineError, match="the card is NVIDIA B200 here, planned was NVIDIA H200"):
+    with pytest.raises(machine_check.OtherMachineError, match="the GPU is NVIDIA B200 here, planned was NVIDIA H200"):
         machine_check.check_gpu(h200.fingerprint, machine("b200"))
     older = replace(h200, devices=(replace(h200.devices[0], driver="570.1"),))
     with pytest.raises(machine_check.OtherMachineError, match=r"its driver is 570\.1 here, planned was 580"):

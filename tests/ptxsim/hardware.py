@@ -28,7 +28,7 @@ import access_programs
 import numpy as np
 import programs
 import warp_programs
-from card import Card, distance, floats, same_nan
+from gpu_driver import Gpu, distance, floats, same_nan
 from products import PRODUCTS, SPREADS, Product
 
 import ptxsim
@@ -44,18 +44,18 @@ def simulate(program: programs.Program) -> tuple[list[np.ndarray], list]:
     return buffers, ptxsim.run(launch).findings
 
 
-def on_gpu(card: Card, program: programs.Program) -> list[np.ndarray]:
+def on_gpu(gpu: Gpu, program: programs.Program) -> list[np.ndarray]:
     """The same buffers after a run on the GPU."""
     buffers = [*program.sources(), program.poison()]
-    addresses = [card.upload(x) for x in buffers]
+    addresses = [gpu.upload(x) for x in buffers]
     params = b"".join(a.to_bytes(8, "little") for a in addresses)
     end = -(-len(params) // 16) * 16
     sizes = [*((8 * k, 8) for k in range(len(addresses))), (end, len(programs.BLOCK))]
-    function = card.kernel(program.ptx().encode(), "k")
-    card.launch(function, (1, 1, 1), (programs.N, 1, 1), 0, params.ljust(end, b"\0") + programs.BLOCK, sizes)
+    function = gpu.kernel(program.ptx().encode(), "k")
+    gpu.launch(function, (1, 1, 1), (programs.N, 1, 1), 0, params.ljust(end, b"\0") + programs.BLOCK, sizes)
     for address, data in zip(addresses, buffers, strict=True):
-        card.download(address, data)
-    card.free()
+        gpu.download(address, data)
+    gpu.free()
     return buffers
 
 
@@ -75,7 +75,7 @@ def compare(program: programs.Program, theirs: list[np.ndarray], own: list[np.nd
             inputs = [hex(int(x.view(f"u{x.itemsize}")[at])) for x in program.sources()]
             message.append(
                 f"{len(past)} beyond {program.ulps:g} ulp, first at {at} of {'the result' if last else n}: "
-                f"card {a[at]!r}, here {b[at]!r}, inputs {', '.join(inputs)}"
+                f"GPU {a[at]!r}, here {b[at]!r}, inputs {', '.join(inputs)}"
             )
     return "; ".join(message), good
 
@@ -85,7 +85,7 @@ def ops() -> int:
 
     Returns how many differ beyond what is allowed.
     """
-    gpu, bad = Card(), 0
+    gpu, bad = Gpu(), 0
     for program in PROGRAMS:
         try:
             own, findings = simulate(program)
@@ -108,7 +108,7 @@ def simulated_product(product: Product, spread: int | str, seed: int) -> np.ndar
 
 def products() -> int:
     """Run each product of products.py on GPU and simulator with several exponent spreads."""
-    gpu, bad = Card(), 0
+    gpu, bad = Gpu(), 0
     for product in PRODUCTS:
         function, wrong, count = gpu.kernel(product.ptx().encode(), "k"), 0, 0
         digest = hashlib.sha256()
@@ -135,7 +135,7 @@ def kernels(path: Path, first: int = 0) -> int:
 
     Pointers in parameters and descriptors are moved to the GPU's buffers.
     """
-    gpu, bad = Card(), 0
+    gpu, bad = Gpu(), 0
     for number, case in enumerate(pickle.loads(gzip.decompress(path.read_bytes()))[first:], first):
         moved = [(address, data.nbytes, gpu.upload(data)) for _, address, data, _ in case["before"]]
         try:
@@ -204,14 +204,14 @@ def summary(logs: Path, recordings: list[Path], target: Path) -> int:
     return 0
 
 
-def said_of_programs(data: dict, lines: list[str]) -> None:
+def message_of_programs(data: dict, lines: list[str]) -> None:
     data["programs"], data["device"] = lines[-1].split(" on ", 1)
     data["approximate"] = {
         x[8:].split(" {d}")[0].split()[0]: x.split("; ")[-1].split(") ")[-1] for x in lines if x[:6] == "within"
     }
 
 
-def said_of_products(data: dict, lines: list[str]) -> None:
+def message_of_products(data: dict, lines: list[str]) -> None:
     data["products"] = {x[8:].split(": ")[0]: x.split(": ")[1] for x in lines[:-1]}
 
 
@@ -226,7 +226,7 @@ def message_of_kernels(data: dict, lines: list[str]) -> None:
     data["kernels"] |= buffers
 
 
-MESSAGE = {"ops": said_of_programs, "products": said_of_products, "kernels": message_of_kernels}
+MESSAGE = {"ops": message_of_programs, "products": message_of_products, "kernels": message_of_kernels}
 
 
 if __name__ == "__main__":

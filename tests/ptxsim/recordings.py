@@ -115,20 +115,20 @@ def nvidia() -> Iterator[dict]:
         yield exported(f"Hopper fmha{'_causal' * causal}", folder, "fmha", args, TO_F16)
 
 
-def _opener(module: ptxsim.Module, held: list, folder: Path, function: str) -> Callable[..., None]:
+def _opener(module: ptxsim.Module, captured: list, folder: Path, function: str) -> Callable[..., None]:
     """What stands for the loaded function.
 
-    It leaves the captured launches and the arguments in `held`.
+    It leaves the captured launches and the arguments in `captured`.
     """
 
     def launch(*arguments) -> None:
         args = (*arguments[:-1], ptxsim.Pointer(torch.zeros(1), "stream"))
-        held[:] = [ptxsim.capture(folder / "kernel.o", function, args, module, sm_count=132), arguments]
+        captured[:] = [ptxsim.capture(folder / "kernel.o", function, args, module, sm_count=132), arguments]
 
     return launch
 
 
-def ours() -> Iterator[dict]:
+def own_builds() -> Iterator[dict]:
     """cute_sm90: both dtypes, single CTAs and clusters of two.
 
     The long request is split, so that it is combined.
@@ -183,7 +183,7 @@ def written() -> Iterator[dict]:
 
 if __name__ == "__main__":
     torch.manual_seed(7)
-    parts = {"written": written, "nvidia": nvidia, "ours": ours}
+    parts = {"written": written, "nvidia": nvidia, "own_builds": own_builds}
     cases = [case for part in sys.argv[2:] or parts for case in parts[part]()]
     with gzip.open(sys.argv[1], "wb") as stream:
         pickle.dump(cases, stream)

@@ -32,7 +32,7 @@ def run_kernel(
     registers: str = "",
     **options: int,
 ) -> ptxsim.Result:
-    """Run a kernel made of `body` over the given arguments; `options` are those of ptxsim.run."""
+    """Run a kernel made of `body` over the given arguments; `options` as in ptxsim.run."""
     module = ptxsim.Module.from_text(kernel_text(body, len(args), shared, registers))
     launch = ptxsim.launch(module, "k", grid, (threads,), args, dynamic_shared=shared, cluster=cluster)
     return ptxsim.run(launch, schedule=schedule, seed=seed, checks=checks, **options)

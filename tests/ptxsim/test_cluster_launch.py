@@ -1,6 +1,6 @@
 """Cluster launch control.
 
-Clusters that take the work of others, on kernels written here (PTX ISA 9.7.13.18).
+Clusters that take other clusters' work, on kernels written here (PTX ISA 9.7.13.18).
 """
 
 from __future__ import annotations

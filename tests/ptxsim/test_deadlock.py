@@ -27,7 +27,7 @@ RELEASE = "mbarrier.arrive.shared.b64 _, [%r1+8];"
 
 
 def deadlock(
-    first: int = 1, size: int = 128, release: str = RELEASE, turns: int = 3, announce: str = ANNOUNCE, count: int = 32
+    first: int = 1, size: int = 128, release: str = RELEASE, rounds: int = 3, announce: str = ANNOUNCE, count: int = 32
 ) -> tuple[str, str]:
     """The first clause of the finding, and the instruction it stands at.
 
@@ -35,7 +35,7 @@ def deadlock(
     """
     body = PIPELINE.replace(ANNOUNCE, announce).replace("[%r1+8], 32;", f"[%r1+8], {count};")
     body = body.replace("FIRST", str(first)).replace("BYTES", str(size)).replace("RELEASE", release)
-    body = body.replace("TURNS", str(turns))
+    body = body.replace("TURNS", str(rounds))
     result = run_kernel(body, np.zeros(64, np.uint32), threads=64, shared=512, schedule="eager")
     outcome = [f for f in result.findings if f.kind == "deadlock"]
     return (outcome[0].message.split("; waiting: ")[0], outcome[0].instruction) if outcome else ("", "")
@@ -71,7 +71,7 @@ def test_a_consumer_that_never_releases_is_named_with_where_it_has_gone() -> Non
     message, instruction = deadlock(release="")
     assert "nobody has ever arrived there" in message and "must release it" in message
     assert "[%r1], %r4" in instruction  # the consumer's wait, behind which the release is missing
-    message, _ = deadlock(turns=1)
+    message, _ = deadlock(rounds=1)
     assert "warp 0 of CTA 0, which arrived for phase 0 at PTX line" in message and "has exited since" in message
 
 

@@ -83,8 +83,8 @@ def test_triton(mask, tmp_path) -> None:
     z = np.zeros_like(x)
     scratch = (None, None)  # the last two parameters of a kernel by Triton: global and profile scratch memory
     launch = ptxsim.Launch.from_ptx(tmp_path / "add.ptx", "add", (4,), (128,), (x, 2 * x, z, 1000, *scratch))
-    found = ptxsim.run(launch).findings
-    assert any(f.kind == "out-of-bounds" for f in found) != bool(mask) and bool(found) != bool(mask)
+    findings = ptxsim.run(launch).findings
+    assert any(f.kind == "out-of-bounds" for f in findings) != bool(mask) and bool(findings) != bool(mask)
     np.testing.assert_array_equal(z, 3 * x)
 
 

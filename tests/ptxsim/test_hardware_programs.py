@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from card import same_nan
+from gpu_driver import same_nan
 from handwritten import all_kernels
 from hardware import PROGRAMS, simulate, simulated_product
 from products import PRODUCTS, SPREADS

@@ -40,8 +40,8 @@ def launched(body: str, *args, threads=32, grid=(1,), shared=0, cluster=(1,), ea
     return launch
 
 
-def cycles(body: str, *args, card=DEVICE, cache="warm", **options) -> float:
-    return ptxsim.predict(launched(body, *args, **options), card, cache=cache).launches[0].cycles
+def cycles(body: str, *args, model=DEVICE, cache="warm", **options) -> float:
+    return ptxsim.predict(launched(body, *args, **options), model, cache=cache).launches[0].cycles
 
 
 CHAIN = "fma.rn.f32 %r1, %r1, %r1, %r1;\n"
@@ -70,7 +70,7 @@ def test_independent_fmas_share_the_pipe_of_their_scheduler(threads, per_schedul
 def test_special_functions_are_bound_by_their_pipe() -> None:
     body = "".join(f"ex2.approx.ftz.f32 %r{10 + n % 32}, %r1;\n" for n in range(64))
     gpu = DEVICE.changed(sfu_pipe_cycles=8)
-    assert cycles(body * 2, card=gpu) - cycles(body, card=gpu) == pytest.approx(64 * 8, rel=0.02)
+    assert cycles(body * 2, model=gpu) - cycles(body, model=gpu) == pytest.approx(64 * 8, rel=0.02)
 
 
 def test_shared_loads_with_bank_conflicts_take_a_pass_each() -> None:
@@ -79,7 +79,7 @@ def test_shared_loads_with_bank_conflicts_take_a_pass_each() -> None:
         return load + "".join(f"ld.shared.b32 %r{10 + n % 32}, [%r2];\n" for n in range(200))
 
     gpu = DEVICE.changed(shared_load_latency=30)
-    without, with_conflicts = (cycles(loads(stride), shared=16384, card=gpu) for stride in (4, 128))
+    without, with_conflicts = (cycles(loads(stride), shared=16384, model=gpu) for stride in (4, 128))
     assert with_conflicts - without == pytest.approx(200 * 31, rel=0.05)
 
 
@@ -108,7 +108,7 @@ def copies(splits: int) -> str:
 def test_a_stream_of_copies_is_bound_by_the_bandwidth_that_its_sm_has(grid) -> None:
     data = np.zeros(132 * 65536, np.uint8)
     gpu = DEVICE.changed(tma_bytes_per_cycle=64, tma_bytes_per_cycle_tpc=128, l2_gb_per_s=132 * 32)
-    result = cycles(copies(16), data, threads=1, grid=(grid,), shared=65536 + 16, card=gpu)
+    result = cycles(copies(16), data, threads=1, grid=(grid,), shared=65536 + 16, model=gpu)
     rate = 64 if grid == 1 else 32  # the engine of one SM, or its share of L2
     assert result == pytest.approx(65536 / rate + gpu.constants.tma_latency, rel=0.1)
 
@@ -136,7 +136,7 @@ def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:
     data = np.zeros(132 * 65536, np.uint8)
     rates = dict.fromkeys(("dram_read_gb_per_s", "dram_write_gb_per_s", "dram_copy_gb_per_s"), 1320)
     gpu = DEVICE.changed(l2_gb_per_s=132 * 64, **rates)  # 10 bytes a cycle for each SM
-    run = {"threads": 1, "grid": (132,), "shared": 65552, "card": gpu}
+    run = {"threads": 1, "grid": (132,), "shared": 65552, "model": gpu}
     cold = cycles(copies(16), data, cache="cold", **run)
     moved = 65536 * (1 + displaced(132 * 65536, gpu.constants))  # what the flush has left goes as they come
     assert cold == pytest.approx(moved / 10 + gpu.constants.tma_dram_latency, rel=0.1)
@@ -178,7 +178,7 @@ WAIT = "wgmma.wait_group.sync.aligned 0;\n"
 
 def test_products_are_bound_by_the_tensor_cores() -> None:
     gpu = DEVICE.changed(wgmma_flops_per_cycle=4096)
-    run = {"threads": 128, "shared": 65536, "card": gpu}
+    run = {"threads": 128, "shared": 65536, "model": gpu}
     grown = cycles(products(40, 128) + WAIT, **run) - cycles(products(20, 128) + WAIT, **run)
     assert grown == pytest.approx(20 * 2 * 64 * 128 * 16 / 4096, rel=0.02)
 
@@ -429,7 +429,7 @@ def test_only_a_launch_with_tma_descriptors_pays_for_them() -> None:
 
 def test_ctas_that_begin_a_grid_together_on_an_sm_start_so_many_cycles_apart() -> None:
     gpu = DEVICE.changed(cta_fill_cycles=50)
-    one, four = (cycles(CHAIN * 100, grid=(132 * n,), card=gpu) for n in (1, 4))
+    one, four = (cycles(CHAIN * 100, grid=(132 * n,), model=gpu) for n in (1, 4))
     assert four - one == pytest.approx(3 * 50, abs=20)
 
 
@@ -438,7 +438,7 @@ def test_the_first_load_of_a_lone_call_comes_later_out_of_dram() -> None:
     data = np.zeros(256, np.uint8)
     extra = {}
     for cache in ("warm", "cold"):
-        soon, late = (cycles(load, data, card=DEVICE.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
+        soon, late = (cycles(load, data, model=DEVICE.changed(dram_first_cycles=n), cache=cache) for n in (0, 5000))
         extra[cache] = late - soon
     assert extra == {"warm": 0, "cold": pytest.approx(5000, abs=50)}
 

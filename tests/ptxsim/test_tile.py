@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tile_card
+import tile_descriptors
 
 import ptxsim
 from ptxsim.host.cutile import _section
@@ -77,7 +77,7 @@ def test_boxes_are_the_bytes_that_barriers_expect(epilogue) -> None:
 def test_the_code_that_asks_a_card_stores_every_parameter(epilogue, tmp_path) -> None:
     for name in ("kernel.cubin", "kernel.ptx"):
         shutil.copy(epilogue / name, tmp_path / name)
-    (tmp_path / "kernel.ptx").write_text(tile_card.storing_text(epilogue / "kernel.ptx"))
+    (tmp_path / "kernel.ptx").write_text(tile_descriptors.storing_text(epilogue / "kernel.ptx"))
     launch, arrays, places = launched(tmp_path)
     ptxsim.run([launch])
     stored = arrays[0].tobytes()[: len(launch.params)]
@@ -88,8 +88,8 @@ def test_the_code_that_asks_a_card_stores_every_parameter(epilogue, tmp_path) ->
 
 def test_the_cubin_that_asks_a_card_differs_in_its_machine_code_alone(epilogue) -> None:
     pytest.importorskip("nvidia", reason="ptxas comes with a package of this name")
-    whole, asking = (epilogue / "kernel.cubin").read_bytes(), tile_card.storing(epilogue / "kernel.ptx")
-    start, size = tile_card.sections(whole)[f".text.{tile_card.kernel_of(epilogue / 'kernel.ptx').name}"]
+    whole, asking = (epilogue / "kernel.cubin").read_bytes(), tile_descriptors.storing(epilogue / "kernel.ptx")
+    start, size = tile_descriptors.sections(whole)[f".text.{tile_descriptors.kernel_of(epilogue / 'kernel.ptx').name}"]
     assert asking[start : start + size] != whole[start : start + size]
     assert (asking[:start], asking[start + size :]) == (whole[:start], whole[start + size :])
 

@@ -27,7 +27,7 @@ def test_each_device_file_is_complete_and_says_where_its_values_are_from(name) -
 def test_what_is_called_published_names_an_address_where_it_can_be_read(name) -> None:
     for parameter, value in DeviceModel.load(name).parameters.items():
         assert value.source != "published" or re.search(r"https://\S+\.\S+/\S+", value.origin), parameter
-        assert value.source != "measured" or name != "b200", f"{parameter}: nobody here has the card"
+        assert value.source != "measured" or name != "b200", f"{parameter}: nobody has measured this GPU"
 
 
 def test_the_clock_reads_every_parameter() -> None:

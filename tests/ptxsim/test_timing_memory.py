@@ -40,8 +40,8 @@ def loading(*loads: str, stride: int = 16) -> ptxsim.Launch:
     return ptxsim.launch(module, "k", (1,), (32,), (np.zeros(65536, np.uint8),))
 
 
-def cycles(*loads: str, card: DeviceModel = GPU, stride: int = 16) -> float:
-    return ptxsim.predict(loading(*loads, stride=stride), card).launches[0].cycles
+def cycles(*loads: str, model: DeviceModel = GPU, stride: int = 16) -> float:
+    return ptxsim.predict(loading(*loads, stride=stride), model).launches[0].cycles
 
 
 PART = tuple(f"ld.global.u32 %r{10 + k}, [%d1+{4 * k}];" for k in range(4))

@@ -30,7 +30,7 @@ window.onload = function () {
     loads: performance.getEntriesByType("resource").map(function (r) { return r.name; })
       .filter(function (name) { return !/^data:/.test(name); }),
     paper: getComputedStyle(document.body).backgroundColor,
-    pictures: Array.from(document.querySelectorAll("svg")).filter(function (s) { return s.getBoundingClientRect().height > 20; }).length
+    drawings: Array.from(document.querySelectorAll("svg")).filter(function (s) { return s.getBoundingClientRect().height > 20; }).length
   };
   parent.postMessage(JSON.stringify(out), "*");
 };
@@ -41,9 +41,7 @@ window.onload = function () {
 def pages() -> dict[str, str]:
     result = record_of("tutorial_gemm/cutlass_0/sm_100a/fp16")
     asked = Asked("learn_path_a", GOALS, {"tutorial_gemm/cutlass_0": ("tutorial_gemm/cutlass_0/x/y", [])}, {}, [])
-    why = (
-        f"its sizes are baked in; gemm_grouped/cutlass_sm90/sm_90a/{'_'.join(['g8_m128_n256_k512'] * 6)} is run instead"
-    )
+    why = f"sizes are constants; gemm_grouped/cutlass_sm90/sm_90a/{'_'.join(['g8_m128_n256_k512'] * 6)} is run instead"
     other = {**result, "variant": {"id": "another", "params": {}}, "watched": None, "not_watched": why}
     return {
         "anatomy": page.render([result, other], Path("nowhere")),
@@ -65,7 +63,7 @@ def test_only_tables_and_pictures_scroll_sideways(pages, tmp_path, name, width, 
     out = json.loads(html.unescape(result.group(1)))
     assert out["width"] == width and not out["wide"] and out["loads"] == []
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
-    assert out["pictures"] >= (2 if name == "anatomy" else 0)
+    assert out["drawings"] >= (2 if name == "anatomy" else 0)
 
 
 @pytest.mark.slow

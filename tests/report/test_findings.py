@@ -24,7 +24,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
-def said(comparisons, gpu=False):
+def sentences_of(comparisons, gpu=False):
     return {entry["question"]: entry["text"] for entry in front_findings(sample.arch(gpu), comparisons)}
 
 
@@ -58,7 +58,7 @@ def test_five_sentences_answer_five_questions() -> None:
 
 
 def test_nothing_timed_is_said_to_be_so() -> None:
-    sentences = said([compare(sample.evidence())])
+    sentences = sentences_of([compare(sample.evidence())])
     assert sentences["Speedup"].startswith("Not known: no GPU timed a workload in both DSLs")
     assert sentences["Speedup"].endswith("Neither DSL has a measured time.")
     assert sentences["Other GPUs"] == "No GPU has times."
@@ -70,7 +70,7 @@ def test_where_one_dsl_alone_was_timed_it_is_named() -> None:
     compared["speedups"] = []
     for table in compared["times"]:
         table["kernels"] = {name: dsl for name, dsl in table["kernels"].items() if dsl != "cute"}
-    assert said([compared])["Speedup"].endswith("in both DSLs. Only cuTile was timed, on H200.")
+    assert sentences_of([compared])["Speedup"].endswith("in both DSLs. Only cuTile was timed, on H200.")
 
 
 def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
@@ -89,7 +89,7 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
         assert math.isclose(entry[name]["mean"], math.prod(ratios) ** (1 / len(ratios)))
         assert (entry[name]["least"], entry[name]["most"]) == (min(ratios), max(ratios))
         assert entry[name]["faster"] + entry[name]["equal"] + entry[name]["slower"] == len(ratios)
-    sentences = said([compare(evidence)], gpu=True)
+    sentences = sentences_of([compare(evidence)], gpu=True)
     assert sentences["Speedup"].startswith("H200, blend, best CuTe DSL vs best cuTile kernel: ")
     assert f"warm {entry['warm']['mean']:.2f}{TIMES} (" in sentences["Speedup"]
     assert f"cold {entry['cold']['mean']:.2f}{TIMES} (" in sentences["Speedup"]
@@ -104,7 +104,7 @@ def test_the_strongest_rival_of_each_operator_is_named_the_first_operator_first(
     weak["operator"] = "weak"
     for other in weak["speedups"][0]["others"]:
         other["warm"]["mean"], other["cold"]["mean"] = 0.5, 0.6
-    text = said([one, scaled(one, "strong", 1.0), weak])["Other kernels"]
+    text = sentences_of([one, scaled(one, "strong", 1.0), weak])["Other kernels"]
     first, rest = text.split(" In ")
     assert first.startswith(f"Strongest other kernel of blend: {rival['kernel']} (")
     assert f"{rival['warm']['mean']:.2f}{TIMES} as fast warm and {rival['cold']['mean']:.2f}{TIMES} cold" in first
@@ -128,7 +128,7 @@ def test_times_within_the_noise_are_equal() -> None:
 def test_several_operators_are_counted_by_who_leads() -> None:
     one = compare(sample.evidence(recorded=True))
     mean = one["speedups"][0]["warm"]["mean"]
-    text = said([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Speedup"]
+    text = sentences_of([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Speedup"]
     assert text.startswith("On H200, all 3 operators were timed in both DSLs. CuTe DSL is faster for 1 (blend ")
     assert f"cuTile is faster for 1 (other 2.00{TIMES} warm" in text
     assert "For 1, neither leads both cold and warm (third)" in text
@@ -139,18 +139,18 @@ def test_the_main_operator_is_named_before_those_with_a_clearer_lead() -> None:
     several = [one, *(scaled(one, name, 0.5) for name in ("second", "third", "fourth"))]
     for ordered in (several, several[1:] + several[:1]):
         main = ordered[0]["operator"]
-        assert f" is faster for 4 ({main} " in said(ordered)["Speedup"]
+        assert f" is faster for 4 ({main} " in sentences_of(ordered)["Speedup"]
 
 
 def test_a_mean_that_a_few_workloads_make_is_said_to_be_one() -> None:
     one = compare(sample.evidence(recorded=True))
     several = [one, scaled(one, "second", 1.0)]
-    assert "and slower on" not in said(several)["Speedup"]
+    assert "and slower on" not in sentences_of(several)["Speedup"]
     one["speedups"][0]["warm"] |= {"faster": 3, "equal": 0, "slower": 5}
-    assert said(several)["Speedup"].count(" cold, but warm faster on 3 and slower on 5 of 8 workloads") == 1
+    assert sentences_of(several)["Speedup"].count(" cold, but warm faster on 3 and slower on 5 of 8 workloads") == 1
     one["speedups"][0]["warm"] |= {"faster": 8, "slower": 0}
     one["speedups"][0]["cold"] |= {"faster": 1, "equal": 6, "slower": 1}
-    assert said(several)["Speedup"].count(" cold, but cold faster on 1 and slower on 1 of 8 workloads") == 1
+    assert sentences_of(several)["Speedup"].count(" cold, but cold faster on 1 and slower on 1 of 8 workloads") == 1
 
 
 def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_out_again() -> None:
@@ -159,21 +159,21 @@ def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_ou
     for entry in other["speedups"]:
         entry["device"]["device"] = H100
     several = [one, scaled(one, "second", 1.0), other, scaled(other, "second", 1.0)]
-    text = said(several)["Speedup"]
+    text = sentences_of(several)["Speedup"]
     assert text.count("timed in both DSLs") == 1 and "On H100 80GB HBM3, the same DSL leads each operator (" in text
     mean = one["speedups"][0]["warm"]["mean"]
-    turned = said([*several[:3], scaled(other, "second", 2 * mean)])["Speedup"]
+    turned = sentences_of([*several[:3], scaled(other, "second", 2 * mean)])["Speedup"]
     assert turned.count("timed in both DSLs") == 2
 
 
 def test_kernels_that_failed_their_check_are_named() -> None:
     compared = compare(sample.evidence(gpu=True))
-    assert "failed their check" not in said([compared])["Confidence"]
+    assert "failed their check" not in sentences_of([compared])["Confidence"]
     row = compared["coverage"][0]
     row["correctness"]["failed"] = 2
     for source, whose in (("ours", ""), ("tilegym", ", all of third-party kernels")):
         row["source"] = source
-        assert said([compared])["Confidence"].endswith(
+        assert sentences_of([compared])["Confidence"].endswith(
             f". 2 cases failed their check on this machine{whose} (blend/{row['kernel']} 2)."
         )
 
@@ -181,17 +181,19 @@ def test_kernels_that_failed_their_check_are_named() -> None:
 def test_a_kernel_that_failed_its_check_was_checked() -> None:
     compared = compare(sample.evidence())
     (row, *_) = (row for row in compared["coverage"] if row["build"]["ok"] and not row["correctness"]["simulated"])
-    before = said([compared])["Not run"]
+    before = sentences_of([compared])["Not run"]
     row["correctness"]["failed"] = 1
-    counts = [int(re.search(r"(\d+) pairs? not checked", s).group(1)) for s in (before, said([compared])["Not run"])]
+    counts = [
+        int(re.search(r"(\d+) pairs? not checked", s).group(1)) for s in (before, sentences_of([compared])["Not run"])
+    ]
     assert counts[0] - counts[1] == 1
 
 
 def test_two_cards_that_agree_and_one_alone() -> None:
     evidence = sample.evidence(recorded=True)
-    assert said([compare(evidence)])["Other GPUs"].endswith("only H200 has times.")
+    assert sentences_of([compare(evidence)])["Other GPUs"].endswith("only H200 has times.")
     both = compare(with_another_gpu(evidence, lambda *_: None))
-    assert said([both])["Other GPUs"] == (
+    assert sentences_of([both])["Other GPUs"] == (
         "H100 80GB HBM3 and H200 agree about the fastest kernel on all 8 workloads of blend (workloads with several "
         "kernels timed on both)."
     )
@@ -203,12 +205,14 @@ def test_two_cards_that_timed_one_kernel_alone_do_not_agree_about_the_fastest() 
     alone = {p: e for p, e in both.recorded.items() if e["device"]["name"] != H100 or e["case"]["kernel"] == "cutile"}
     compared = compare(sample.replace(both, recorded=alone))
     assert compared["agreement"] == []
-    assert said([compared])["Other GPUs"].endswith("Not known: no two GPUs timed several kernels of one workload.")
+    assert sentences_of([compared])["Other GPUs"].endswith(
+        "Not known: no two GPUs timed several kernels of one workload."
+    )
 
 
 def test_many_operators_about_which_two_cards_agree_are_counted() -> None:
     both = compare(with_another_gpu(sample.evidence(recorded=True), lambda *_: None))
-    text = said([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other GPUs"]
+    text = sentences_of([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other GPUs"]
     assert text.endswith("on all 32 workloads of 4 operators (workloads with several kernels timed on both).")
 
 
@@ -224,7 +228,7 @@ def test_two_cards_that_disagree_beyond_the_noise() -> None:
     (entry,) = compared["agreement"]
     assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
     assert entry["warm"] == [{"workload": "b1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
-    assert said([compared])["Other GPUs"] == (
+    assert sentences_of([compared])["Other GPUs"] == (
         "H100 80GB HBM3 and H200 agree about the fastest kernel on 7 of 8 workloads of blend (workloads with several "
         "kernels timed on both). They disagree on b1_s1024_bf16 of blend, warm (cutile on H100 80GB HBM3, cute_sm90 on "
         "H200)."
@@ -248,7 +252,7 @@ def test_two_cards_that_disagree_about_a_variant() -> None:
     names["wide"]["metrics"]["hot_us"] /= 10
     (entry,) = compare(two)["agreement"]
     assert [(row["kernel"], row["winners"]) for row in entry["variants"]] == [("cutile", ["wide", "bf16"])]
-    assert said([compare(two)])["Other GPUs"].endswith(
+    assert sentences_of([compare(two)])["Other GPUs"].endswith(
         " They disagree about the fastest variant in 1 case, such as cutile on b32_s8192_bf16 of blend (wide on H100 "
         "80GB HBM3, bf16 on H200)."
     )
@@ -396,7 +400,7 @@ def test_without_times_the_overview_says_why_there_is_none(tmp_path) -> None:
 @pytest.mark.parametrize("question", ["Confidence", "Not run"])
 def test_figures_of_the_sentences_follow_the_records(question) -> None:
     evidence = sample.evidence(gpu=True)
-    before = said([compare(evidence)], gpu=True)[question]
+    before = sentences_of([compare(evidence)], gpu=True)[question]
     for entry in evidence.measured.values():
         if entry["stage"] == "timing":
             entry["metrics"] |= {"flags": ["power"], "spread_percent": 7.0}
@@ -404,5 +408,5 @@ def test_figures_of_the_sentences_follow_the_records(question) -> None:
     for decision in plan["decisions"]:
         decision["simulate"] = {"ok": False, "reason": "no"}
     measured = {p: e for p, e in evidence.measured.items() if e["backend"] == "cuda"}
-    after = said([compare(sample.replace(evidence, plan=plan, measured=measured))], gpu=True)[question]
+    after = sentences_of([compare(sample.replace(evidence, plan=plan, measured=measured))], gpu=True)[question]
     assert before != after

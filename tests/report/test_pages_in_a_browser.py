@@ -151,7 +151,7 @@ PAGED = """
   function press(text) {
     Array.from(tools.querySelectorAll("button")).find(function (b) { return b.textContent === text; }).click();
   }
-  out.first = rows(); out.said = tools.querySelector("output").textContent;
+  out.first = rows(); out.count = tools.querySelector("output").textContent;
   press("Next"); out.second = rows();
   press("Next"); press("Next"); out.last = rows();
   press("Previous"); out.back = rows();
@@ -179,7 +179,7 @@ def shown(page: str, folder, width: int, dark: bool, script: str = SCRIPT) -> di
     return json.loads(html.unescape(result.group(1)))
 
 
-# What a simulated check counts and covers, with names as long as those of CuTe's kernels are.
+# What a simulated check counts and covers, with names as long as CuTe's kernels have.
 NAME = "kernel_cutlass_split_kv_kernel_blackwellmlamla_decode_fp16"
 COUNTED = ("global_read_bytes", "global_write_bytes", "global_read_unique_bytes", "global_write_unique_bytes")
 MORE_COUNTED = ("warp_instructions", "mma_instructions", "mma_flops", "tma_instructions", "tma_bytes", "barrier_waits")
@@ -264,7 +264,7 @@ def test_a_table_of_many_workloads_is_shown_page_by_page(tmp_path, monkeypatch):
     every = list(typed(evidence).workloads)
     assert out["errors"] == []
     assert (out["first"], out["second"], out["last"], out["back"]) == (every[:3], every[3:6], every[6:], every[3:6])
-    assert out["said"] == "1 to 3 of 8"
+    assert out["count"] == "1 to 3 of 8"
     times = [float(text) for text in out["sorted"]]
     assert times == sorted(times) and len(times) == 3
     assert sorted(out["filtered"]) == ["b32_s1024_fp16", "b32_s8192_fp16"] and out["left"] == "1 to 2 of 2"

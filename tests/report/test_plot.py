@@ -311,8 +311,8 @@ def test_a_mark_shows_its_values_on_hover(drawn):
     entry, folder = drawn
     for name, text in (("times", "cutile, length 8192: "), ("speedup", " ÷ "), ("roofline", "TFLOP/s")):
         result = [p for p in entry["pictures"] if p["name"].startswith(name)]
-        for picture in result:
-            root = ElementTree.fromstring((folder / picture["file"]).read_text())
+        for plot_ in result:
+            root = ElementTree.fromstring((folder / plot_["file"]).read_text())
             titles = [title.text for mark in root.iter() for title in mark.findall(f"{SVG}title")][1:]
             assert sum(text in title for title in titles) > 1, name
     with pytest.raises(ValueError, match="3 titles for 2 marks"):

@@ -96,8 +96,8 @@ def test_results_are_one_table(results: Path, tmp_path: Path) -> None:
 
 
 def test_the_notebook_finds_the_speedups_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = every_row(sample.evidence(recorded=True))
-    record.write_text(tmp_path / "results/compare/blend.csv", to_csv("blend", found, reasons(found)))
+    rows = every_row(sample.evidence(recorded=True))
+    record.write_text(tmp_path / "results/compare/blend.csv", to_csv("blend", rows, reasons(rows)))
     notebook = json.loads((ROOT / "docs/how-to/results.ipynb").read_text())
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -79,9 +79,9 @@ def test_the_end_names_a_winner_only_where_the_page_does(tmp_path) -> None:
     measured = {"predicted": False, "gpu": "H200", "warm": decision("depends", 0.92, 3, 1)}
     predicted = {"predicted": True, "gpu": "B200", "warm": decision("cute", 5, 1, 0)}
     path.write_text(json.dumps({"status": "ok", "operator": "gemm", "verdicts": [measured, predicted]}))
-    told = failures.verdict(str(path))
-    assert told is not None and "depends" in told and "3 of 4" in told and "times as fast" not in told
-    assert "B200" not in told
+    verdict = failures.verdict(str(path))
+    assert verdict is not None and "depends" in verdict and "3 of 4" in verdict and "times as fast" not in verdict
+    assert "B200" not in verdict
     path.write_text(
         json.dumps(
             {"status": "ok", "operator": "gemm", "verdicts": [measured | {"warm": decision("cutile", 0.5, 0, 2)}]}

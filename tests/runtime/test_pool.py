@@ -169,9 +169,9 @@ def test_a_script_ends_as_its_job_ended(served, tmp_path) -> None:
 def test_one_of_several_jobs_that_fails_keeps_no_other_from_being_done(served, tmp_path) -> None:
     jobs = [{"code": code, "path": str(tmp_path / str(code))} for code in (0, 3, 4, 0)]
     with pytest.raises(SystemExit) as ended:
-        job.do_each(KIND, "correctness", str(tmp_path / "log"), "fork_tasks:leave_told", jobs)
+        job.do_each(KIND, "correctness", str(tmp_path / "log"), "fork_tasks:leave_reported", jobs)
     assert ended.value.code == 3 and (tmp_path / "4").exists()
-    job.do_each(KIND, "correctness", str(tmp_path / "log"), "fork_tasks:leave_told", jobs[:1])
+    job.do_each(KIND, "correctness", str(tmp_path / "log"), "fork_tasks:leave_reported", jobs[:1])
 
 
 def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
@@ -180,8 +180,8 @@ def test_a_script_depends_on_the_module_that_it_names_in_a_task() -> None:
 
 SCRIPT = """
 import json, os, sys
-told = [os.environ["OMP_NUM_THREADS"], os.environ["TMPDIR"], __name__, sys.argv, "snakemake.io" in sys.modules]
-json.dump(told, open({path!r}, "w"))
+report = [os.environ["OMP_NUM_THREADS"], os.environ["TMPDIR"], __name__, sys.argv, "snakemake.io" in sys.modules]
+json.dump(report, open({path!r}, "w"))
 sys.exit({code})
 """
 

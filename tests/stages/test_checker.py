@@ -161,7 +161,7 @@ def test_the_output_of_a_row_without_keys_is_zero():
     assert "out" in on("empty_requests", kernel)
 
 
-def outside(tensor, offset):
+def neighbour(tensor, offset):
     """The element `offset` places from the start of a tensor, inside or outside it."""
     return torch.as_strided(tensor, (1,), (1,), tensor.storage_offset() + offset)
 
@@ -172,7 +172,7 @@ def test_a_write_outside_an_output_fails(name, where):
     def overrun(workload, inputs, outputs):
         right(workload, inputs, outputs)
         tensor = getattr(outputs, name)
-        outside(tensor, -1 if where == "before" else tensor.numel()).fill_(1.0)
+        neighbour(tensor, -1 if where == "before" else tensor.numel()).fill_(1.0)
 
     _, reason = judge(overrun)
     assert f"{where} the output {name} were overwritten" in reason
@@ -181,7 +181,7 @@ def test_a_write_outside_an_output_fails(name, where):
 def test_a_write_before_an_input_fails():
     def overrun(workload, inputs, outputs):
         right(workload, inputs, outputs)
-        outside(inputs.kv_cache, -1).fill_(0.0)
+        neighbour(inputs.kv_cache, -1).fill_(0.0)
 
     _, reason = judge(overrun)
     assert "before the input kv_cache were overwritten" in reason

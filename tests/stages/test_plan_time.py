@@ -39,7 +39,7 @@ def graphs(monkeypatch):
     def capture(call, stream, calls):
         return [call(stream.cuda_stream) for _ in range(calls)]
 
-    def replay(graph, stream, calls, replays, stamper, piece=None):
+    def replay(graph, stream, calls, replays, stamper, part=None):
         replayed.append((len(graph), calls, replays))
         return Replays(20.0 if calls == 1 else 12.5, 1900.0)
 

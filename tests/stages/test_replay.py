@@ -46,11 +46,11 @@ class Gpu:
 
 
 class Event:
-    def __init__(self, card):
-        self.card = card
+    def __init__(self, clock):
+        self.clock = clock
 
     def record(self):
-        self.at = self.card.now
+        self.at = self.clock.now
 
     def elapsed_time(self, other):
         return (other.at - self.at) * 1e3

@@ -130,7 +130,7 @@ def test_the_plan_lists_them(plan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dsl", "target", "lacking", "words"),
+    ("dsl", "target", "lacking", "message"),
     [
         ("cutile", "sm_100a", ("cuda-bindings",), "cuda-bindings is not installed here"),
         ("torch", "sm_90a", (), "there is no build to simulate"),
@@ -139,7 +139,7 @@ def test_the_plan_lists_them(plan) -> None:
         ("cute", "sm_100a", ("torch",), "torch is not installed here"),
     ],
 )
-def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, words) -> None:
+def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, lacking, message) -> None:
     local = machine("none")
     local = dataclasses.replace(
         local,
@@ -147,7 +147,7 @@ def test_why_something_cannot_be_simulated_is_a_sentence(machine, dsl, target, l
         packages={name: version for name, version in local.packages.items() if name not in lacking},
     )
     reply = arch.can_simulate(local, SimpleNamespace(DSL=dsl), target)
-    assert not reply.ok and words in reply.reason
+    assert not reply.ok and message in reply.reason
 
 
 def test_without_a_compiler_nothing_is_simulated(plan) -> None:
@@ -342,7 +342,7 @@ def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("pattern", "replacement", "words"),
+    ("pattern", "replacement", "message"),
     [
         (r"tcgen05\.dealloc[^;]*;", "", "leak: "),
         (r"cp\.async\.mbarrier\.arrive\.noinc\.shared\.b64\s+\[[^\]]*\];", "", "deadlock: "),
@@ -350,12 +350,14 @@ def test_nvidias_kernel_is_right_without_an_sm100_card(cutlass, tmp_path) -> Non
     ],
     ids=["tensor memory is never freed", "an arrival is missing", "another function than log2"],
 )
-def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(cutlass, tmp_path, pattern, replacement, words) -> None:
+def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(
+    cutlass, tmp_path, pattern, replacement, message
+) -> None:
     folder, known = cutlass
     mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
     edit(mutant / "kernel.ptx", pattern, replacement)
     result = check(mutant, known, tmp_path)
-    assert result["status"] == "failed" and words in result["reason"]
+    assert result["status"] == "failed" and message in result["reason"]
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])

@@ -32,14 +32,14 @@ def size(project: Path) -> int:
     return sum(-(-path.stat().st_size // 4096) * 4096 + 4096 for path in (project / "results").rglob("*"))
 
 
-def clear_line(done: subprocess.CompletedProcess, *words: str) -> None:
-    """The run failed and one line of its output has all the words.
+def clear_line(done: subprocess.CompletedProcess, *parts: str) -> None:
+    """The run failed and one line of its output has all the parts.
 
     No traceback of this project's.
     """
     assert done.returncode != 0
     output = done.stdout + done.stderr
-    assert any(all(word in line for word in words) for line in output.splitlines()), output
+    assert any(all(part in line for part in parts) for line in output.splitlines()), output
     assert "Traceback" not in output
 
 

@@ -77,7 +77,7 @@ def processes(project: Path) -> dict[int, str]:
 
 
 def with_the_gpu(project: Path) -> dict[int, str]:
-    """Those of `processes` that have a GPU open, but for what keeps its driver initialized."""
+    """Processes that have a GPU open, except the one that keeps its driver initialized."""
 
     def opened(process: int) -> Iterator[str]:
         for handle in Path(f"/proc/{process}/fd").glob("*"):
@@ -92,9 +92,9 @@ def with_the_gpu(project: Path) -> dict[int, str]:
     }
 
 
-def is_free(card: str) -> bool:
+def is_free(gpu: str) -> bool:
     """Whether nobody holds the GPU's lock."""
-    with gpu_lock_path(card).open() as handle:
+    with gpu_lock_path(gpu).open() as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -146,8 +146,8 @@ def kill_and_run_again(
             os.killpg(run.pid, how)
     assert ended is None, f"the run ended with {ended} before it could be killed: {log.read_text()}"
     assert run.wait(30) != 0
-    wait_for(lambda: is_free(gpu), 5, "the card's lock", project)
-    wait_for(lambda: not with_the_gpu(project), 5, "the card to be left", project)
+    wait_for(lambda: is_free(gpu), 5, "the GPU's lock", project)
+    wait_for(lambda: not with_the_gpu(project), 5, "the GPU to be left", project)
 
     def others() -> list[str]:
         return [line for line in processes(project).values() if not any(idle in line for idle in IDLE)]
@@ -219,7 +219,7 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    ("how", "stage", "words"),
+    ("how", "stage", "process"),
     [
         (signal.SIGKILL, "timing", "cutesnake.runtime.pool"),
         (signal.SIGINT, "timing", "cutesnake.runtime.pool"),
@@ -227,10 +227,10 @@ def test_killed_while_the_worker_measures(copied, machine, driver, how) -> None:
     ],
     ids=["SIGKILL, worker", "SIGINT, worker", "SIGKILL, ncu"],
 )
-def test_killed_while_the_card_is_used(copied, how, stage, words) -> None:
+def test_killed_while_the_card_is_used(copied, how, stage, process) -> None:
     project = copied(stage)
 
     def under_way() -> bool:
-        return len(records(project)) >= 5 and any(words in line for line in with_the_gpu(project).values())
+        return len(records(project)) >= 5 and any(process in line for line in with_the_gpu(project).values())
 
     kill_and_run_again(project, probe(), how, under_way, dict(os.environ))

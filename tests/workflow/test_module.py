@@ -31,13 +31,13 @@ include: "{clone}/Snakefile"
 """
 
 
-def run(clone: Path, place: Path, snakefile: str, *words: str) -> subprocess.CompletedProcess:
+def run(clone: Path, place: Path, snakefile: str, *arguments: str) -> subprocess.CompletedProcess:
     """Run Snakemake outside the clone, without the clone on Python's path."""
     (place / "workflow").mkdir(parents=True, exist_ok=True)
     (place / "workflow/Snakefile").write_text(snakefile.format(clone=clone))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["CUTESNAKE_MACHINE"] = str(clone / "tests/machines/none.json")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *words, "--configfile", str(clone / TINY)]
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--configfile", str(clone / TINY)]
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
 
 

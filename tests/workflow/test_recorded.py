@@ -135,7 +135,7 @@ def test_of_a_workloads_variants_those_count_that_are_asked_for_and_else_the_new
     assert standing(rows, lambda case: ["a", "b"]) == [before, default, other]  # both are of the sweep
     assert standing(rows, lambda case: ["d"]) == [default, compared, other]
     elsewhere = {**before, "device": {**H200, "name": "NVIDIA H100"}}
-    assert standing([elsewhere, *rows]) == [elsewhere, default, compared, other], "a card hides another's"
+    assert standing([elsewhere, *rows]) == [elsewhere, default, compared, other], "a GPU's rows hide another's"
 
 
 def test_a_report_shows_of_a_recorded_set_what_is_asked_for(tmp_path, monkeypatch):
@@ -156,7 +156,7 @@ def test_a_report_shows_of_a_recorded_set_what_is_asked_for(tmp_path, monkeypatc
 
 
 def test_a_set_whose_files_do_not_name_their_kernel_is_read_and_kept_by_kernel(tmp_path):
-    # As sets were written until 2026-11-23. Those of users, and those that a baseline of an older commit has.
+    # As sets were written until 2026-11-23. Users have them, and so has a baseline of an older commit.
     folder = tmp_path / "recorded" / "nvidia_h200"
     live(tmp_path / "one", tuned("cutile"), tuned("tilegym"))
     recorded_set.write_recorded(tmp_path / "one", folder.parent)

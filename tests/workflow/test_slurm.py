@@ -27,8 +27,8 @@ SUBMITTED = "has been submitted with SLURM jobid"
 PLUGIN = "snakemake_executor_plugin_slurm"
 NODES = (
     Node("cpu1", "cpu", processors=8),
-    *(Node(f"gpu{number}", "gpu", machine="h200", cards=1, kind="h200") for number in (1, 2, 3)),
-    Node("gpu4", "gpu", machine="b200", cards=1, kind="b200"),
+    *(Node(f"gpu{number}", "gpu", machine="h200", gpus_of_node=1, kind="h200") for number in (1, 2, 3)),
+    Node("gpu4", "gpu", machine="b200", gpus_of_node=1, kind="b200"),
 )
 CLASSES = """
 classes:
@@ -130,10 +130,10 @@ class Run:
             run.wait(seconds)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)
-            pytest.fail(f"no end after {seconds:g} s: {self.said()[-3000:]}")
-        return self.said()
+            pytest.fail(f"no end after {seconds:g} s: {self.log()[-3000:]}")
+        return self.log()
 
-    def said(self) -> str:
+    def log(self) -> str:
         """What Snakemake and the jobs that failed reported."""
         logs = sorted((self.project / ".snakemake/slurm_logs").rglob("*.log"))
         return "\n".join(path.read_text(errors="replace") for path in (self.project / "run.log", *logs))
@@ -189,7 +189,7 @@ def pretend(project: Path, seconds: float) -> None:
 def wait_for(condition: Callable[[], object], what: str, run: Run, seconds: float = 180) -> None:
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, f"waited in vain for {what}: {run.said()[-3000:]}"
+        assert time.monotonic() < until, f"waited in vain for {what}: {run.log()[-3000:]}"
         time.sleep(0.1)
 
 
@@ -264,7 +264,7 @@ def two_kernels_each(project: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def operators(project: Path) -> list[str]:
-    """Those of the default report; the first one is on the front page."""
+    """Operators of the default report; the first one is on the front page."""
     return yaml.safe_load((project / "config/config.yaml").read_text())["operators"]
 
 
@@ -311,12 +311,12 @@ def test_a_lost_node_a_preempted_job_and_a_cancelled_one_are_run_again(run) -> N
     started = run.start(*paths)
     wait_for(lambda: len(list(run.project.glob("under_way*"))) == 3, "three measurements", run)
     pretend(run.project, 0.05)
-    (_, lost), (preempted, taken), (cancelled, _) = jobs("RUNNING")
+    (_, failed_node), (preempted, taken), (cancelled, _) = jobs("RUNNING")
     cluster.run("scancel", cancelled)
     urgent = ("--partition=urgent_gpu", f"--nodelist={taken}", "--exclusive", "--output=/dev/null")
     cluster.run("sbatch", *urgent, "--wrap=sleep 1")
-    cluster.kill_node(lost)
-    cluster.start_node(lost)
+    cluster.kill_node(failed_node)
+    cluster.start_node(failed_node)
     wait_for(lambda: preempted in [number for number, *_ in jobs("PENDING")], "the job to be put back", run)
     cluster.run("scontrol", "update", f"JobId={preempted}", "StartTime=now")  # Slurm lets it wait for two minutes
     message = run.end(started)

@@ -27,8 +27,9 @@ from project import OWN_OUTPUT, TINY, copy_project, snakemake
 ACTIONS = int(os.environ.get("CUTESNAKE_SOAK_ACTIONS", "40"))
 SEED = int(os.environ.get("CUTESNAKE_SOAK_SEED", "1"))
 SECONDS = float(os.environ.get("CUTESNAKE_SOAK_SECONDS", "inf"))  # no further action after this
-MOST_AT_ONCE = 12  # actions between two runs
-RUNS_PER_CLEAN = 8  # runs after which the results are compared with those of a new folder
+CHECKED = float(os.environ.get("CUTESNAKE_SOAK_CHECKED", "1"))  # share of the actions that a dry run follows
+MOST_AT_ONCE = 20  # actions between two runs
+RUNS_PER_CLEAN = 8  # runs after which the results are compared with results in a new folder
 KERNEL = """
 import os
 import signal
@@ -152,11 +153,11 @@ class Folder:
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         return {"PYTHONPATH": str(place)} if self.model.packages else {}
 
-    def run(self) -> subprocess.CompletedProcess:
+    def run(self, *targets: str) -> subprocess.CompletedProcess:
         """A run in a process that has Snakemake imported; `start` starts a new one."""
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
-        words = ["--cores", "1", *self.arguments(), "--configfile", TINY]
-        return dry_runs.run(words, self.path, {**os.environ, **machine, **self.environment()})
+        command = ["--cores", "1", *targets, *self.arguments(), "--configfile", TINY]
+        return dry_runs.run(command, self.path, {**os.environ, **machine, **self.environment()})
 
     def start(self) -> subprocess.Popen:
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
@@ -183,7 +184,7 @@ class Folder:
         result = sorted((self.path / "results/compile/elementwise_add").glob("*/sm_90a/*"))
         return {(path.parts[-3], path.name): path for path in result if any(path.glob("[!.]*"))}
 
-    def drop_lost(self, tried: set[Build]) -> None:
+    def forget_missing(self, tried: set[Build]) -> None:
         """Note missing builds: Snakemake deletes outputs before a job, which may not end."""
         for kernel, variant in tried:
             if not (self.path / f"results/compile/elementwise_add/{kernel}/sm_90a/{variant}/build.json").exists():
@@ -352,7 +353,7 @@ def kill(folder: Folder, chance: random.Random) -> str:
         os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     time.sleep(0.2)
-    folder.drop_lost(model.maybe)
+    folder.forget_missing(model.maybe)
     model.unsure = True
     return f"killed after {seconds:.1f} s"
 
@@ -378,17 +379,30 @@ def fill_disk(folder: Folder, chance: random.Random) -> str:
         shutil.copytree(disk / "results", results, symlinks=True)
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
-    said = done.stdout + done.stderr
-    assert "Traceback" not in said, said
+    output = done.stdout + done.stderr
+    assert "Traceback" not in output, output
     if done.returncode:
         dies = "killed" in model.planned().values()
-        assert dies or "disk is full" in said or "No space left" in said, said
+        assert dies or "disk is full" in output or "No space left" in output, output
         model.maybe, model.unsure = model.stale(), True
-        folder.drop_lost(model.maybe)
+        folder.forget_missing(model.maybe)
     else:
-        assert free or not model.anything(), said
+        assert free or not model.anything(), output
         model.ran()
     return f"a disk with {free} bytes left: {done.returncode}"
+
+
+def build_only(folder: Folder, chance: random.Random) -> str:
+    """A run that makes the builds and no report, which is stale if one was made."""
+    model, tried = folder.model, folder.model.stale()
+    reported, unsure = model.reported, model.unsure
+    done = folder.run("compiled")
+    dies = "killed" in [needs for build, needs in model.planned().items() if build in tried]
+    assert (done.returncode != 0) is dies, done.stdout + done.stderr
+    model.ran()
+    folder.forget_missing(tried)
+    model.reported, model.unsure = None if tried else reported, unsure
+    return f"only built: {sorted(tried)}"
 
 
 def race(folder: Folder, chance: random.Random) -> str:
@@ -404,13 +418,14 @@ def race(folder: Folder, chance: random.Random) -> str:
     if "killed" not in folder.model.planned().values():
         assert 0 in statuses, message
     folder.model.ran()
-    folder.drop_lost(tried)
+    folder.forget_missing(tried)
     return f"two runs at once: {statuses}"
 
 
-CHANGES = (damage_build, damage_build, damage_folder, damage_report, damage_any, edit, edit, take, sweep, upgrade, kill)
+CHANGES = (damage_build, damage_build, damage_folder, damage_report, damage_any, edit, edit, take, sweep, upgrade)
 HARMLESS = (touch, touch, comment, copy, link, forget)
-DONE = (*CHANGES, *HARMLESS, fill_disk, race)
+RUNS = (kill, fill_disk, race, build_only)
+DONE = (*CHANGES, *CHANGES, *HARMLESS, *HARMLESS, *RUNS)
 
 
 def compare(folder: Folder) -> str:
@@ -433,7 +448,7 @@ def compare(folder: Folder) -> str:
 
 
 def against_clean(folder: Folder, source: Path, place: Path) -> dict[str, str]:
-    """Files that differ from those of a run in a new folder, and how."""
+    """Files that differ from a run in a new folder, and how."""
     fresh = Folder(place, source, folder.model)
     done = fresh.run()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -463,15 +478,18 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
     while len(history) < ACTIONS and time.monotonic() < until:
         for _ in range(chance.randint(1, MOST_AT_ONCE)):
             history.append(chance.choice(DONE)(folder, chance))
-            agree()
+            if folder.model.maybe or chance.random() < CHECKED:
+                agree()
+        agree()
         tried = folder.model.stale()
         done = folder.run()
         reported = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
         dies = "killed" in [needs for build, needs in folder.model.planned().items() if build in folder.model.stale()]
         assert (done.returncode != 0) is dies, reported
         folder.model.ran()
-        folder.drop_lost(tried)
+        folder.forget_missing(tried)
         history.append("run")
+        print(f"seed {SEED}: {len(history)} actions, {runs} runs", flush=True)
         agree()
         runs += not dies
         if not dies and (runs == 1 or runs % RUNS_PER_CLEAN == 0):

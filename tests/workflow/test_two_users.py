@@ -37,13 +37,13 @@ pytestmark = [
 ]
 
 
-def start(user: tuple[str, ...], folder: Path, *words: str) -> subprocess.Popen:
+def start(user: tuple[str, ...], folder: Path, *arguments: str) -> subprocess.Popen:
     home = folder.parents[1] / ("nobody" if user else "root") / "home"
     home.mkdir(exist_ok=True)
     machine = folder / "tests/machines/none.json"
     environment = {**os.environ, "HOME": str(home), "CUTESNAKE_MACHINE": str(machine), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"PYTHONPATH": f"{folder}:{folder}/workflow/scripts"}
-    command = [*user, sys.executable, *words]
+    command = [*user, sys.executable, *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True)
 

@@ -39,9 +39,9 @@ def bugs(part: str) -> str:
     for name, x in sorted(chosen.items(), key=lambda item: (item[1]["from"], item[0])):
         links = ", ".join(f"[{_short(url)}]({url})" for url in x["upstream"])
         last = [x["missed"]] if part == "missed" else [_reported(x), str(x["distance"])]
-        rows.append([f"`{name}`", x["title"], links, x["area"], *last])
+        rows.append([f"`{name}`", x["title"], links, *last])
     last = ["why"] if part == "missed" else ["reported as", "lines to the fix"]
-    return _table(("pair", "bug", "fix or report", "area", *last), rows)
+    return _table(("pair", "bug", "fix or report", *last), rows)
 
 
 def _reported(x: Record) -> str:

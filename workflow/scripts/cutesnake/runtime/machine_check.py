@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cutesnake.planning.machine import Machine
 
 VARIABLE = "CUTESNAKE_PLAN"  # the path of the file of the plan's machines, see cutesnake/planning/serialized_plan.py
-PARTS = ("the card", "its architecture", "its driver", "its memory", "its number")  # of Machine.fingerprint
+PARTS = ("the GPU", "its architecture", "its driver", "its memory", "its number")  # of Machine.fingerprint
 CURE = "let the job run where it is so, or start the run again for a new plan"
 
 
@@ -63,7 +63,7 @@ def check_gpu(planned: str | None, local: Machine) -> None:
     if local.device is None:
         _differ(f"there is no GPU ({local.problem or 'none is selected'})", wanted[0])
     parts = zip(PARTS, local.fingerprint.split("|"), wanted, strict=False)
-    name, result, other = next((part for part in parts if part[1] != part[2]), ("the card", "another one", planned))
+    name, result, other = next((part for part in parts if part[1] != part[2]), ("the GPU", "another one", planned))
     _differ(f"{name} is {result}", other)
 
 

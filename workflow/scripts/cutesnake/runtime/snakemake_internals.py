@@ -84,7 +84,7 @@ def replace(places: str | tuple[str, ...], wrapped: Callable[[Callable[..., Any]
 
 
 # Which process of a run this is, and its command line.
-# Upstream: docs/decisions/snakemake_command_line.md.
+# Upstream: docs/decisions/snakemake.md.
 
 
 @_uses_private
@@ -129,7 +129,7 @@ def add_config_argument(workflow: Any, word: str) -> None:
 def targets() -> list[str] | None:
     """Return the command line's targets, empty for the default; None if unknown.
 
-    Rules are read before Snakemake passes targets on. Upstream: docs/decisions/snakemake_command_line.md.
+    Rules are read before Snakemake passes targets on. Upstream: docs/decisions/snakemake.md.
     """
     frame: FrameType | None = sys._getframe()
     while frame := frame.f_back if frame else None:
@@ -139,7 +139,7 @@ def targets() -> list[str] | None:
     return None
 
 
-# Resources. Upstream: docs/decisions/snakemake_resources.md.
+# Resources. Upstream: docs/decisions/snakemake.md.
 
 
 @_uses_private
@@ -162,14 +162,14 @@ def set_resource(workflow: Any, name: str, value: int) -> None:
 def files_of_jobs(workflow: Any) -> Iterator[str]:
     """Yield inputs and outputs of all jobs of the graph.
 
-    Upstream: docs/decisions/snakemake_graph.md.
+    Upstream: docs/decisions/snakemake.md.
     """
     return (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
 
 
 @_uses_private
 def files_of_started_jobs(workflow: Any) -> Iterator[str]:
-    """Return the outputs of the jobs that this run had to do. Upstream: docs/decisions/snakemake_graph.md."""
+    """Return the outputs of the jobs that this run had to do. Upstream: docs/decisions/snakemake.md."""
     return (path for job in workflow.dag.jobs if workflow.dag.needrun(job) for path in job.output)
 
 
@@ -183,7 +183,7 @@ def look_when_jobs_end(workflow: Any) -> None:
     Its limit of jobs a second has it look once more a second after every look: after hundreds of jobs hundreds of times
     a second, which took as much processor time as many jobs. Jobs on this machine need no such limit, and
     `--max-jobs-per-timespan` cannot be turned off. Upstream: snakemake/snakemake#3744 (open), and
-    docs/decisions/snakemake_rate_limit.md.
+    docs/decisions/snakemake.md.
     """
     workflow.scheduler.job_rate_limiter = None
 
@@ -193,7 +193,7 @@ def pass_groups() -> None:
     """Pass the group arguments to jobs of Slurm's plugins.
 
     Each process must make the same group of a job. `CommonSettings.pass_group_args` is the public switch, to be set by
-    the plugin. Upstream: docs/decisions/snakemake_groups.md. It goes when the plugins set it.
+    the plugin. Upstream: docs/decisions/snakemake.md. It goes when the plugins set it.
     """
     from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 

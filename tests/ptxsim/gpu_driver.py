@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 
-class Card:
+class Gpu:
     """The first GPU: uploads, downloads, launches. Raises RuntimeError with the driver's words."""
 
     def __init__(self) -> None:
@@ -122,13 +122,13 @@ def floats(bits: np.ndarray, kind: str) -> np.ndarray:
     return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[kind]).astype(float)
 
 
-def distance(card: np.ndarray, own: np.ndarray, kind: str, absolute: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def distance(gpu: np.ndarray, own: np.ndarray, kind: str, absolute: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Return the count of differing places and the distance in units of the last place.
 
     A difference up to `absolute` counts as none; one between a number and a NaN or infinity, or between the two zeros,
     is infinite.
     """
-    a, b = same_nan(card, kind), same_nan(own, kind)
+    a, b = same_nan(gpu, kind), same_nan(own, kind)
     where = np.flatnonzero(a != b)
     if kind.removesuffix("x2") not in _NAN or not len(where):
         return where, np.full(len(where), np.inf)

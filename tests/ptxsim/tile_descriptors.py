@@ -1,8 +1,8 @@
 """Compare ptxsim's TMA descriptors for cuTile's kernels with a Hopper driver's.
 
 `prepare BUILDS FOLDER` takes cuTile's builds for sm_90a below BUILDS (a folder such as results/compile) whose kernels
-take descriptors. Beside each cubin it puts one with other machine code, which stores the parameters, as they lie in the
-constant bank, where the first pointer among them points. All else is the cubin's own, with the host code that the
+take descriptors. Next to each cubin it puts one with other machine code, which stores the parameters, as they lie in
+the constant bank, where the first pointer among them points. All else is the cubin's own, with the host code that the
 driver calls for the descriptors. `read FOLDER ANSWERS`, on the GPU, launches these in place of the kernels on inputs
 of the operators and writes into ANSWERS what they stored. `compare FOLDER ANSWERS`, anywhere, makes the descriptors of
 the same visible parameters by ptxsim: they have to have the same bytes.
@@ -35,7 +35,7 @@ from ptxsim.host.cutile import DESCRIPTOR, parameter_block
 
 TARGET = "sm_90a"
 PROCESSORS = 132  # of an H100 SXM and an H200
-PER_KERNEL = 2  # builds of a kernel that are looked at: others differ in sizes that are baked in
+PER_KERNEL = 2  # builds of a kernel that are looked at: others differ in sizes that are compile-time constants
 MATMUL = "gemm/tilegym"
 SIZES = ((512, 512, 256), (200, 264, 136), (1024, 640, 2048))
 SHARED = re.compile(r"^\.shared (\.align \d+ \.b8 \w+)\[(\d+)\];\n", re.M)
@@ -262,10 +262,10 @@ def compare(folder: Path, answers: Path) -> None:
         places = [p.offset for p in kernel.params if p.size == DESCRIPTOR]
         same = [own[at : at + WRITTEN] == gpu[at : at + WRITTEN] for at in places]
         wrong += not all(same)
-        say = f"{sum(same)} of {len(same)} descriptors alike"
+        say = f"{sum(same)} of {len(same)} descriptors equal"
         print(f"{reply['build']} {reply['file']}, {reply['workload']}: {say}")
         for at in (at for at, same in zip(places, same, strict=True) if not same):
-            print(f"  the card {gpu[at : at + WRITTEN].hex()}\n  ptxsim   {own[at : at + WRITTEN].hex()}")
+            print(f"  the GPU  {gpu[at : at + WRITTEN].hex()}\n  ptxsim   {own[at : at + WRITTEN].hex()}")
     for path in sorted({*folder.rglob("*.storing")} - merged):
         print(f"{build_name(path.parent)} {path.stem}: not launched")
     sys.exit(bool(wrong))
