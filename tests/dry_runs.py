@@ -61,7 +61,8 @@ def main() -> None:
 
     How it ended is a line of the standard output.
     """
-    importlib.import_module("snakemake.cli")
+    for name in ("snakemake.cli", "snakemake.report.html_reporter", "smart_open", "jinja2", "msgspec"):
+        importlib.import_module(name)
     gc.freeze()
     for line in sys.stdin:
         child = os.fork()

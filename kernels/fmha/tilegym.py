@@ -18,13 +18,15 @@ DSL = "cutile"
 SOURCE = upstream.SOURCE
 TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_fmha"
-# Queries, keys, CTAs and blocks per multiprocessor, as its `_fmha_autotune_configs` lists them for both targets. Where
-# tuning is switched off it takes the first one; on Hopper that spills far more registers than 128 x 128, which is the
-# default there. CTAs are paired on Blackwell only.
+# Queries, keys, CTAs and blocks per multiprocessor, as its `_fmha_autotune_configs` lists them for both targets. On
+# Hopper all of them spill. CTAs are paired on Blackwell only.
 TILINGS = {
     "sm_90a": ((128, 128, 1, 2), (256, 128, 1, 1), (256, 128, 1, 2)),
     "sm_100a": ((256, 128, 1, 1), (128, 128, 1, 2), (256, 128, 1, 2), (256, 128, 2, 2)),
 }
+# This project's additions for Hopper: queries, keys, blocks per multiprocessor, worker warps (0: the compiler chooses).
+# Eight warps hold a tile of 128 x 128 without a spill, the four that the compiler chooses do not.
+ADDED = ((64, 128, 2, 0), (128, 128, 1, 8), (256, 128, 1, 8), (128, 64, 1, 8), (128, 64, 2, 0))
 
 
 @not_baked
@@ -42,12 +44,16 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds whose head counts, and whether keys fill whole tiles, are compile-time constants."""
     w = workload
     result = []
-    for tile_m, tile_n, ctas, occupancy in TILINGS[target]:
+    tilings: list[tuple[int, int, int, int, int | None]] = [(*tiling, None) for tiling in TILINGS[target]]
+    if target == "sm_90a":
+        tilings = [(m, n, 1, blocks, warps) for m, n, blocks, warps in ADDED] + tilings
+    for tile_m, tile_n, ctas, occupancy, warps in tilings:
         even = w.length % tile_n == 0
         params: dict[str, Any] = {"dtype": w.dtype, "heads": w.heads, "group": w.group, "head_dim": w.head_dim}
         params |= {"causal": w.causal, "even": even, "tile_m": tile_m, "tile_n": tile_n}
-        params |= {"ctas": ctas, "occupancy": occupancy}
+        params |= {"ctas": ctas, "occupancy": occupancy} | ({} if warps is None else {"warps": warps})
         name = [w.dtype, f"h{w.heads}g{w.group}d{w.head_dim}", f"{tile_m}x{tile_n}c{ctas}o{occupancy}"]
+        name += [] if warps is None else [f"w{warps}"]
         name += ["causal"] * w.causal + ["ragged"] * (not even)
         result.append(Variant("_".join(name), params))
     return tuple(result)
@@ -60,7 +66,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     module = upstream.module("attention")
     wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "num_ctas": p["ctas"], "occupancy": p["occupancy"]}
     generator = "_fmha_autotune_configs"
-    kernel = upstream.configured(module, "_fmha_kernel", generator, target, wanted, p["head_dim"])
+    if "warps" in p:
+        kernel = upstream.hinted(module._fmha_kernel, p)
+    else:
+        kernel = upstream.configured(module, "_fmha_kernel", generator, target, wanted, p["head_dim"])
     tensors = [array(p["dtype"], 4)] * 4  # Q, K, V, Out
     numbers = [scalar("fp32"), scalar("int32")]  # scale, position of the first query
     constants = [p["head_dim"], p["heads"], p["tile_m"], p["tile_n"], p["group"], p["causal"], p["even"]]

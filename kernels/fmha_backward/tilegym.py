@@ -24,6 +24,14 @@ WIDTH = 128
 # Queries x keys of the tiles of dK and dV, then of dQ: of what TileGym's tuner tries for heads of 128 the largest, and
 # what it takes where tuning is switched off.
 TILINGS = ((64, 64, 64, 64), (16, 32, 32, 16))
+# This project's additions for Hopper, where 64 x 64 spills: the same four, blocks per multiprocessor, worker warps (0:
+# the compiler's choice).
+ADDED = (
+    (64, 128, 128, 128, 1, 8),
+    (128, 64, 128, 128, 1, 8),
+    (64, 64, 128, 64, 1, 8),
+    (64, 64, 64, 128, 1, 0),
+)
 SUM_ROWS = 16  # queries of a block of the row sums
 PADDING = 64  # queries: TileGym pads the log-sum-exp to its largest tile, by a copy
 LOG2_E = 1.0 / math.log(2.0)
@@ -47,10 +55,14 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds whose length and both head counts are compile-time constants."""
     w = workload
     result = []
-    for kv_m, kv_n, q_m, q_n in TILINGS:
+    for kv_m, kv_n, q_m, q_n, *hints in (*TILINGS, *(ADDED if target == "sm_90a" else ())):
+        if w.length % max(kv_m, kv_n, q_m, q_n):
+            continue  # the log-sum-exp has no padding
         params: dict[str, Any] = {"dtype": w.dtype, "length": w.length, "heads": w.heads, "kv_heads": w.kv_heads}
         params |= {"causal": w.causal, "kv_m": kv_m, "kv_n": kv_n, "q_m": q_m, "q_n": q_n}
+        params |= dict(zip(("occupancy", "warps"), hints, strict=False))
         name = [w.dtype, f"s{w.length}h{w.heads}kv{w.kv_heads}", f"{kv_m}x{kv_n}", f"{q_m}x{q_n}"]
+        name += ["o{}w{}".format(*hints)] if hints else []
         result.append(Variant("_".join(name + ["causal"] * w.causal), params))
     return tuple(result)
 
@@ -60,7 +72,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
     p = variant.params
     module = upstream.module("attention")
-    for kind, tiles in (("dkdv", "kv"), ("dq", "q")):
+    for kind, tiles in () if "warps" in p else (("dkdv", "kv"), ("dq", "q")):
         wanted = {"TILE_M": p[f"{tiles}_m"], "TILE_N": p[f"{tiles}_n"]}
         upstream.require_offered(module, f"_fmha_bwd_{kind}_autotune_configs", target, wanted, WIDTH)
     tensor, vector, scale = array(p["dtype"], 4), array("fp32", 1), scalar("fp32")
@@ -70,10 +82,11 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
         "kernel": [*[tensor] * 6, vector, vector, scale, WIDTH, heads, kv_heads, length, p["kv_m"], p["kv_n"]],
         "dq": [*[tensor] * 5, vector, vector, scale, WIDTH, heads, length, p["q_m"], p["q_n"]],
     }
+    hints = {"occupancy": 2, "warps": 0, **p}  # the default of TileGym's `_kernel_hints`
     kernels = (
         module._fmha_bwd_preprocess_kernel,
-        module._fmha_bwd_dkdv_kernel.replace_hints(occupancy=2),  # the default of TileGym's `_kernel_hints`
-        module._fmha_bwd_dq_kernel.replace_hints(occupancy=2),
+        upstream.hinted(module._fmha_bwd_dkdv_kernel, hints),
+        upstream.hinted(module._fmha_bwd_dq_kernel, hints),
     )
     functions = [
         DeviceFunction(stem, symbol, kernel, arguments[stem] + [group, p["causal"]] * (stem != "preprocess"))

@@ -19,17 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tiles:
-    """A configuration of TileGym's autotuner, its field names in lower case."""
+    """A configuration of TileGym's autotuner, its field names in lower case.
+
+    Where `warps` is not None, this project adds it: so many worker warps (0: the compiler chooses).
+    """
 
     tile_size_m: int
     tile_size_n: int
     tile_size_k: int
     num_ctas: int
     occupancy: int = 1
+    warps: int | None = None
 
     @property
     def id(self) -> str:
-        return f"{self.tile_size_m}x{self.tile_size_n}x{self.tile_size_k}_c{self.num_ctas}"
+        hints = "" if self.warps is None else f"_o{self.occupancy}_w{self.warps}"
+        return f"{self.tile_size_m}x{self.tile_size_n}x{self.tile_size_k}_c{self.num_ctas}{hints}"
+
+    @property
+    def params(self) -> dict[str, int]:
+        """Parameters of a variant; `warps` only where this project sets it."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @not_baked
@@ -53,7 +63,7 @@ def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...
     params: dict[str, Any] = {"dtype": w.dtype, "output": OUTPUT[w.dtype], "aligned": aligned}
     params |= {"a_major": w.a_major, "b_major": w.b_major}
     ending = "" if aligned else "_unaligned"
-    return tuple(Variant(f"{w.dtype}{layout}_{tile.id}{ending}", {**params, **asdict(tile)}) for tile in tiles)
+    return tuple(Variant(f"{w.dtype}{layout}_{tile.id}{ending}", {**params, **tile.params}) for tile in tiles)
 
 
 def configured(target: str, params: Mapping[str, Any], name: str) -> Any:
@@ -61,6 +71,8 @@ def configured(target: str, params: Mapping[str, Any], name: str) -> Any:
 
     Raises ValueError if its autotuner does not know that configuration on this target.
     """
-    wanted = {n.upper() if n.startswith("tile") else n: params[n] for n in Tiles.__dataclass_fields__}
     module = upstream.module("matmul")
+    if "warps" in params:
+        return upstream.hinted(getattr(module, f"{name}_kernel"), params)
+    wanted = {n.upper() if n.startswith("tile") else n: params[n] for n in Tiles(0, 0, 0, 0).params}
     return upstream.configured(module, f"{name}_kernel", f"{name}_autotune_configs", target, wanted)

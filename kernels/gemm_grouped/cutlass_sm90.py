@@ -22,7 +22,7 @@ __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "group_key", "supports
 DSL = "cute"
 TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": ("TMA", "wgmma")}
 EXAMPLE = adapter.Example("hopper.grouped_gemm", "HopperGroupedGemmPersistentKernel", takes="hopper")
-TILINGS = (Tiling(128, 128, (1, 1)), Tiling(128, 256, (1, 1)), Tiling(128, 128, (2, 1)))
+TILINGS = (Tiling(128, 128, (1, 1)), Tiling(128, 256, (1, 1)), Tiling(128, 128, (2, 1)), Tiling(64, 128, (1, 1)))
 
 compile = partial(adapter.compile, EXAMPLE)
 bind = partial(adapter.bind, EXAMPLE)

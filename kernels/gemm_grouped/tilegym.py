@@ -36,7 +36,27 @@ class Tiles:
         return f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_ctas}"
 
 
+@dataclass(frozen=True)
+class AddedTiles(Tiles):
+    """A configuration that this project adds: worker warps (0: the compiler's choice), blocks per multiprocessor."""
+
+    warps: int
+    occupancy: int = 1
+
+    @property
+    def id(self) -> str:
+        return f"{super().id}_w{self.warps}_o{self.occupancy}"
+
+
 TILES = (Tiles(128, 128, 128, 1), Tiles(256, 256, 64, 2))
+ADDED = (  # for Hopper, where both of TileGym's spill
+    AddedTiles(128, 128, 64, 1, 8),
+    AddedTiles(128, 128, 128, 1, 8),
+    AddedTiles(128, 256, 64, 1, 8),
+    AddedTiles(256, 128, 64, 1, 8),
+    AddedTiles(64, 128, 64, 1, 0),
+    AddedTiles(64, 64, 64, 1, 0, 2),
+)
 
 
 @not_baked
@@ -52,9 +72,23 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """
     dtype = workload.dtype
     return tuple(
-        Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": MULTIPROCESSORS[target] // t.num_ctas})
-        for t in TILES
+        Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": _blocks(t, target)})
+        for t in _tiles(workload, target)
     )
+
+
+@not_baked
+def _tiles(workload: Workload, target: str) -> tuple[Tiles, ...]:
+    """Return the configurations, the fastest on an H200 first."""
+    if target != "sm_90a":
+        return TILES
+    first = AddedTiles(256, 128, 64, 1, 8) if workload.m >= 256 else AddedTiles(128, 256, 64, 1, 8)
+    return (first, *(t for t in ADDED if t != first), *TILES)
+
+
+@not_baked
+def _blocks(tiles: Tiles, target: str) -> int:
+    return MULTIPROCESSORS[target] // tiles.num_ctas * getattr(tiles, "occupancy", 1)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
@@ -64,7 +98,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     module = upstream.module("group_gemm")
     wanted = {"TILE_M": p["tile_m"], "TILE_N": p["tile_n"], "TILE_K": p["tile_k"]}
     wanted |= {"num_ctas": p["num_ctas"], "occupancy": 1}
-    kernel = upstream.configured(module, "_group_gemm_kernel", "_group_gemm_autotune_configs", target, wanted)
+    if "warps" in p:
+        kernel = upstream.hinted(module._group_gemm_kernel, p)
+    else:
+        kernel = upstream.configured(module, "_group_gemm_kernel", "_group_gemm_autotune_configs", target, wanted)
     lists = [array_list(array(p["dtype"], 2))] * 3
     constants = [p["tile_m"], p["tile_n"], p["tile_k"], p["blocks"], True]  # B as (N, K)
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*lists, *constants])], target, folder)

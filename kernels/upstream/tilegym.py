@@ -70,6 +70,16 @@ def configured(
     return getattr(result, kernel).replace_hints(num_ctas=wanted["num_ctas"], occupancy=wanted["occupancy"])
 
 
+def hinted(kernel: Any, params: Mapping[str, Any]) -> Any:
+    """Return TileGym's kernel with the hints of a variant that this project adds to TileGym's configurations.
+
+    Such a variant has `warps`, the number of worker warps, which TileGym leaves to the compiler (0 does so too).
+    """
+    return kernel.replace_hints(
+        num_ctas=params.get("num_ctas", 1), occupancy=params["occupancy"], num_worker_warps=params["warps"] or None
+    )
+
+
 def neighbours() -> dict[str, Any]:
     """Stand-ins for the modules of TileGym that only its own drivers need."""
     names = ("backend", "experimental", "autotune", "kernel_utils", "logger")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,9 +53,9 @@ class Clocks(Actors, Observer):
         self.wgmma_done: dict[tuple[int, int], int] = {}  # (rank, warpgroup) → serial of the last product begun
         self.uses = NamedBarrierUses(self)
         self.freed: dict[TensorMemory, Clock] = {}  # clock from tcgen05.dealloc to the next tcgen05.alloc
-        # tensor memory → actor of its CTA → epoch and instruction of its last access or alloc
-        self.tensor_uses: dict[TensorMemory, dict[int, tuple[int, int]]] = {}
-        self.pair_frees: dict[TensorMemory, list[tuple[int, int, str]]] = {}  # columns that the peer freed, and where
+        self.entered: dict[Warp, np.ndarray] = {}  # what a warp knew after its last wait for a cluster barrier
+        self.allocs: dict[tuple[TensorMemory, int], tuple[Event, bool]] = {}  # and whether it may come late
+        self.pair_frees: dict[tuple[TensorMemory, int], Event] = {}  # dealloc of a pair that waits for the peer's
         self.lifetimes = Lifetimes(self)
         self.lanes = LaneWrites(self)
         self.races = "race" in self.machine.checks
@@ -222,6 +223,8 @@ class Clocks(Actors, Observer):
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:
         self.lanes.synchronised(self._warps(f))
         self._learn(f, self.cluster_clock)
+        for warp in self._warps(f):
+            self.entered[warp] = self.warps[warp].known.copy()
 
     # memory
     def shared_access(
@@ -297,17 +300,6 @@ class Clocks(Actors, Observer):
         actor, own = (stores, loads) if write else (loads, -1)
         event = Event(actor, self.serial, self.warps[me].known, at, f, own=own)
         self._tensor_words(tm).touch(cells(rows, cols), event, write)
-        self.tensor_uses.setdefault(tm, {})[actor] = self.serial, at
-        if tm in self.pair_frees:
-            self._after_pair_free(f, at, warp, tm, cols)
-
-    def _after_pair_free(self, f: Fragment, at: int, warp: int, tm: TensorMemory, cols: np.ndarray) -> None:
-        for first, end, where in self.pair_frees[tm]:
-            if int(cols.min()) < end and int(cols.max()) >= first:
-                name = self.names[self.ids[Warp(f.cta.rank, warp)]]
-                f.report(
-                    at, "race", f"{name} accesses tensor-memory columns that the peer CTA freed for both at {where}"
-                )
 
     def tmem_worked(self, origin: Origin, tm: TensorMemory, rows: np.ndarray, cols: np.ndarray, write: bool) -> None:
         token = origin.token
@@ -319,30 +311,51 @@ class Clocks(Actors, Observer):
             self.warps[Warp(f.cta.rank, warp)].learn(self.freed[tm])
         self._tensor_words(tm).forget(first, end)
         me = Warp(f.cta.rank, warp)
-        actor = self.ids[me]
-        self.tensor_uses.setdefault(tm, {})[actor] = int(self.warps[me].known[actor]), at
-        self.pair_frees.pop(tm, None)
+        actor, known = self.ids[me], self.warps[me].known
+        learned = me not in self.entered or flatnonzero(known > self.entered[me]).tolist() not in ([], [actor])
+        self.allocs[tm, first] = Event(actor, int(known[actor]), known.copy(), at, f), learned
         self._advance(me)
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        self._tensor_words(tm).free(first, end, self._dealloc(f, at, warp, tm))
+
+    def _dealloc(self, f: Fragment, at: int, warp: int, tm: TensorMemory) -> Event:
+        """Return the event of a dealloc; a later alloc is ordered after it."""
         me = Warp(f.cta.rank, warp)
         clock, actor = self.warps[me], self.ids[me]
-        event = Event(actor, int(clock.known[actor]), clock.known, at, f, own=self._side("ld", *me))
-        self._tensor_words(tm).free(first, end, event)
+        event = Event(actor, int(clock.known[actor]), clock.known.copy(), at, f, own=self._side("ld", *me))
         self.freed.setdefault(tm, Clock()).learn(clock)
         self._advance(me)
+        return event
 
-    def pair_freed(self, f: Fragment, at: int, warp: int, peer: TensorMemory, first: int, end: int) -> None:
-        if not self.races or len(peer.blocks) > 1:  # of several allocations, it is not known which one was used
+    def pair_freed(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, peer: TensorMemory, first: int, end: int
+    ) -> None:
+        event = self._dealloc(f, at, warp, tm)
+        other = self.pair_frees.pop((peer, first), None)
+        if other is None:
+            self.pair_frees[tm, first] = event
             return
-        me, instructions = Warp(f.cta.rank, warp), self.machine.program.instructions
-        known = self.warps[me].known
-        for actor, (epoch, used_at) in self.tensor_uses.get(peer, {}).items():
-            if known[actor] < epoch:
-                used = f"{self.names[actor]} at {instructions[used_at].location}"
-                message = f"{self.names[self.ids[me]]} frees tensor memory of both CTAs, and nothing orders that after"
-                return f.report(at, "race", f"{message} the use by {used}")
-        self.pair_frees.setdefault(peer, []).append((first, end, instructions[at].location))
+        mine, others = self.allocs.get((tm, first)), self.allocs.get((peer, first))
+        if self.races and mine is not None and others is not None:
+            self._after_alloc(event, mine[0], *others, peer)
+            self._after_alloc(other, others[0], *mine, tm)
+        known = np.maximum(event.known, other.known)  # each CTA frees both halves, once both have asked
+        for each, memory in ((event, tm), (other, peer)):
+            self._tensor_words(memory).free(first, end, replace(each, known=known))
+
+    def _after_alloc(self, event: Event, mine: Event, others: Event, late: bool, peer: TensorMemory) -> None:
+        """Report a pair's dealloc if its CTA heard nothing from the peer since its alloc.
+
+        Any signal of the peer suffices. An alloc right after a cluster barrier is not late (docs/ptxsim/checks.md).
+        """
+        warps = [self.ids[Warp(peer.rank, n)] for n in range(self.ctas[peer.rank].launch.warps)]
+        heard = (event.known[warps] > mine.known[warps]).any()
+        if late and not heard and event.known[others.actor] < others.epoch:
+            where = self.machine.program.instructions[others.at].location
+            message = f"{self.names[event.actor]} frees tensor memory of both CTAs, and nothing orders that after"
+            message += f" the alloc by {self.names[others.actor]} at {where}"
+            self.machine.report("race", message, event.at, event.fragment)
 
     def cta_exited(self, cta: CTA) -> None:
         self.lifetimes.exits(cta)

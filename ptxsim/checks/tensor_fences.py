@@ -104,12 +104,21 @@ class _Fences(Clocks):
         owners[:, first:end] = np.array([[self.ids[me]], [self.warps[me].known[self.ids[me]]], [at]])
 
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
+        self._check_free(f, at, warp, tm, first, end)
+        super().tmem_freed(f, at, warp, tm, first, end)
+
+    def pair_freed(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, peer: TensorMemory, first: int, end: int
+    ) -> None:
+        self._check_free(f, at, warp, tm, first, end)
+        super().pair_freed(f, at, warp, tm, peer, first, end)
+
+    def _check_free(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         me = Warp(f.cta.rank, warp)
         own = (self._side("ld", *me), self._side("st", *me))
         where = cells(np.arange(0, 128, CELL_LANES), np.arange(first, end))
         heard = np.maximum(self._of(self.heard, me), self._of(self.settled, me))
         self._check(f, at, tm, where, True, self.warps[me].known, me, heard, own)
-        super().tmem_freed(f, at, warp, tm, first, end)
 
     # accesses
     def tmem_access(

@@ -156,10 +156,12 @@ class Observer:
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         """Handle the deallocation of columns first..end by a warp."""
 
-    # global memory
-    def pair_freed(self, f: Fragment, at: int, warp: int, peer: TensorMemory, first: int, end: int) -> None:
-        """A warp freed columns with cta_group::2, which frees them in the peer CTA too."""
+    def pair_freed(
+        self, f: Fragment, at: int, warp: int, tm: TensorMemory, peer: TensorMemory, first: int, end: int
+    ) -> None:
+        """Handle a deallocation for a pair: it is complete when the peer issues it, too."""
 
+    # global memory
     def global_copied(
         self, allocation: Allocation, origin: Origin, part: Part, write: bool, combines: bool = False
     ) -> None:

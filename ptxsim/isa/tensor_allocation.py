@@ -115,17 +115,23 @@ def _store_by_first_lane(f: Fragment, access: Access, addr: np.ndarray, value: n
 def tmem_dealloc(f: Fragment, at: int, pair: bool, addr: np.ndarray, columns: np.ndarray) -> None:
     tm = f.cta.tensor_memory
     start, n = f.value(addr) & 0xFFFF, f.value(columns)
-    if tm.blocks.get(start) != n:
+    if tm.blocks.get(start) != n or start in tm.freeing:
         allocated = f"{tm.blocks or 'nothing'} is allocated{tm.freed_note(start, start + n)}"
         what = f"tcgen05.dealloc of {n} columns at {start}, where {allocated}"
         f.report(at, "leak", what)
         return
     warp, where = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].location
-    tm.release(start, f"by warp {warp} of CTA {f.cta.rank} at {where}")
     observer, peer = f.cta.cluster.observer, f.cta.peer(f.cta.rank ^ 1) if pair else None
-    if peer is not None:
-        observer.pair_freed(f, at, warp, peer.tensor_memory, start, start + n)
-    observer.tmem_freed(f, at, warp, tm, start, start + n)
+    tm.freeing[start] = f"by warp {warp} of CTA {f.cta.rank} at {where}"
+    if peer is None:
+        observer.tmem_freed(f, at, warp, tm, start, start + n)
+        tm.release(start)
+    else:
+        other = peer.tensor_memory
+        observer.pair_freed(f, at, warp, tm, other, start, start + n)
+        if start in other.freeing:  # the later of both completes the deallocation
+            tm.release(start)
+            other.release(start)
     f.cta.cluster.progress += 1
 
 

@@ -29,6 +29,7 @@ class TensorMemory:
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}  # first column → columns of an allocation
         self.locations: dict[int, str] = {}  # first column → location of its alloc
+        self.freeing: dict[int, str] = {}  # first column → warp and location of a dealloc that waits for the peer's
         self.permit = True
         self.arrived = self.done = 0
         self.granted: list[int] = []
@@ -48,11 +49,11 @@ class TensorMemory:
                 return start
         return None
 
-    def release(self, start: int, by: str) -> None:
-        """Free an allocation; `by` names the warp and location for messages."""
+    def release(self, start: int) -> None:
+        """Free an allocation that is `freeing`."""
         columns = self.blocks.pop(start)
         self.owned[start : start + columns] = False
-        self.freed.append((start, start + columns, by))
+        self.freed.append((start, start + columns, self.freeing.pop(start)))
 
     def freed_note(self, first: int, end: int) -> str:
         """Return where and by which warp columns were freed, as a sentence end."""
@@ -78,7 +79,8 @@ class TensorMemory:
 
     def unreleased(self) -> str:
         """Describe the allocations that were never freed."""
-        return ", ".join(f"{n} columns at {at}, by {self.locations[at]}" for at, n in self.blocks.items())
+        kept = [(at, n) for at, n in self.blocks.items() if at not in self.freeing]
+        return ", ".join(f"{n} columns at {at}, by {self.locations[at]}" for at, n in kept)
 
 
 @lru_cache(maxsize=64)

@@ -48,8 +48,8 @@ COMPILED_PROGRAM = "docs/knowledge/languages/cutile/tiles_of_mla_decode.py"
 
 def cited(own: bool) -> list[tuple[str, ...]]:
     """Return what entries cite, from this repository or from NVIDIA's examples: entry, file, lines, text."""
-    cited = [(e.name, *match.groups("")) for e in ENTRIES for match in CITED.finditer(section(e, "Source"))]
-    return [one for one in cited if (ROOT / one[1]).exists() == own]
+    rows = [(e.name, *match.groups("")) for e in ENTRIES for match in CITED.finditer(section(e, "Source"))]
+    return [one for one in rows if (ROOT / one[1]).exists() == own]
 
 
 def section(entry: Entry, heading: str) -> str:
@@ -97,7 +97,7 @@ RUN = [path for path in sorted(FOLDER.rglob("*.py")) if path != ROOT / COMPILED_
 
 
 def run_examples(paths: list[Path], folder: Path) -> dict[str, str]:
-    """Run examples in ptxsim, in one process; return each file's failure or an empty text."""
+    """Run examples in ptxsim; return the failure of each file, or an empty text."""
     report = folder / "junit.xml"
     command = [
         sys.executable,

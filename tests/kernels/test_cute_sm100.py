@@ -320,13 +320,6 @@ def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
     assert 1 <= result["flops"] <= 1.02 and 1 <= result["bytes_once"] <= 1.05
 
 
-def test_the_benchmarks_document_has_the_table_of_the_record_of_counts() -> None:
-    from benchmarks.mla_cute_sm100 import counts
-
-    table = counts.table(json.loads((COUNTS / "counts.json").read_text()))
-    assert table in (COUNTS / "README.md").read_text()
-
-
 SIZES = {
     "one key": (Workload(1, 1), None, PROCESSORS),
     "a page and a key": (Workload(2, 65, paged=True), None, PROCESSORS),

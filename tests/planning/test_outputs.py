@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cutesnake.model import provenance, record
 from cutesnake.model.dsls import DSLS
 from cutesnake.planning import looked_at, outputs
 from cutesnake.planning.outputs import Product
+from cutesnake.report.catalogue import write_placeholders
 
 SETTINGS = {"code": {"workflow": "c0de", "kernels/add/cute.py": "0ld"}, "params": {"settings": "5e77"}}
 VERSIONS = {"nvidia-cutlass-dsl": "4.8.1", "numpy": "2.4.6"}
@@ -99,6 +101,26 @@ def test_what_was_made_from_something_else_is_stale_with_what_follows(chain, cha
     result = chain.look()
     assert result.why == {PLOT: why, PAGE: AFTER} and result.unexplained == []
     assert result.staleness() == f"1 stale, made again with what follows: {why}" and result.damage() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [(None, "other.html is missing"), ("", "other.html is empty"), ("<html>", "other.html is cut short")],
+)
+def test_a_page_whose_placeholder_is_lost_or_damaged_is_made_again(chain, text, why) -> None:
+    other = Path("results/other.html")
+    write_placeholders({other.name: "catalogue"}, Path("results"))
+    page = replace(chain.products()[1], linked=(str(other),))
+    assert outputs.look([page]).why == {}
+    other.unlink()
+    if text is not None:
+        other.write_text(text)
+    assert outputs.look([page]).why == {PAGE: why}
+    write_placeholders({other.name: "catalogue"}, Path("results"))
+    assert outputs.look([page]).why == {}
+    other.write_text("<html></html>")  # the page itself, made by another run, is kept
+    write_placeholders({other.name: "catalogue"}, Path("results"))
+    assert other.read_text() == "<html></html>" and outputs.look([page]).why == {}
 
 
 def test_a_distribution_that_is_not_installed_here_is_not_compared(chain) -> None:

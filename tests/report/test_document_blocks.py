@@ -101,8 +101,7 @@ def test_a_fault_is_a_row_of_its_section_with_its_test(tmp_path) -> None:
         "def test_full() -> None:\n    pass\n\n"
         '@pytest.mark.fault("Users", "x", "y")\ndef test_other() -> None:\n    pass\n'
     )
-    *_, row = document_tables.faults("Disk", tmp_path).splitlines()
-    assert row == "| it is full | [one line](../../tests/planning/test_one.py) |"
+    assert document_tables.faults("Disk", tmp_path) == "- it is full: [one line](../../tests/planning/test_one.py)"
     with pytest.raises(document_tables.TableError, match="section 'Disks'"):
         document_tables.faults("Disks", tmp_path)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 import sample
 from cutesnake.model.catalog import kernel_files
@@ -83,7 +84,7 @@ def test_every_goal_of_the_guide_has_its_kernels_in_order_and_three_questions() 
 
 
 def test_what_a_record_does_not_know_is_answered_as_unknown() -> None:
-    for question, reply in answers(record(), list(QUESTIONS)):
+    for question, reply, _ in answers(record(), list(QUESTIONS)):
         if question in (QUESTIONS["copies"].text, QUESTIONS["registers"].text):
             continue
         assert reply.startswith("Unknown"), (question, reply)
@@ -94,7 +95,7 @@ def test_answers_follow_the_record() -> None:
         {"name": "load", "warps": [4], "registers": [40], "some": {}},
         {"name": "multiply + store", "warps": [0, 1], "registers": [], "some": {"store": [0]}},
     ]
-    result = dict(answers(record(roles=roles), ["roles", "registers", "copies"]))
+    result = {q: reply for q, reply, _ in answers(record(roles=roles), ["roles", "registers", "copies"])}
     assert result[QUESTIONS["roles"].text] == "load: warp 4; multiply + store: warps 0-1 (store by warp 0 only)."
     assert "setmaxnreg gives load 40" in result[QUESTIONS["registers"].text]
     assert result[QUESTIONS["copies"].text] == "Instructions in the code: 2 TMA load."
@@ -105,7 +106,7 @@ def test_yes_and_no_answer_only_what_is_asked_so(result) -> None:
     names = record()["functions"][0]["patterns"]
     known = {name: {"found": result, "evidence": "what was seen", "lines": []} for name in names}
     asked = ["persistent", "softmax", "cluster", "epilogue", "boundary", "drain"]
-    for question, reply in answers(record(patterns=known), asked):
+    for question, reply, _ in answers(record(patterns=known), asked):
         assert reply.startswith(("Yes", "No: ")) == question.startswith(("Does", "Is")), (question, reply)
         assert reply[0].isupper() and reply.lower().endswith("what was seen.")
 
@@ -139,3 +140,36 @@ def test_a_kernel_of_the_users_own_is_read_too(fresh, own: Path) -> None:
     planned = jobs(fresh, "learn", *arguments(own))
     assert planned["compile"] == 1
     assert planned["learn_page"] == len(pages(GOALS)) > 1  # no page leads to one that is not made
+
+
+def test_each_known_answer_has_a_reason_that_follows_the_record() -> None:
+    shared = {"buffers": [{"name": "a", "bytes": 4096, "stages": 4}], "left_bytes": 1000, "limit_bytes": 5096}
+    pipelines = [{"name": "a", "stages": 4}, {"name": "b", "stages": 1}]
+    product = {"instruction": "tcgen05.mma", "cta_group": 2, "words": "a product"}
+    known = record(
+        shared=shared, pipelines=pipelines, products=[product], registers={"per_thread": 168, "setmaxnreg": [40, 232]}
+    )
+    names = ["shared", "pipelines", "products", "registers", "copies", "grid"]
+    why = {name: reason for name, (_, _, reason) in zip(names, answers(known, names), strict=True)}
+    assert "A further stage of a takes 1,024 B and does not fit: 1,000 B are free" in why["shared"]
+    assert "3 more loads" in why["pipelines"] and "used 1 time." in why["pipelines"]
+    assert "each loads half of B" in why["products"] and "keep 40" in why["registers"] and why["copies"]
+    assert why["grid"] == ""  # unknown: nothing ran
+
+
+def test_a_path_shows_timelines_and_the_whole_page_pairs() -> None:
+    kernels = ["blend/one", "blend/two"]
+    goals = {
+        "goals": [{"name": "One", "kernels": kernels, "questions": ["copies"]}],
+        "paths": {"a": {"name": "A", "steps": [{"kernel": kernels[0], "why": "first"}], "questions": ["copies"]}},
+        "pairs": [{"kernels": kernels, "why": "Two ways.", "questions": ["copies", "registers"]}],
+    }
+    builds = {kernel: (f"{kernel}/sm_100a/v", []) for kernel in kernels}
+    known = {kernels[0]: record(), kernels[1]: record(counts={"tma_load": 7})}
+    page = render(Asked("learn", goals, builds, {}, []), known, "learn")
+    assert "Two ways." in page and "<td>Instructions in the code: 7 TMA load.</td>" in page
+    timeline = {"svg": Markup("<svg id='t'></svg>"), "caption": "Predicted."}
+    path = render(Asked("learn_path_a", goals, builds, {}, []), known, "learn", {kernels[0]: timeline})
+    assert "<svg id='t'></svg>" in path and "Two ways." not in path
+    del known[kernels[1]]
+    assert "Two ways." not in render(Asked("learn", goals, builds, {}, []), known, "learn")

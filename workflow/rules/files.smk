@@ -152,3 +152,7 @@ OPERATIONS = ["results/report/operations.html", "results/operations.json"] * (
     "operations" in EXPERIMENT.stages and COMPILES
 )
 FRONT, *OTHERS = PLAN.operators  # the operator that the front page shows in full, and those with a page of their own
+# Pages that the front page links to, which may not be made yet -> the target that makes them.
+LINKED = {f"report/{operator}.html": f"results/report/{operator}.html" for operator in OTHERS} | dict.fromkeys(
+    ("report/operations.html", CATALOGUE), "catalogue"
+)

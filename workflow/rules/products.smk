@@ -55,7 +55,7 @@ def products():
     for operator in [operator for operator in PLAN.workloads if operator != FRONT]:
         yield page_product(operator, f"results/report/{operator}.html", page_inputs(operator))
     if FRONT in PLAN.workloads:
-        yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs())
+        yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs(), tuple(f"results/{path}" for path in LINKED))
     yield from toolchain_products()
     if WHOLE:
         yield from products_of_all()
@@ -246,7 +246,7 @@ def front_inputs():
     return [*page_inputs(FRONT), *SUMMARY]
 
 
-def page_product(operator, path, reads):
+def page_product(operator, path, reads, linked=()):
     sources = {source for (name, _), source in PLAN.sources.items() if name == operator}
     pins = {source: PINS.get(source) for source in sorted(sources - {OWN, INSTALLED})}
     return Product(
@@ -256,6 +256,7 @@ def page_product(operator, path, reads):
             code_of("report.py"), front=FRONT_PAGE, config=config, sweep=asdict(EXPERIMENT.sweeps[operator]), pins=pins
         ),
         reads,
+        linked=linked,
     )
 
 

@@ -38,6 +38,7 @@ rule report:
         front=FRONT_PAGE,
         upstream=UPSTREAM,
         sweep=asdict(EXPERIMENT.sweeps[FRONT]),
+        placeholders=LINKED,
         made_from=made_from,
     script:
         "../scripts/report.py"

@@ -12,6 +12,7 @@ do(
     sweep=snakemake.params.sweep,
     front=snakemake.params.front,
     output=snakemake.output.page,
+    placeholders=snakemake.params.get("placeholders"),
     anatomy=snakemake.output.get("anatomy"),
     made_from=snakemake.params.made_from,
 )

@@ -70,6 +70,8 @@ TILINGS = {
         Tiling(128, 256, (1, 1)),
         Tiling(128, 128, (2, 1)),
         Tiling(64, 128, (1, 1)),
+        Tiling(128, 64, (1, 1)),
+        Tiling(64, 64, (1, 1)),
     ),
     "sm_100a": (
         Tiling(256, 256, (2, 1), pair=True),
@@ -103,7 +105,11 @@ def supports_sm90(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per element type, layout and tiling, which serves every size."""
-    return tuple(variant(workload, tiling, target) for tiling in TILINGS[target])
+    tilings = TILINGS[target]
+    if target == "sm_90a" and workload.m <= 128:  # large tiles would leave most multiprocessors without one
+        first = Tiling(64, 128, (1, 1))
+        tilings = (first, *(t for t in tilings if t != first))
+    return tuple(variant(workload, tiling, target) for tiling in tilings)
 
 
 @not_baked

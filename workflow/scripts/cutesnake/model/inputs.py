@@ -380,6 +380,14 @@ class LearningPath(Part):
     questions: Questions
 
 
+class LearningPair(Part):
+    """Two kernels of one operator, whose answers are compared."""
+
+    kernels: Annotated[list[KernelName], Meta(min_length=2, max_length=2)]
+    why: Text
+    questions: Questions
+
+
 class LearningExercise(Part):
     """A changed line of a kernel, and what comes of it."""
 
@@ -401,6 +409,7 @@ class Learning(Part):
 
     goals: list[Goal]
     paths: dict[str, LearningPath]
+    pairs: list[LearningPair]
     exercises: dict[str, LearningExercise]
 
 

@@ -22,6 +22,7 @@ from cutesnake.model.catalog import label
 RECORDS_OF_FOLDERS = ("pictures.json", "anatomy.json")  # which stand for all files of their folder
 RESULTS = "results"
 PAGE = re.compile(r"\n<!-- made from ([^\n]*) -->\n?\Z")
+PLACEHOLDER = b"<!-- cutesnake: placeholder -->"  # see workflow/report/placeholder.html.j2
 DIGITS = 16  # hex digits of a digest
 CHANGED = "it is not what was written: its digest differs"
 
@@ -117,6 +118,24 @@ def check_page(text: str) -> MadeFrom | None:
     if line["digest"] != _sha256(text[: comment.start()].encode()):
         raise ValueError(CHANGED)
     return dict(line["made_from"])
+
+
+def read_page(path: Path) -> MadeFrom | None:
+    """Return a page's provenance, None without; OSError or ValueError if damaged."""
+    text = path.read_text(encoding="utf-8")
+    result = check_page(text)
+    if result is None and not text.rstrip().endswith("</html>"):
+        raise ValueError(f"{path.name} is {'cut short' if text else 'empty'}")
+    return result
+
+
+def is_placeholder(path: str | Path) -> bool:
+    """Say whether a page is one that only says how to build it."""
+    try:
+        with open(path, "rb") as stream:
+            return PLACEHOLDER in stream.read(200)
+    except OSError:
+        return False
 
 
 def digests(paths: Iterable[Path | str], folder: Path | str) -> dict[str, str]:

@@ -30,7 +30,6 @@ SHOWN = 3  # findings that a line names
 CODE = {"workflow": "the workflow's code", "ptxsim": "the code of ptxsim"}
 # Stages that make a folder, with the record that stands for it.
 FOLDERS = {"plot": "pictures.json", "overview": "pictures.json", "anatomy": "anatomy.json"}
-PLACEHOLDER = b"<!-- cutesnake: placeholder -->"  # see workflow/report/placeholder.html.j2
 NO_WORD = "it does not say what it was made from"
 
 Recipe = Mapping[str, Any]  # code, params: name -> digest; versions: distribution -> version, None if not installed
@@ -46,6 +45,7 @@ class Product:
     recipe: Callable[[], Recipe]
     reads: tuple[str, ...] = ()  # results and files of the project, as in the rule's input
     others: tuple[tuple[str, str], ...] = ()  # (path, stage) of records and pages that the same job writes
+    linked: tuple[str, ...] = ()  # pages of other jobs, for which the job writes placeholders
     limit_s: float | None = None  # of the time that it is given
     spare: bool = False  # nothing that was made from it needs it any more
 
@@ -114,7 +114,7 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             result.why[product.path] = f"{Path(odd).name} is no regular file"
             result.unexplained.append(product.path)
             continue
-        if is_placeholder(product):
+        if product.stage == "page" and provenance.is_placeholder(product.path):
             result.why[product.path] = MISSING
             continue
         there.add(product.path)
@@ -152,17 +152,6 @@ def _irregular(product: Product) -> str | None:
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 return path
     return None
-
-
-def is_placeholder(product: Product) -> bool:
-    """Say whether a page is one that only says how to build it."""
-    if product.stage != "page":
-        return False
-    try:
-        with open(product.path, "rb") as stream:
-            return PLACEHOLDER in stream.read(200)
-    except OSError:
-        return False
 
 
 def forced_by(arguments: Iterable[str]) -> set[str]:
@@ -322,16 +311,16 @@ def _whole(product: Product) -> tuple[dict[str, str], dict[str, Any] | None]:
             stamps[str(file)] = stamp(file)
             if place == 0 and result is not None:
                 made = result
+    for path in product.linked:
+        stamps[path] = stamp(path)
+        provenance.read_page(Path(path))
     return stamps, made
 
 
 def _files(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
     """Yield the checked files of a record, page or folder; first with provenance."""
     if path.suffix == ".html":
-        text = path.read_text(encoding="utf-8")
-        made = provenance.check_page(text)
-        if made is None and not text.rstrip().endswith("</html>"):
-            raise ValueError(f"{path.name} is {'cut short' if text else 'empty'}")
+        made = provenance.read_page(path)
         yield path, made
         yield from _named(path.parent, (made or {}).get("made", {}))
     elif stage in FOLDERS or path.suffix == ".json":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.summary import OperatorSummary
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.model.records.compare import Compare
 from cutesnake.report import changes, coverage, findings, html, matrix, page
@@ -62,9 +63,15 @@ def render(
 
 
 def write_placeholders(pages: Mapping[str, str], folder: Path) -> None:
-    """Write a placeholder for each missing page; `pages` maps paths below `folder` to targets."""
+    """Write a placeholder for each page that is missing, damaged or a placeholder.
+
+    pages: path below `folder` -> target that makes it.
+    """
     for name, target in pages.items():
-        path = folder / name
-        if not path.exists():
+        with contextlib.suppress(OSError, ValueError):
+            provenance.read_page(folder / name)
+            if not provenance.is_placeholder(folder / name):
+                continue
+        with provenance.making({"code": {}, "params": {}, "versions": {}}):  # of no input: only signed
             text = html.template("placeholder.html.j2").render(**html.look(), name=name, target=target)
-            record.write_text(path, text)
+            html.write(text, folder / name)

@@ -295,10 +295,10 @@ def faults(section: str, tests: Path = ROOT / "tests") -> str:
         for function in ast.parse(text).body:
             for where, what, outcome in _marks(function):
                 if where == section:
-                    rows.append(f"| {what} | [{outcome}](../../tests/{path.relative_to(tests).as_posix()}) |")
+                    rows.append(f"- {what}: [{outcome}](../../tests/{path.relative_to(tests).as_posix()})")
     if not rows:
         raise TableError(f"no test is marked with a fault of the section {section!r}")
-    return "\n".join(["| what was done or happens | outcome |", "|---|---|", *rows])
+    return "\n".join(rows)
 
 
 def _marks(function: ast.stmt) -> Iterator[tuple[str, str, str]]:

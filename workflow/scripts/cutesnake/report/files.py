@@ -26,12 +26,14 @@ def report_files(
     front: str,
     output: str,
     anatomy: str | None = None,
+    placeholders: Mapping[str, str] | None = None,
 ) -> None:
     """Read the inputs of the rule and write the page of an operator.
 
     files: inputs of the rule by name, a path or a list of paths each. config, sweep: the configuration and the
     operator's part of it, as used. front: file name of the front page. anatomy: folder for a page of anatomy per
-    kernel, or None. Raises RecordError, ShareError and OSError.
+    kernel, or None. placeholders: pages that the page links to, by path from its folder, and the target of each. Raises
+    RecordError, ShareError and OSError.
     """
     # Reports show only the names of a user's folders, not the machine's paths.
     shown = {**config, "kernel_paths": [Path(path).name for path in config.get("kernel_paths", [])]}
@@ -74,10 +76,7 @@ def report_files(
         page = os.path.relpath(output, anatomy)
         write_pages(_one(files["anatomy"]), "results", anatomy, [("front page", f"../../../{front}"), (operator, page)])
     write_report(contents, output, sorted(Path(anatomy).glob("*.html")) if anatomy else ())
-    if is_front:
-        others = {f"report/{name}.html": f"results/report/{name}.html" for name in contents.arch.operators[1:]}
-        asked = {"report/operations.html": "catalogue", "catalogue.html": "catalogue"}
-        write_placeholders(others | asked, Path(output).parent)
+    write_placeholders(placeholders or {}, Path(output).parent)
 
 
 def _earlier(operator: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Knowledge entries: a Markdown file, the claims in a YAML file of that name, and the index."""
+"""Knowledge entries: Markdown with claims in YAML, and their index."""
 
 from __future__ import annotations
 

@@ -26,8 +26,9 @@ def box_in_shared_memory(rows: int, inner_bytes: int) -> Layout:
 
 
 def tensor_memory_place(m: int, n: int, ctas: int, row: int, column: int) -> tuple[int, int, int]:
-    """Return CTA of the pair, lane and column of an element of D of tcgen05.mma, M x N x K.
+    """Return CTA, lane and column of an element of D of tcgen05.mma.
 
+    m, n: shape of D; ctas: 1, or 2 for a pair.
     PTX ISA: «tcgen05 data path layouts» A (M 256), B (M 128, two CTAs), D (M 128) and F (M 64).
     """
     cta, row = divmod(row, m // ctas)

@@ -65,7 +65,7 @@ def draw(
 
 
 def draw_tensor_memory(m: int, n: int, ctas: int) -> LayoutPlot:
-    """Return a plot of where blocks of the accumulator of tcgen05.mma are; ctas: 1, or 2 for a pair."""
+    """Return a plot of an accumulator of tcgen05.mma; ctas: 1, or 2 for a pair."""
     step, half = 16, n // 2
 
     def cell(i: int, j: int) -> Cell:

@@ -26,7 +26,7 @@ def read_goals(path: Path | str) -> dict[str, Any]:
         check_input("learning", goals, "config/learning.yaml")
     except (strict_yaml.YamlError, InputError) as error:
         raise GoalError(str(error)) from error
-    for place in (*goals["goals"], *goals["paths"].values()):
+    for place in (*goals["goals"], *goals["paths"].values(), *goals.get("pairs", [])):
         unknown = [name for name in place["questions"] if name not in QUESTIONS]
         if unknown:
             raise GoalError(f"config/learning.yaml: unknown question {unknown[0]!r}; known: {', '.join(QUESTIONS)}")
@@ -36,7 +36,8 @@ def read_goals(path: Path | str) -> dict[str, Any]:
 def kernels_of(goals: dict[str, Any], page: str) -> list[str]:
     """Return the kernels of a page as operator/kernel, in reading order, each once."""
     if page == WHOLE:
-        return list(dict.fromkeys(kernel for goal in goals["goals"] for kernel in goal["kernels"]))
+        places = (*goals["goals"], *goals.get("pairs", []))
+        return list(dict.fromkeys(kernel for place in places for kernel in place["kernels"]))
     path = goals["paths"][page.removeprefix(f"{WHOLE}_path_")]
     return list(dict.fromkeys(step["kernel"] for step in path["steps"]))
 

@@ -16,10 +16,11 @@ UNKNOWN = "Unknown: "
 
 @dataclass(frozen=True)
 class Question:
-    """A question, and the function that answers it from an anatomy record."""
+    """A question, with its answer and the reason, drawn from an anatomy record."""
 
     text: str
     answer: Callable[[Mapping[str, Any]], str]
+    why: Callable[[Function], str]
 
 
 def main(record: Mapping[str, Any]) -> Function:
@@ -170,36 +171,163 @@ def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callab
     return answer
 
 
+def _always(text: str) -> Callable[[Function], str]:
+    return lambda f: text
+
+
+def _why_shared(f: Function) -> str:
+    shared = f["shared"]
+    rings = [b for b in shared["buffers"] or [] if b["stages"] and b["stages"] > 1]
+    if not rings:
+        return "Shared memory is what the threads of a CTA and the copy engine have in common."
+    ring = max(rings, key=lambda b: b["bytes"])
+    stage = ring["bytes"] // ring["stages"]
+    fits = "would fit, too" if stage <= shared["left_bytes"] else "does not fit"
+    return (
+        f"Each stage is a load in flight while another one is used. A further stage of {ring['name']} takes "
+        f"{stage:,} B and {fits}: {shared['left_bytes']:,} B are free."
+    )
+
+
+def _why_registers(f: Function) -> str:
+    counts = f["registers"]["setmaxnreg"]
+    if not counts:
+        return "All threads keep the count set at launch; an SM has 65,536 registers for all of its threads."
+    return (
+        f"Threads that only issue copies need few registers: they keep {min(counts)}. "
+        f"Threads that hold results get up to {max(counts)}."
+    )
+
+
+def _why_pipelines(f: Function) -> str:
+    stages = [p["stages"] for p in f["pipelines"] or []]
+    if not stages:
+        return "Without a ring, a load and its use follow each other."
+    single = sum(n == 1 for n in stages)
+    text = f"Stages let a producer run ahead: {max(stages)} stages cover the latency of {max(stages) - 1} more loads."
+    return text if not single else f"{text} One stage is a plain hand-over, used {single} time{'s' * (single > 1)}."
+
+
+def _why_products(f: Function) -> str:
+    kinds = {p["instruction"] for p in f["products"] or []}
+    if "tcgen05.mma" in kinds:
+        pair = any(p["cta_group"] == 2 for p in f["products"])
+        shared = " Two CTAs share a product, so each loads half of B." if pair else ""
+        return f"One thread issues a product, and tensor memory holds the sums, so registers stay free.{shared}"
+    if "wgmma" in kinds:
+        return "A warpgroup issues a product together and holds the sums in its registers, which limits the tile."
+    return "A warp multiplies fragments that it holds in registers." if kinds else "Nothing is multiplied."
+
+
+def _why_grid(f: Function) -> str:
+    if f["patterns"]["persistent loop"]["found"]:
+        return "CTAs loop over tiles, so the grid is limited by the SMs, and set-up happens once per CTA."
+    return "Each CTA computes one tile, so the grid grows with the problem."
+
+
 QUESTIONS = {
-    "descriptors": Question("Which tensors get TMA descriptors, and with which tiles?", _descriptors),
-    "grid": Question("How does the grid size follow from the problem?", _grid),
-    "shared": Question("How is shared memory used?", _shared),
-    "roles": Question("Which warps do what?", _roles),
-    "registers": Question("How are registers distributed over roles?", _registers),
+    "descriptors": Question(
+        "Which tensors get TMA descriptors, and with which tiles?",
+        _descriptors,
+        _always(
+            "One thread starts a copy of a whole box, and the engine computes addresses and bounds. "
+            "The inner extent of a box is at most its swizzle width."
+        ),
+    ),
+    "grid": Question("How does the grid size follow from the problem?", _grid, _why_grid),
+    "shared": Question("How is shared memory used?", _shared, _why_shared),
+    "roles": Question(
+        "Which warps do what?",
+        _roles,
+        _always(
+            "Loads and products are asynchronous, so one warp each is enough to issue them. "
+            "Arithmetic needs many threads, since each holds a part of the tile."
+        ),
+    ),
+    "registers": Question("How are registers distributed over roles?", _registers, _why_registers),
     "pipelines": Question(
-        "Which pipelines exist, with how many stages, and which roles fill and empty them?", _pipelines
+        "Which pipelines exist, with how many stages, and which roles fill and empty them?", _pipelines, _why_pipelines
     ),
-    "barriers": Question("Which barriers does the deepest pipeline use, and which roles arrive and wait?", _barriers),
-    "products": Question("Which matrix instructions does it use, and where are operands and accumulators?", _products),
-    "copies": Question("Which instructions move data?", _copies),
-    "launch": Question("Which launch attributes does the host set, and what does the kernel wait for?", _launch),
-    "persistent": Question("Does a CTA process several tiles, and when does it stop?", _pattern("persistent loop")),
-    "softmax": Question("Does it use an online softmax, and in which loop?", _pattern("online softmax")),
-    "cluster": Question("What do the CTAs of a cluster exchange?", _pattern("cluster communication", "", "Nothing: ")),
-    "epilogue": Question("How does the epilogue store results?", _pattern("epilogue", "", "None was detected: ")),
+    "barriers": Question(
+        "Which barriers does the deepest pipeline use, and which roles arrive and wait?",
+        _barriers,
+        _always(
+            "Full counts who writes: a TMA producer arrives once and announces its bytes. "
+            "Empty counts who reads, in all CTAs that get the copy."
+        ),
+    ),
+    "products": Question(
+        "Which matrix instructions does it use, and where are operands and accumulators?", _products, _why_products
+    ),
+    "copies": Question(
+        "Which instructions move data?",
+        _copies,
+        _always(
+            "TMA moves tiles with one instruction. cp.async and ordinary loads suit small or scattered data. "
+            "Registers are the detour that bulk copies avoid."
+        ),
+    ),
+    "launch": Question(
+        "Which launch attributes does the host set, and what does the kernel wait for?",
+        _launch,
+        _always(
+            "With dependent launch, set-up overlaps the end of the kernel before. "
+            "The wait orders what that kernel wrote."
+        ),
+    ),
+    "persistent": Question(
+        "Does a CTA process several tiles, and when does it stop?", _pattern("persistent loop"), _why_grid
+    ),
+    "softmax": Question(
+        "Does it use an online softmax, and in which loop?",
+        _pattern("online softmax"),
+        _always(
+            "The scores of all keys do not fit on the chip. "
+            "A running maximum keeps the exponentials in range, and earlier sums are rescaled when it grows."
+        ),
+    ),
+    "cluster": Question(
+        "What do the CTAs of a cluster exchange?",
+        _pattern("cluster communication", "", "Nothing: "),
+        _always(
+            "CTAs of a cluster can share loads by multicast, a product by pairs, or partial results through "
+            "distributed shared memory."
+        ),
+    ),
+    "epilogue": Question(
+        "How does the epilogue store results?",
+        _pattern("epilogue", "", "None was detected: "),
+        _always(
+            "Stores by TMA need shared memory and leave out what lies outside. "
+            "Stores from registers need predicates at the edges."
+        ),
+    ),
     "boundary": Question(
-        "What happens at the edges of the problem?", _pattern("boundary handling", "", "No special handling: ")
+        "What happens at the edges of the problem?",
+        _pattern("boundary handling", "", "No special handling: "),
+        _always(
+            "Sizes are seldom multiples of a tile. TMA fills with zeros and cuts stores; plain accesses need "
+            "predicates; a softmax needs a mask."
+        ),
     ),
-    "drain": Question("How are the pipelines drained?", _pattern("pipeline drain", "", "Not drained: ")),
+    "drain": Question(
+        "How are the pipelines drained?",
+        _pattern("pipeline drain", "", "Not drained: "),
+        _always(
+            "A CTA that exits while a copy or a peer still uses its memory corrupts it. "
+            "So the producer waits until its last stages are empty."
+        ),
+    ),
 }
 
 
-def answers(record: Mapping[str, Any], names: list[str]) -> list[tuple[str, str]]:
-    """Return (question, answer) for each name.
+def answers(record: Mapping[str, Any], names: list[str]) -> list[tuple[str, str, str]]:
+    """Return (question, answer, why) for each name; why is empty where the answer is unknown.
 
     For a record without functions, the answers say why no code exists.
     """
     if not record["functions"]:
         why = record["reason"] or record["not_watched"]
-        return [(QUESTIONS[name].text, f"{UNKNOWN}{why}.") for name in names]
-    return [(QUESTIONS[name].text, QUESTIONS[name].answer(record)) for name in names]
+        return [(QUESTIONS[name].text, f"{UNKNOWN}{why}.", "") for name in names]
+    replies = [(QUESTIONS[name], QUESTIONS[name].answer(record)) for name in names]
+    return [(q.text, text, "" if text.startswith(UNKNOWN) else q.why(main(record))) for q, text in replies]

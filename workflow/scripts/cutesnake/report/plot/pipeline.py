@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from cutesnake.analysis.evidence.gather import Evidence
-from cutesnake.model.records.predict import Span, Timeline, Track
+from cutesnake.model.records.predict import PredictMetrics, Span, Timeline, Track
 from cutesnake.report.plot.data import labels
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, WIDTH, Drawing, NothingToShow, styled
 from cutesnake.report.plot.timeline import short_name
@@ -44,6 +44,11 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
     if not entries:
         raise NothingToShow(f"no prediction for {kernel}")
     case, metrics = max(entries, key=lambda one: one[1].cold_us)
+    return draw_timeline(kernel, metrics, labels(evidence).get(case.workload, case.workload))
+
+
+def draw_timeline(kernel: str, metrics: PredictMetrics, size: str) -> Drawing:
+    """Draw the timeline of a prediction; `size` names the workload. Raises NothingToShow without one."""
     timeline = metrics.timeline
     tracks = [track for track in timeline.tracks if track.spans and "CTA 0" in track.name][:MOST_TRACKS]
     if not tracks:
@@ -65,7 +70,6 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
             if kind in kinds
         ]
         figure.legend(handles=handles, loc="outside lower left", ncols=5)
-    size = labels(evidence).get(case.workload, case.workload)
     part = "all" if end - begin >= 0.99 * timeline.cycles else "the middle"
     return Drawing(
         figure,
