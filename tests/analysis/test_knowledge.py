@@ -19,6 +19,7 @@ import pytest
 from anatomy_records import record_of
 from builds import FOLDER as FOLDER_OF_BUILDS
 from builds import UPSTREAM, simulate
+from cutesnake.analysis.knowledge import devlog
 from cutesnake.analysis.knowledge.compiled import compile_program
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
 from cutesnake.analysis.knowledge.evidence import BUILT, NoEvidenceError, at_path, evidence_value, holds, meets
@@ -294,3 +295,15 @@ def test_paths_reach_into_lists_and_bounds_are_told_apart() -> None:
     data = {"a": [{"b": 1}, {"b": 2}]}
     assert at_path(data, "a/*/b") == [1, 2] and at_path(data, "a/#") == 2 and at_path(data, "a/5/b") is None
     assert meets({"contains": "TMA"}, "by TMA") and not meets({"at_least": 3}, 2) and not meets({"at_most": 3}, None)
+
+
+def test_a_development_log_says_what_was_tried_where_a_decision_record_does(tmp_path, monkeypatch) -> None:
+    record_of_versions = (
+        "# A\n\n## Versions\n\n| version | change | effect |\n|---|--:|---|\n| v1 | [one](x.md) role | 2 → 1 |\n"
+        "\n## Dropped ideas\n\n| idea | effect |\n|---|---|\n| two roles | slower |\n\n## Other\n\n| a | b |\n"
+    )
+    write_text(tmp_path / "docs/decisions/mla_mine.md", record_of_versions)
+    monkeypatch.setattr(devlog, "ROOT", tmp_path)
+    tried = devlog.log_of("mla_decode", "mine").tried
+    assert tried == [("kept", "v1: one role", "2 → 1"), ("dropped", "two roles", "slower")]
+    assert devlog.log_of("gemm", "mine").tried == []
