@@ -208,12 +208,12 @@ def _import(name: str) -> ModuleType:
 
 def load_operator(operator: str) -> Operator:
     """Return the operator's module; ContractError if it is missing, broken or incomplete."""
-    _check_name("operator", operator)
     return cast(Operator, _operator(operator, os.environ.get(PATHS, "")))
 
 
 @functools.cache
 def _operator(operator: str, paths: str) -> ModuleType:
+    _check_name("operator", operator)
     where = f"kernels/{operator}/operator.py"
     if operator not in operators():
         raise ContractError(f"{where}: there is no such operator")

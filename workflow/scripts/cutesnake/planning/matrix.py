@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from cutesnake.model.case_id import CaseId
@@ -164,7 +164,7 @@ class Plan:
             "stages": self._stage_rows(),
             "decisions": [decision.as_dict() for decision in self.decisions if decision.operator == operator],
             "sources": {kernel: source for (name, kernel), source in self.sources.items() if name == operator},
-            "workloads": {w.id: asdict(w) for w in self.workloads[operator]},
+            "workloads": _as_data(self.workloads[operator]),
             "dtypes": self.dtypes[operator],
             "builds": [
                 {
@@ -196,6 +196,12 @@ def _by_build(cases: Iterable[PlannedCase]) -> dict[str, list[PlannedCase]]:
     for case in cases:
         result.setdefault(case.build.key, []).append(case)
     return result
+
+
+def _as_data(workloads: list[Workload]) -> dict[str, dict[str, Any]]:
+    """Return workloads by id like `asdict`, but faster: values are numbers and texts."""
+    names = [field.name for field in fields(type(workloads[0]))] if workloads else []  # type: ignore[arg-type]
+    return {w.id: {name: getattr(w, name) for name in names} for w in workloads}
 
 
 def _named(cases: dict[str, PlannedCase], operator: str) -> list[dict[str, str]]:

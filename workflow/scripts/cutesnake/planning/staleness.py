@@ -96,8 +96,12 @@ def recalled(kind: str, key: str, find: Callable[[], Any]) -> Any:
 
     Find again if a file of code, a file in a folder of kernels or the version of an installed package changed since.
     """
-    installed_now = digest_data(installed.packages())
-    return memory().recall(kind, f"{key} {installed_now}", _state((SCRIPTS, ROOT / SIMULATOR, *roots())), find)
+    return memory().recall(kind, f"{key} {_installed()}", _state((SCRIPTS, ROOT / SIMULATOR, *roots())), find)
+
+
+@functools.cache
+def _installed() -> str:
+    return digest_data(installed.packages())
 
 
 _state = functools.cache(state_of)

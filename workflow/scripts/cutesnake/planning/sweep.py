@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ class Sweep:
 
     def workloads(self) -> list[Workload]:
         """Return the sweep in its order, each workload once."""
-        return self._once(self.workload_entries)
+        return self._workloads
 
     def simulated(self, extent: str) -> list[Workload]:
         """Return workloads checked by simulation without a GPU; empty without a list."""
@@ -72,6 +73,10 @@ class Sweep:
         """Return what every run predicts again, with a current record or without."""
         names = [] if ALL in self.predict_always else self.predict_always
         return [w for w in self.workloads() if self.predict_always and is_named(w, names)]
+
+    @functools.cached_property
+    def _workloads(self) -> list[Workload]:
+        return self._once(self.workload_entries)
 
     def _once(self, entries: Entries) -> list[Workload]:
         result = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))

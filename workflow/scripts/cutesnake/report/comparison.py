@@ -28,6 +28,7 @@ MARKS = {"static": "s", "predicted": "p"}  # after values that were not measured
 RATIO = "M1"  # the rule that states a speedup, which the row shows as a number
 TIMES = "\N{MULTIPLICATION SIGN}"
 NONE = "\N{EN DASH}"
+WON = ("ratio cute", "ratio cutile")  # classes of a speedup beyond the noise
 KNOWN = ("measured", "recorded", "predicted")
 Repeated = dict[tuple[str, str, str], int]  # kernels, rule, sentence -> its number of rows
 Causes = Callable[[str, str | None, str], str | None]  # target, device, workload -> why one DSL is faster
@@ -164,7 +165,7 @@ def _workload(
         "workload": best.workload,
         "id": place,
         "cells": cells,
-        "insight": cause or (own[0].sentence if own else None),
+        "insight": cause or ("No rule explains it." if any(cell["class"] in WON for cell in cells) else None),
         "kernels": [_kernel(one, kernels, times, shares, marks, notes) for one in kernels],
         "missing": [
             {"dsl": DSL_NAMES[dsl], "note": notes.mark(side.reason or "")}

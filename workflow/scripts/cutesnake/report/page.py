@@ -124,11 +124,11 @@ def _pages(contents: Contents) -> dict[str, str]:
 def _subtitle(contents: Contents) -> list[str]:
     """Return what was compared, and how many checks a GPU passed."""
     compared = contents.comparison
-    parts = ["best kernel of each DSL", "speedup = cuTile time ÷ CuTe DSL time"]
+    parts = ["best kernel of each DSL", "in tables, speedup = cuTile time ÷ CuTe DSL time"]
     counts = [gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])]
     if counts:
         passed, failed = sum(gpu.ok for gpu in counts), sum(gpu.failed for gpu in counts)
-        parts.append(f"{number(passed)} of {number(passed + failed)} GPU checks passed")
+        parts.append(f"{number(passed)} of {number(passed + failed)} checks on GPUs passed")
     return parts
 
 

@@ -45,7 +45,11 @@ def view(verdicts: Verdicts) -> View | None:
         "authors": _authors(verdicts.costs, used),
         "why": _why(decided),
         "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
-        "warm": [sentences.warm_slower(one) for verdict in decided for one in verdict.warm_slower[:MOST_WARM]],
+        "warm": [
+            f"{verdict.gpu}: {sentences.warm_slower(one)}"
+            for verdict in decided
+            for one in verdict.warm_slower[:MOST_WARM]
+        ],
         "rules": verdicts.rules,
         "columns": [(name, unit) for name, unit, _, _ in COLUMNS],
         "costs": [_cost(verdicts.operator, one) for one in front],
@@ -125,19 +129,28 @@ def _text(decision: Decision) -> str:
             for name, names in won
             if names
         ]
-        equal = [f"equal on {len(decision.equal)}"] * bool(decision.equal)
+        equal = [_equal(decision)] * bool(decision.equal)
         favours = DSL_NAMES["cute" if decision.mean > 1 else "cutile"]
-        mean = f"{max(decision.mean, 1 / decision.mean):.2f}{TIMES} for {favours}"
-        return f"{figure}, {total}: {', '.join(sides + equal)}. Mean {mean}, {_range(decision)}."
+        mean = f"{max(decision.mean, 1 / decision.mean):.2f}{TIMES} in favour of {favours}"
+        return f"{figure}, {total}: {', '.join(sides + equal)}. Mean {mean}; {_range(decision)}."
     mine, other = decision.cute_wins, decision.cutile_wins
     if decision.winner == "cutile":
         mine, other = other, mine
-    behind = f", slower on {len(other)}" * bool(other) + f", equal on {len(decision.equal)}" * bool(decision.equal)
+    behind = f", slower on {len(other)}" * bool(other) + f", {_equal(decision)}" * bool(decision.equal)
     return f"{figure}: faster on {len(mine)} of {total}{behind}; {_range(decision)}."
 
 
+def _equal(decision: Decision) -> str:
+    """Return on how many workloads no DSL is clearly faster."""
+    within = "within the expected error" if decision.basis == "predicted" else "equal"
+    return f"{within} on {len(decision.equal)}"
+
+
 def _range(decision: Decision) -> str:
-    """Return the range and the interval of the speedup, from the winner's side."""
+    """Return the range and the interval of the speedup, from the winner's side.
+
+    A prediction has no interval: one over workloads would leave out the model's error.
+    """
     flip = decision.winner == "cutile" or (decision.winner == "depends" and decision.mean < 1)
 
     def turned(low: float, high: float) -> str:
@@ -147,14 +160,15 @@ def _range(decision: Decision) -> str:
     if decision.workloads == 1:
         return f"{decision.mean:.2f}{TIMES} on one workload"
     interval = ""
-    if decision.low is not None and decision.high is not None:
+    if decision.low is not None and decision.high is not None and decision.basis != "predicted":
         interval = f", 95 % interval {turned(decision.low, decision.high)}"
     return f"range {turned(decision.least, decision.most)}{interval}"
 
 
 def _against(rival: Rival) -> str:
     name = f"{rival.kernel} ({DSL_NAMES.get(rival.dsl, rival.dsl)})"
-    wins = f"{name} faster on {len(rival.faster)} of {rival.workloads}"
+    where = f": {', '.join(rival.faster)}" * (0 < len(rival.faster) <= MOST_LISTED)
+    wins = f"{name} faster beyond the noise on {len(rival.faster)} of {rival.workloads}{where}"
     return f"Better DSL vs {name}: {rival.mean:.2f}{TIMES} ({rival.figure}; {wins})."
 
 
@@ -163,9 +177,8 @@ def _slower_warm(verdict: TargetVerdict) -> str:
     why = {"power limit": "the power limit lowers the clock", "clock": "the clock falls"}.get(
         most.cause, "no record says why"
     )
-    return (
-        f"Warm is slower than cold in {plural(len(verdict.warm_slower), 'time')}, by up to {most.percent:.0f} %: {why}."
-    )
+    count = plural(len(verdict.warm_slower), "warm time is", "warm times are")
+    return f"{count} above the cold one, by up to {most.percent:.0f} %: {why}."
 
 
 def _foremost(verdict: TargetVerdict) -> list[Explained]:
@@ -183,9 +196,8 @@ def flag_texts(flags: Iterable[Flag]) -> list[str]:
     texts: dict[str, None] = {}
     for flag in flags:
         if flag.id == "untuned":
-            untuned.setdefault("{timed} of {offered} variants has a time".format(**flag.values), []).append(
-                str(flag.kernel)
-            )
+            text = "not tuned, {timed} of {offered} variants timed".format(**flag.values)
+            untuned.setdefault(text, []).append(str(flag.kernel))
         elif flag.id != "different_authors":  # a line of its own
             texts[_flag(flag)] = None
     return [*texts, *(f"{text}: {', '.join(dict.fromkeys(kernels))}" for text, kernels in untuned.items())]
@@ -201,7 +213,7 @@ def _flag(flag: Flag) -> str:
         "spills": "{kernel} spills {least} to {most} B/thread",
         "different_hosts": "{workloads} timed on different hosts",
         "power_limit": "power limit in {records} of {timed} warm times",
-        "not_on_this_gpu": "no prediction for this GPU was ever compared with one",
+        "not_on_this_gpu": "predictions for {target} were never checked on such a GPU",
     }[flag.id].format(kernel=flag.kernel, **values)
 
 
@@ -218,22 +230,25 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
 
 
 def _why(decided: list[TargetVerdict]) -> list[View]:
-    """Return per DSL the causes where it is faster, one of each kind."""
+    """Return per DSL the causes where it is faster, one of each kind, and one of a prediction at least."""
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
-    causes: dict[str, dict[str, View]] = {side: {} for side in SIDES}
+    causes: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
     for verdict in decided:
         for one in verdict.explained:
             if one.contest != "dsls":
                 continue
             side = names.get(one.faster, "cutile")
             for cause in one.causes:
-                where = f"({verdict.gpu}, {one.workload}: {one.ratio:.2f}{TIMES} {one.figure})"
-                causes[side].setdefault(cause.rule, {"sentence": cause.sentence, "where": where})
+                about = ABOUT * verdict.predicted
+                where = f"({verdict.gpu}, {one.workload}: {about}{one.ratio:.2f}{TIMES} {one.figure})"
+                view = {"sentence": cause.sentence, "where": where, "predicted": verdict.predicted}
+                causes[side].setdefault((cause.rule, verdict.predicted), view)
     return [
         {
             "name": DSL_NAMES[side],
             "class": side[0] if side == "cute" else "t",
-            "causes": list(kinds.values())[:MOST_CAUSES],
+            "causes": [one for one in kinds.values() if not one["predicted"]][:MOST_CAUSES]
+            + [one for one in kinds.values() if one["predicted"]][:1],
         }
         for side, kinds in causes.items()
         if kinds

@@ -57,7 +57,7 @@ CAUSES = {
     ),
     "idle_processors": (
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs. "
-        "{fast} has {fast_ctas} of {fast_tile}."
+        "{fast} has {fast_ctas} of {fast_tile}. The tile is a choice of the variant, not a limit of the DSL."
     ),
     "tile_traffic": (
         "{slow} computes {slow_tile} output tiles, {fast} {fast_tile}. Per FLOP, {slow} loads {ratio:.2f} times the "
@@ -90,7 +90,7 @@ CAUSES = {
     ),
     "bound": (
         "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, "
-        "DRAM {dram:.0f} %, and its warps stall most on {stall} ({wait:.0f} %)."
+        "DRAM {dram:.0f} %, and its warps wait most for {stall} ({wait:.0f} %)."
     ),
     "clock": (
         "The power limit lowered the SM clock further for {slow}: {slow_mhz:.0f} MHz, vs {fast_mhz:.0f} MHz for {fast}."
@@ -107,14 +107,27 @@ CAUSES = {
 }
 
 
+STALLS = {  # ncu's name of a stall -> what the warps wait for
+    "long_scoreboard": "global memory",
+    "short_scoreboard": "shared memory",
+    "barrier": "a barrier",
+    "no_instruction": "instructions",
+    "math_pipe_throttle": "a full arithmetic pipe",
+    "gmma": "matrix products",
+}
+
+
 def cause(rule: str, values: Mapping[str, Any]) -> str:
     """Return the sentence of a rule that fired."""
-    return CAUSES[rule].format(**values)
+    stall = str(values.get("stall"))
+    return CAUSES[rule].format(**{**values, "stall": STALLS.get(stall, stall)})
 
 
 def share(percent: float, kind: str) -> str:
     """Return a cause's share of a timed, profiled or predicted difference."""
-    return f"That is {percent:.0f} % of the {kind} difference."
+    if round(percent) == 100:
+        return f"That explains all of the {kind} difference."
+    return f"That explains {percent:.0f} % of the {kind} difference."
 
 
 def elsewhere(workloads: list[str], gpus: list[str]) -> str:
@@ -210,8 +223,9 @@ def accuracy(known: Accuracy) -> str:
         return "No prediction of this kind was compared with a GPU."
     where = " and ".join(known.devices)
     return (
-        f"Such predictions on {where}: median error {known.median_error_percent:.0f} % in {known.cases} cases. Of "
-        f"{known.pairs} pairs of kernels, {known.right} were ordered correctly; of {known.clear} pairs predicted more "
+        f"On GPUs with measurements ({where}) such predictions had a median error of "
+        f"{known.median_error_percent:.0f} % in {known.cases} cases. Of {known.pairs} pairs of kernels, {known.right} "
+        f"were ordered correctly; of {known.clear} pairs predicted more "
         f"than {known.clear_percent:.0f} % apart, {known.clear_right}."
     )
 
@@ -232,7 +246,7 @@ def flag(found: Flag) -> str:
         "different_authors": "CuTe DSL: {cute}. cuTile: {cutile}. Part of the difference may be tuning.",
         "different_hosts": "The DSLs of {count} were timed on different hosts.",
         "power_limit": "The power limit lowered the clock in {records} of {timed} warm times.",
-        "not_on_this_gpu": "No prediction for {target} was ever compared with a GPU.",
+        "not_on_this_gpu": "Predictions for {target} were never checked on such a GPU.",
     }
     count = _workloads(int(found.values["workloads"])) if "workloads" in found.values else ""
     spilled = _range(found.values["least"], found.values["most"]) if found.id == "spills" else ""
