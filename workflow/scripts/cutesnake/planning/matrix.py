@@ -201,7 +201,7 @@ def _by_build(cases: Iterable[PlannedCase]) -> dict[str, list[PlannedCase]]:
 
 def _as_data(workloads: list[Workload]) -> dict[str, dict[str, Any]]:
     """Return workloads by id like `asdict`, but faster: values are numbers and texts."""
-    names = [field.name for field in fields(type(workloads[0]))] if workloads else []  # type: ignore[arg-type]
+    names = [field.name for field in fields(type(workloads[0]))] if workloads else []
     return {w.id: {name: getattr(w, name) for name in names} for w in workloads}
 
 
