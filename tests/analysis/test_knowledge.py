@@ -117,7 +117,7 @@ def run_examples(paths: list[Path], folder: Path) -> dict[str, str]:
         cwd=folder,
         env={**os.environ, "PTXSIM": "1", "CUTE_DSL_ARCH": "sm_100a", "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=300,
+        timeout=900,
     )
     results: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):
