@@ -97,7 +97,7 @@ def stamp(path: str | Path) -> str:
 
 
 def digest(path: str) -> str | None:
-    """Return a file's sha256 (16 hex digits), read only if changed; None for no regular file."""
+    """Return a regular file's sha256 (16 hex digits), read only if changed; else None."""
     try:
         now = stamp(path)
         result = memory().get("files", path, now)
