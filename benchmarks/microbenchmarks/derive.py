@@ -39,7 +39,10 @@ FRAME = (
 
 @dataclass(frozen=True)
 class Results:
-    """A results file; `value` and `also` find one row by its name and some of its parameters."""
+    """A results file whose rows `value` and `also` look up.
+
+    A row is named by its name and some of its parameters.
+    """
 
     gpu: dict[str, Any]
     rows: list[dict[str, Any]]
@@ -50,7 +53,10 @@ class Results:
         return cls(result["card"], result["benchmarks"])
 
     def row(self, name: str, **wanted: Any) -> dict[str, Any]:
-        """The first row of that name with these parameters; KeyError, with both, if there is none or it failed."""
+        """Return the first row of that name with these parameters.
+
+        Raises KeyError, with name and parameters, if there is none or it failed.
+        """
         for row in self.rows:
             if row["name"] == name and all(row["parameters"].get(key) == value for key, value in wanted.items()):
                 if row["error"] is not None:
@@ -93,7 +99,7 @@ def remote_hop(results: Results) -> float:
 
 
 def tma_latency(results: Results) -> float:
-    """A single box of no bytes, by the line through 8 and 16 KiB."""
+    """Extrapolate a box of no bytes along the line through 8 and 16 KiB."""
     small, large = (results.tma("ring_tensor", kib, 1, 1)["also"]["cycles_per_box"] for kib in (8, 16))
     return float(2 * small - large) - (hop(results) - ARRIVE) - TMA_ISSUE
 
@@ -109,7 +115,7 @@ def store_latency(results: Results) -> float:
 
 
 def code_size(results: Results, limit: float) -> float:
-    """The largest code whose instructions one warp still gets in at most `limit` cycles each."""
+    """Return the largest code that one warp fetches at `limit` cycles per instruction."""
     rows = [row for row in results.rows if row["name"] == "loop over straight code" and row["parameters"]["warps"] == 1]
     return float(max(row["parameters"]["code_kib"] for row in rows if row["value"] <= limit) * 1024)
 
@@ -119,21 +125,27 @@ def fetch(results: Results, kib: int) -> float:
 
 
 def brought(results: Results) -> float:
-    """The largest code whose first pass takes hardly longer than if it were in the large instruction cache."""
+    """Return the largest code whose first pass is as fast as from the instruction cache.
+
+    It may take hardly longer.
+    """
     rows = [row for row in results.rows if row["name"] == "first pass after loading the module"]
     usual = FIRST_PASS * fetch(results, 96)
     return float(max(row["parameters"]["code_kib"] for row in rows if row["value"] <= usual) * 1024)
 
 
 def fetch_dram(results: Results) -> float:
-    """Cycles of each instruction of 384 KiB of straight code beyond the first 256, behind a flush."""
+    """Return cycles per instruction of 384 KiB of straight code after a flush.
+
+    The first 256 instructions do not count.
+    """
     name = "straight code once, alone"
     few, many = (results.value(name, code_kib=kib, ctas=132, flush="memset") * kib for kib in (256, 384))
     return (many - few) / (384 - 256)
 
 
 def dram_flushed(results: Results) -> float:
-    """What tiles that all need, one after the other, take longer behind a flush, beyond DRAM's latency."""
+    """Return how much longer shared tiles take after a flush, beyond DRAM's latency."""
 
     def longer(kernel: str) -> float:
         result = [
@@ -152,14 +164,14 @@ def dram_flushed(results: Results) -> float:
 
 
 def l2_bytes(results: Results) -> float:
-    """The largest footprint read again and again at nine tenths or more of the smaller ones' speed."""
+    """Return the largest footprint read repeatedly at 90 % of the smaller ones' speed."""
     rows = [row for row in results.rows if row["name"] == "L2 residency"]
     best = max(row["value"] for row in rows)
     return float(max(row["also"]["footprint_bytes"] for row in rows if row["value"] >= 0.9 * best))
 
 
 def l2_again_bytes(results: Results) -> float:
-    """The largest footprint that one launch after another reads faster than DRAM could."""
+    """Return the largest footprint that successive launches read faster than from DRAM."""
     dram = float(results.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"])
     gap = launch(results, "no")
     kept = []
@@ -173,8 +185,11 @@ def l2_again_bytes(results: Results) -> float:
 
 
 def l2_overrun(results: Results) -> float:
-    """k of 1 - exp(-k (ratio - 1)), the share of reads that miss when they are so many times what L2 keeps: the mean
-    over footprints up to half as much again. As DRAM bounds such a read, the share is its bandwidth over the speed."""
+    """Return k of the miss rate 1 - exp(-k (ratio - 1)).
+
+    `ratio` is the footprint over what L2 keeps. k is the mean over footprints up to half as much again. As DRAM bounds
+    such a read, the share is its bandwidth over the speed.
+    """
     kept, dram = l2_bytes(results), float(results.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"])
     rows = [(row["also"]["footprint_bytes"] / kept, row) for row in results.rows if row["name"] == "L2 residency"]
     missed = [(ratio, min(dram / row["also"]["gb_per_s"], 0.99)) for ratio, row in rows if 1 < ratio < 1.5]
@@ -182,8 +197,11 @@ def l2_overrun(results: Results) -> float:
 
 
 def flush_dirty_share(results: Results) -> float:
-    """How much longer single reads take behind the flush than behind clean lines, in bytes written back meanwhile, over
-    the bytes of L2 that they replace (at random)."""
+    """Return the share of L2 that a flush leaves dirty.
+
+    That is how much longer single reads take behind the flush than behind clean lines, in bytes written back meanwhile,
+    over the bytes of L2 that they replace (at random).
+    """
     kept, shares = l2_bytes(results), []
     read, both = (float(results.sweep(kernel, "DRAM", **more)["also"]["gb_per_s"]) for kernel, more in DRAM_SWEEPS)
     cost = max(2 * read / both - 1, 0.0) / read  # of a byte written, as the clock counts it
@@ -199,7 +217,7 @@ def flush_dirty_share(results: Results) -> float:
 
 
 def slow_division(results: Results, warps: int, chains: int) -> float:
-    """What the subroutine adds, one lane of a warp needing it."""
+    """Return what the subroutine adds if one lane of a warp needs it."""
     name, wanted = "div.rn.f32 and a multiply-add before it", {"lanes": "one", "warps": warps, "chains": chains}
     return results.value(name, operands="3 / infinity", **wanted) - results.value(name, operands="3 / 1.5", **wanted)
 
@@ -212,13 +230,19 @@ def descriptor_latency(results: Results) -> float:
 
 
 def tma_ahead_bytes(results: Results) -> float:
-    """Bytes of an SM's boxes that stand before a load: the others, asked for earlier, have not left the TMA unit."""
+    """Return an SM's TMA bytes queued before a load.
+
+    The boxes were requested earlier, and have not left the TMA unit.
+    """
     alone, copying = (results.row("loads from L2 beside copies by TMA", sms="all", copies=x) for x in (False, True))
     return float((copying["value"] - alone["value"]) * copying["also"]["bytes_per_cycle_of_an_sm"])
 
 
 def local_store(results: Results) -> float:
-    """GB/s of spilled registers' stores, half of what moves: the mean over how many are spilled, warps, and L1."""
+    """Return the store bandwidth of spilled registers in GB/s.
+
+    It is half of what moves, the mean over how many are spilled, warps, and L1.
+    """
     name = "registers spilled by ptxas"
     moved = [r["also"]["gb_per_s"] for r in results.rows if r["name"] == name and r["parameters"]["sms"] == "all"]
     if not moved:
@@ -227,7 +251,10 @@ def local_store(results: Results) -> float:
 
 
 def neighbours(results: Results, ctas: int) -> float:
-    """Bytes a cycle of TMA that each of so many CTAs gets from L2 which the GPU puts where it likes."""
+    """Return TMA bytes per cycle from L2 of each of so many CTAs.
+
+    The GPU places the CTAs.
+    """
     wanted = {"box_bytes": 16384, "boxes_in_flight": 8, "row_pitch_bytes": 2048}
     return results.value("TMA along long rows", ctas=ctas, **wanted)
 
@@ -246,19 +273,28 @@ def outstanding(results: Results) -> float:
 
 
 def wave(results: Results, cluster: int) -> float:
-    """What a wave of one CTA per SM (384 threads, 200 KiB) costs beyond its own 2,000 cycles."""
+    """Return the cost of a wave of one CTA per SM beyond its 2,000 cycles.
+
+    A CTA has 384 threads and 200 KiB.
+    """
     result = results.value("wave of CTAs that spin 2,000 cycles", threads=384, cluster=cluster)
     return result * results.gpu["largest_sm_clock_mhz"] / 1000 - 2000 - FRAME
 
 
 def single_graph(results: Results, threads: int = 128, **more: Any) -> float:
-    """Between two events around a graph behind the flush; one launch of one CTA unless something else is reported."""
+    """Return the time between two events around a graph behind the flush.
+
+    It has one launch of one CTA by default.
+    """
     wanted = {"flush": "memset", "kernel": "nothing", "through": "graph", "ctas": 1, "launches": 1} | more
     return results.value("events around a lone graph", threads=threads, **wanted)
 
 
 def graph_gap(results: Results) -> float:
-    """What graphs of 8 take beyond 8 launches at the pace of longer ones, the mean over kernels and grids."""
+    """Return how much longer graphs of 8 take than 8 launches of longer ones.
+
+    It is the mean over kernels and grids.
+    """
     result = []
     for row in (r for r in results.rows if r["name"] == "graph after graph" and r["parameters"]["launches"] == 8):
         some, many = (results.value(row["name"], **(row["parameters"] | {"launches": n})) for n in (16, 32))
@@ -306,7 +342,10 @@ def cta_fill(results: Results) -> float:
 
 
 def ahead(results: Results) -> float:
-    """The largest burst that takes a tenth longer at most than on one SM alone, the median over average demands."""
+    """Return the largest burst at most a tenth slower than on one SM.
+
+    It is the median over average demands.
+    """
     kept = []
     rows = [r for r in results.rows if r["name"] == "burst" and r["parameters"]["what"] == "burst_copy"]
     for row in (r for r in rows if r["parameters"]["sms"] == 1):
@@ -324,7 +363,10 @@ def launch(results: Results, dependent: str) -> float:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a parameter follows from the results, and the words for it; `digits` significant digits are kept."""
+    """How a parameter follows from the results, with its description.
+
+    `digits` significant digits are kept.
+    """
 
     how: str
     compute: Callable[[Results], float]
@@ -594,7 +636,7 @@ DERIVATIONS: dict[str, Derivation] = {
 
 
 def derive(results: Results) -> dict[str, tuple[float, str]]:
-    """Each parameter's value and where it is from, but for those that were not measured in this file."""
+    """Return each parameter's value and origin, except those that this file lacks."""
     out = {}
     for name, derivation in DERIVATIONS.items():
         try:
@@ -607,7 +649,10 @@ def derive(results: Results) -> dict[str, tuple[float, str]]:
 
 
 def enter(table: str, parameters: dict[str, tuple[float, str]], results_name: str) -> str:
-    """The text of a device's table with these parameters as measured; ValueError if one is not in it."""
+    """Return a device's table with these parameters as measured.
+
+    Raises ValueError if one is not in it.
+    """
     for name, (value, how) in parameters.items():
         pattern = rf"(\n  {name}:\n)    value: .*\n(    unit: .*\n)    source: .*\n    from: .*(\n)"
         source = json.dumps(f"benchmarks/microbenchmarks/{results_name}: {how}", ensure_ascii=False)

@@ -24,7 +24,7 @@ class GpuError(RuntimeError):
 
 
 def checked(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call; GpuError with the name of its error."""
+    """Return the value of a driver call; raise GpuError with the error's name."""
     error, *values = result
     if int(error) != 0:
         raise GpuError(f"the driver answered {error.name}")
@@ -33,7 +33,7 @@ def checked(result: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a kernel is launched: CTAs, threads per CTA, dynamic shared bytes, CTAs per cluster, early launch."""
+    """Shape of a launch: CTAs, threads, dynamic shared bytes, cluster size, early launch."""
 
     grid: int = 1
     block: int = 32
@@ -79,7 +79,7 @@ class Gpu:
         return int(checked(self.driver.cuDeviceGetAttribute(which, self._device)))
 
     def describe(self) -> dict[str, Any]:
-        """What a results file says of the GPU: no serial number, no host."""
+        """Return what a results file records of the GPU: no serial number, no host."""
         name = checked(self.driver.cuDeviceGetName(100, self._device)).split(b"\0")[0].decode()
         result = {
             "name": name,
@@ -94,7 +94,10 @@ class Gpu:
         return result | _from_nvml()
 
     def load(self, text: str) -> None:
-        """Make `text` the module whose kernels are launched. The driver compiles it where there is no ptxas."""
+        """Load `text` as the current module.
+
+        The driver compiles it where there is no ptxas.
+        """
         cubin = assemble(text, self._cubins)
         image = cubin.read_bytes() if cubin else text.encode() + b"\0"
         self._module = checked(self.driver.cuModuleLoadData(image))
@@ -113,7 +116,10 @@ class Gpu:
         return result
 
     def buffer(self, name: str, size: int) -> int:
-        """The address of a buffer of this process, made (with random bytes below 2^24 repeated) at first use."""
+        """Return the address of a buffer of this process, allocated at first use.
+
+        It repeats random bytes below 2^24.
+        """
         if name not in self._buffers:
             address = checked(self.driver.cuMemAlloc(size))
             self._buffers[name] = int(address)
@@ -130,7 +136,10 @@ class Gpu:
         checked(self.driver.cuMemcpyHtoD(address, values.ctypes.data, values.nbytes))
 
     def write_spaced(self, address: int, stride: int, values: np.ndarray) -> None:
-        """One 8-byte word each `stride` bytes; strides to 128 bytes through a whole image, wider ones as a 2-D copy."""
+        """Write one 8-byte word each `stride` bytes.
+
+        Strides to 128 bytes go through a whole image, wider ones as a 2-D copy.
+        """
         if stride <= 128:
             image = np.zeros((len(values), stride // 8), np.uint64)
             image[:, 0] = values
@@ -152,7 +161,10 @@ class Gpu:
         return values
 
     def tensor_map(self, address: int, columns: int, rows: int, box_rows: int, box_columns: int = 64) -> Any:
-        """A map of 16-bit rows of `columns`, its boxes swizzled over their width (64 columns: 128 bytes; 32; 16)."""
+        """Return a tensor map of 16-bit rows of `columns`, with swizzled boxes.
+
+        The swizzle is a box's width: 64 columns (128 bytes), 32 or 16.
+        """
         d = self.driver
         wide, narrow = d.cuuint64_t, d.cuuint32_t
         return checked(
@@ -238,7 +250,10 @@ class Gpu:
         rate: bool = False,
         repetitions: int = REPETITIONS,
     ) -> Reading:
-        """Cycles per operation (or operations per cycle, with `rate`) by the slope between few and many iterations."""
+        """Return cycles per operation by the slope between few and many iterations.
+
+        With `rate` it returns operations per cycle.
+        """
         self.run(name, shape, arguments, times[0])
         self.run(name, shape, arguments, times[1])
         pairs = [
@@ -248,7 +263,10 @@ class Gpu:
         return slope_reading(pairs, times, per_iteration, bytes_per_iteration=gpu_bytes, rate=rate)
 
     def microseconds(self, work: Callable[[], None], hold: Callable[[], None] | None = None) -> float:
-        """Between two events around what `work` puts on the stream; `hold` first keeps the GPU busy meanwhile."""
+        """Return microseconds between two events around what `work` puts on the stream.
+
+        `hold` first keeps the GPU busy meanwhile.
+        """
         flags = self.driver.CUevent_flags.CU_EVENT_DEFAULT
         before, after = checked(self.driver.cuEventCreate(flags)), checked(self.driver.cuEventCreate(flags))
         if hold is not None:
@@ -260,7 +278,7 @@ class Gpu:
         return float(checked(self.driver.cuEventElapsedTime(before, after))) * 1000
 
     def graph(self, launches: Sequence[Callable[[], None]]) -> Callable[[], None]:
-        """Launches captured from the stream into a graph; calling the result replays it once."""
+        """Capture launches from the stream into a graph; return a function that replays it."""
         d = self.driver
         checked(d.cuStreamBeginCapture(self.stream, d.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
         for put in launches:

@@ -71,7 +71,7 @@ def timed(
     cluster: bool = False,
     keep: bool = True,
 ) -> str:
-    """A kernel in the frame above.
+    """Return a kernel in the frame above.
 
     `select` runs after the barrier and may send threads to END; `after` runs behind the second reading of the clock.
     `keep` stores %sink, so that what went into it is not optimised away; all CTAs store to the same few lines, which
@@ -94,24 +94,30 @@ def timed(
 
 
 def module(kernels: list[str]) -> str:
-    """The text of a module with these kernels."""
+    """Return the text of a module with these kernels."""
     return HEADER + SHARED + "".join(kernels)
 
 
 def registers(kind: str, prefix: str, count: int) -> str:
-    """The declaration of `count` registers prefix0, prefix1, …"""
+    """Return the declaration of `count` registers prefix0, prefix1 and so on."""
     return f".reg .{kind} {prefix}<{count}>;"
 
 
 def lines(template: str, count: int, **lists: list[str]) -> str:
-    """`template` for i in range(count), with {i} and the i-th entry (modulo its length) of each list."""
+    """Repeat `template` for i in range(count), with {i} and list entries.
+
+    A list's entry is the i-th, modulo its length.
+    """
     return "\n  ".join(
         template.format(i=i, **{key: values[i % len(values)] for key, values in lists.items()}) for i in range(count)
     )
 
 
 def find_ptxas() -> str | None:
-    """The ptxas of this Python environment, else the one on the PATH, else None (then the driver compiles)."""
+    """Return the ptxas of this Python environment or of the PATH, or None.
+
+    Without one the driver compiles.
+    """
     spec = importlib.util.find_spec("nvidia")
     for place in (spec.submodule_search_locations or []) if spec else []:
         for result in sorted(Path(place).glob("cu*/bin/ptxas")) + sorted(Path(place).glob("cuda_nvcc/bin/ptxas")):
@@ -121,9 +127,10 @@ def find_ptxas() -> str | None:
 
 
 def assemble(text: str, folder: Path, ptxas: str | None = None) -> Path | None:
-    """The cubin of a module, made once per text in `folder`; None where there is no ptxas and no cubin yet.
+    """Return the cubin of a module, made once per text in `folder`.
 
-    RuntimeError with ptxas's words if it refuses the text, or says that it serialises a wgmma.
+    It is None where there is no ptxas and no cubin yet. RuntimeError with ptxas's words if it refuses the text, or says
+    that it serialises a wgmma.
     """
     target = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.cubin"
     if target.exists():

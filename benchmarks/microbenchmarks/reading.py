@@ -14,7 +14,7 @@ from benchmarks.microbenchmarks.kernel import STAMPS
 
 @dataclass(frozen=True)
 class Reading:
-    """The median of several repetitions, their least and largest, and what else was seen in them.
+    """Median, minimum and maximum of several repetitions, and further values.
 
     `sm_clock_mhz` is %clock64 over %globaltimer inside the timed loops; None where no own kernel was timed so.
     """
@@ -37,7 +37,7 @@ class Benchmark:
     measure: Callable[[Any], Reading]
 
     def record(self, reading: Reading | None, error: str | None = None) -> dict[str, Any]:
-        """The row of the results file; numbers to six significant digits."""
+        """Return the row of the results file; numbers have six significant digits."""
         row: dict[str, Any] = {"name": self.name, "parameters": self.parameters, "unit": self.unit}
         if reading is not None:
             row |= {key: _rounded(value) for key, value in asdict(reading).items()}
@@ -54,7 +54,10 @@ def _rounded(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Run:
-    """One launch, from its stamps: array (CTAs, warps, STAMPS) of what the frame wrote; warps without stamps are 0."""
+    """One launch's stamps: array (CTAs, warps, STAMPS).
+
+    Warps without stamps are 0.
+    """
 
     stamps: np.ndarray
 
@@ -64,7 +67,10 @@ class Run:
 
     @property
     def cycles(self) -> float:
-        """Median over the CTAs that worked, of last end minus first start within the CTA (one SM, one clock)."""
+        """Return the median over working CTAs of last end minus first start.
+
+        A CTA runs on one SM and its clock.
+        """
         return float(np.median([rows[:, 1].max() - rows[:, 0].min() for rows in self._working()]))
 
     @property
@@ -102,10 +108,11 @@ def slope_reading(
     bytes_per_iteration: float = 0.0,
     rate: bool = False,
 ) -> Reading:
-    """From runs with `times` iterations (few, many): cycles per operation, or with `rate` operations per cycle.
+    """Return cycles per operation from runs with few and many iterations.
 
-    `per_iteration` counts operations (or bytes) of one SM; `bytes_per_iteration`, those of the whole GPU, adds GB/s by
-    the global timer and the cycles of a byte at the measured clock.
+    `times` are the iterations. With `rate` it returns operations per cycle. `per_iteration` counts operations (or
+    bytes) of one SM; `bytes_per_iteration`, bytes of the whole GPU, adds GB/s by the global timer and the cycles of a
+    byte at the measured clock.
     """
     few, many = times
     steps = [(b.cycles - a.cycles) / (many - few) for a, b in pairs]

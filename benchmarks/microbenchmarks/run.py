@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.microbenchmarks.kernel import assemble, module
 
-HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
 
 GROUPS = (
     "arithmetic",
@@ -58,7 +58,10 @@ def group(name: str) -> ModuleType:
 
 
 def measure_group(name: str, first: int, rows: Path, cubins: Path) -> int:
-    """The child: benchmarks from number `first` on, a JSON line each as soon as it exists; an exit status."""
+    """Run benchmarks from number `first` on in the child; return an exit status.
+
+    Each result is a JSON line, printed as soon as it exists.
+    """
     from benchmarks.microbenchmarks.gpu import Gpu, GpuError
 
     result = group(name)
@@ -86,13 +89,16 @@ def measure_group(name: str, first: int, rows: Path, cubins: Path) -> int:
 
 
 def read_rows(rows: Path) -> list[dict[str, Any]]:
-    """The rows written so far; a line that was cut short is not one."""
+    """Return the rows written so far, without a line that was cut short."""
     text = rows.read_text() if rows.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def run_group(name: str, rows: Path, cubins: Path) -> list[dict[str, Any]]:
-    """All rows of a group, the GPU's first if it was reached; starts children until each benchmark has its row."""
+    """Return all rows of a group; start children until each benchmark has one.
+
+    The GPU's row comes first if the GPU was reached.
+    """
     planned = list(group(name).benchmarks())
     while True:
         done = [row for row in read_rows(rows) if "card" not in row]
@@ -111,9 +117,12 @@ def run_group(name: str, rows: Path, cubins: Path) -> list[dict[str, Any]]:
 
 
 def _child(name: str, first: int, rows: Path, cubins: Path) -> int | None:
-    """Exit status of a child that measures from `first` on; None if no row came for too long and it was ended."""
+    """Return the exit status of a child that measures from `first` on.
+
+    It is None if no row came for too long and the child was ended.
+    """
     options = ["--group", name, "--first", str(first), "--rows", str(rows), "--cubins", str(cubins)]
-    child = subprocess.Popen([sys.executable, str(HERE / "run.py"), *options])
+    child = subprocess.Popen([sys.executable, str(FOLDER / "run.py"), *options])
     size, since = -1, time.monotonic()
     while child.poll() is None:
         time.sleep(0.05)
@@ -157,7 +166,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("results.json"))
     parser.add_argument("--cubins", type=Path, default=Path(tempfile.gettempdir()) / "microbenchmarks")
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), metavar="GROUP")
-    parser.add_argument("--assemble", action="store_true", help="compile all kernels and stop; needs ptxas, no card")
+    parser.add_argument("--assemble", action="store_true", help="compile all kernels and stop; needs ptxas, no GPU")
     for hidden in ("--group", "--rows"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)

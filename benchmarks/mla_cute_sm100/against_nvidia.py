@@ -1,4 +1,6 @@
-"""`cute_sm100` and NVIDIA's MLA decode for Blackwell, both predicted for a B200: nobody has timed them.
+"""Predicted times on a B200: `cute_sm100` and NVIDIA's MLA decode for Blackwell.
+
+No one has timed them.
 
     python -m benchmarks.mla_cute_sm100.against_nvidia RESULTS OUT.jsonl
     python -m benchmarks.mla_cute_sm100.against_nvidia --table OUT.jsonl
@@ -45,14 +47,14 @@ PUBLISHED_SIZE, PUBLISHED_MHZ, PUBLISHED_US = (296, 8192), 802, {"fp16": 752, "f
 
 
 def workloads() -> list[Workload]:
-    """The small batches first, and of these and the others the least work."""
+    """Return the workloads, small batches first, each part by work."""
     sweep = make_sweep("mla_decode", read_sweep("mla_decode", {}))
     result = [w for w in sweep.workloads() if w.dtype in DTYPES and NVIDIAS[w.dtype].supports(w) is None]
     return sorted(result, key=lambda w: (w.batch > SMALL, w.batch * w.kv_length, DTYPES.index(w.dtype)))
 
 
 def launches(kernel: str, module: Any, workload: Workload, results: Path) -> tuple[str, Any]:
-    """The default variant's name, and what a call of it launches, with the machine code."""
+    """Return the default variant's name, and its launches with machine code."""
     variant = module.variants(workload, TARGET)[0]
     folder = results / "compile/mla_decode" / kernel / TARGET / variant.id
     chosen = {"id": variant.id, "params": variant.params}
@@ -130,7 +132,7 @@ def main(results: Path, out: Path) -> None:
 
 
 def table(entries: list[dict[str, Any]]) -> str:
-    """A line of Markdown for each size, with both dtypes; and what the small batches come to."""
+    """Print a Markdown row per size with both dtypes, and the small batches' mean."""
     by_size: dict[tuple[int, int, str], dict[str, dict[str, Any]]] = {}
     for entry in entries:
         by_size.setdefault((entry["batch"], entry["kv_length"], entry["lengths"]), {})[entry["dtype"]] = entry

@@ -28,7 +28,7 @@ from tests.builds import build
 from tests.sm100_runs import captured
 
 TARGET, KEYS = "sm_100a", 1024
-OURS = {
+OWN = {
     "fp16": "fp16_softmax8",
     "fp16, four pairs": "fp16_pairs4",
     "fp8": "fp8_softmax8",
@@ -40,7 +40,7 @@ WARP_LANES = 32
 SENT, STORES = "st.async.shared::cluster.mbarrier::complete_tx::bytes", ("cp.async.bulk.tensor.3d.global",)
 
 
-def ours(variant: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Path]:
+def own_launch(variant: str, keys: int) -> tuple[ptxsim.Launch, operator.Workload, Path]:
     workload = operator.Workload(1, keys, variant.partition("_")[0])
     result = next(v for v in cute_sm100.variants(workload, TARGET) if v.id == variant)
     inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
@@ -88,7 +88,7 @@ def counted(launch: ptxsim.Launch, workload: operator.Workload, folder: Path) ->
 
 
 def row(make: Any, name: str) -> dict[str, Any]:
-    """A launch, and what a tile more adds to it."""
+    """Return the counts of a launch, and what a further tile adds."""
     one, two = make(name, KEYS), make(name, 2 * KEYS)
     first, second, tiles = counted(*one), counted(*two), KEYS // layout.TILE_KEYS
     cache = operator.DTYPES[one[1].dtype] * layout.WIDTH * KEYS
@@ -118,6 +118,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--table"]:
         print(table(json.loads(Path(sys.argv[2]).read_text())))
     else:
-        made = {name: row(ours, variant) for name, variant in OURS.items()}
+        made = {name: row(own_launch, variant) for name, variant in OWN.items()}
         made |= {f"NVIDIA's {dtype}": row(nvidias, dtype) for dtype in NVIDIAS}
         print(json.dumps(made, indent=1))

@@ -1,5 +1,6 @@
-"""Time every variant of `cute_sm90` and FlashMLA on groups of workloads: uniform, ragged, odd, small heads, several
-query tokens, and the recorded sweep; warm and cold.
+"""Times of every variant of `cute_sm90` and of FlashMLA, warm and cold.
+
+Groups of workloads: uniform, ragged, odd, small heads, several query tokens, and the recorded sweep.
 
     python -m benchmarks.mla_cute_sm90.groups BUILDS RECORD.json [GROUP ...]
 
@@ -11,9 +12,9 @@ cold    a CUDA graph of one call after 512 MB were written and the GPU was busy 
         the second of two such calls, so that, as with NVBench, the kernel before it was the same
 plan    warm, of cute_sm90: `plan`, where its runner has one; of FlashMLA: its metadata kernel, by torch's profiler
 
-Kernels alternate, replay by replay, each in every place of the order, forwards and backwards by turns. A turn is a
+Kernels alternate, replay by replay, each in every place of the order, forwards and backwards alternately. A round is a
 few milliseconds, so that a clock that changes with the power drawn changes for all. The figures are medians of all
-turns. `noise` is by how much FlashMLA's time over the default's differs between the medians of one half of the turns
+rounds. `noise` is by how much FlashMLA's time over the default's differs between the medians of one half of the rounds
 and of the other, in per cent, warm and cold.
 """
 
@@ -32,7 +33,7 @@ from cutesnake.stages.load.build import LoadedBuild
 from kernels.mla_decode import cute_sm90, flash_mla
 from kernels.mla_decode.operator import Workload, make_inputs, make_outputs, reference
 
-GRAPH_US, MOST_CALLS, REPLAYS, LOCK = 2000.0, 20, 7, 24
+GRAPH_US, MOST_CALLS, REPLAYS, ROUNDS = 2000.0, 20, 7, 24
 FLUSH_BYTES = 512 << 20
 PEER = "flash_mla"
 RULE_PERCENT = 3.0  # how far the variant that the rule names may lie behind the best one
@@ -56,7 +57,7 @@ GROUPS = {
 
 @dataclass
 class Timed:
-    """A kernel bound to a workload, its graphs, and what was measured of it in microseconds, a figure a turn."""
+    """A kernel bound to a workload, its graphs, and its times in microseconds."""
 
     runner: Any
     single: Any
@@ -84,7 +85,7 @@ def replay_us(graph: Any, stream: Any, replays: int) -> float:
 
 
 def enqueue(graph: Any, stream: Any) -> tuple[Any, Any]:
-    """A replay between two events."""
+    """Enqueue a replay between two events."""
     import torch
 
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -105,7 +106,7 @@ def bind(name: str, builds: Path, work: Workload, inputs: Any, outputs: Any, str
 
 
 def timed(runner: Any, stream: Any) -> Timed:
-    """A bound kernel with its graphs: one call, and as many as take about GRAPH_US."""
+    """Return a bound kernel with two graphs: of one call, and of about GRAPH_US."""
     import torch
 
     torch.cuda.synchronize()  # what `bind` has under way, FlashMLA's schedule for one, is on another stream
@@ -132,14 +133,17 @@ def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -
     return ((outputs.out.float() - expected).norm() / expected.norm()).item()
 
 
-def in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> None:
-    """Add `turns` warm and then as many cold figures to each, in rotating order, every second time backwards."""
-    warm_in_turn(bound, stream, turns)
-    cold_in_turn(bound, stream, turns)
+def in_turn(bound: dict[str, Timed], stream: Any, rounds: int = ROUNDS) -> None:
+    """Add `rounds` warm, then as many cold times to each kernel.
+
+    The order rotates, every second time backwards.
+    """
+    warm_in_turn(bound, stream, rounds)
+    cold_in_turn(bound, stream, rounds)
 
 
-def warm_in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> None:
-    for turn in range(turns):
+def warm_in_turn(bound: dict[str, Timed], stream: Any, rounds: int = ROUNDS) -> None:
+    for turn in range(rounds):
         pairs = {}
         for name in order(list(bound), turn):
             enqueue(bound[name].several, stream)
@@ -149,11 +153,11 @@ def warm_in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> Non
             bound[name].warm.append(begin.elapsed_time(end) * 1000 / bound[name].calls)
 
 
-def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> None:
+def cold_in_turn(bound: dict[str, Timed], stream: Any, rounds: int = ROUNDS) -> None:
     import torch
 
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    for turn in range(turns):
+    for turn in range(rounds):
         pairs = {}
         for name in order(list(bound), turn):
             for _ in range(2):
@@ -167,14 +171,20 @@ def cold_in_turn(bound: dict[str, Timed], stream: Any, turns: int = LOCK) -> Non
 
 
 def order(names: list[str], turn: int) -> list[str]:
-    """The names, each at every place in as many turns, with other neighbours before it in every second one."""
+    """Return the names in rotated order, each equally often at every place.
+
+    In every second one the preceding neighbour is another.
+    """
     first = turn // 2 % len(names)
     turned = names[first:] + names[:first]
     return turned if turn % 2 == 0 else turned[::-1]
 
 
 def noise_percent(peer: list[float], default: list[float]) -> float:
-    """By how much the ratio of two kernels differs between turns 0, 3, 4, 7, ... and the others."""
+    """Return how much a ratio differs between two halves of the rounds.
+
+    One half has rounds 0, 3, 4, 7, ...
+    """
     parts = [[n for n in range(len(peer)) if (n + 1) // 2 % 2 == part] for part in (0, 1)]
     first, second = (
         statistics.median(peer[n] for n in part) / statistics.median(default[n] for n in part) for part in parts
@@ -182,7 +192,7 @@ def noise_percent(peer: list[float], default: list[float]) -> float:
     return round(100 * abs(first / second - 1), 2)
 
 
-def measure(builds: Path, work: Workload, turns: int) -> dict[str, Any]:
+def measure(builds: Path, work: Workload, rounds: int) -> dict[str, Any]:
     """One row of the record: every kernel's times of this workload."""
     import torch
 
@@ -191,7 +201,7 @@ def measure(builds: Path, work: Workload, turns: int) -> dict[str, Any]:
     torch.cuda.synchronize()
     variants = [variant.id for variant in cute_sm90.variants(work, "sm_90a")]
     bound = {name: bind(name, builds, work, inputs, outputs, stream) for name in (PEER, *variants)}
-    in_turn(bound, stream, turns)
+    in_turn(bound, stream, rounds)
     peer, default = bound[PEER], bound[variants[0]]
     return {
         "workload": work.id,
@@ -238,7 +248,10 @@ def ratios(rows: list[dict[str, Any]], kind: str) -> Iterator[tuple[str, float]]
 
 
 def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Geometric mean and least of FlashMLA's time over the default variant's; and where the default is not the best."""
+    """Return mean and minimum of FlashMLA's time ÷ the default variant's.
+
+    It also names workloads where the default is not the best.
+    """
     lines = []
     for kind in ("warm_us", "cold_us"):
         result = dict(ratios(rows, kind))
@@ -255,7 +268,10 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def text_of(value: Any, indent: str = " ") -> str:
-    """Return JSON with a line for each row of a list, so that records stay readable in a diff."""
+    """Return JSON with a line for each row of a list.
+
+    So records stay readable in a diff.
+    """
     if isinstance(value, dict) and indent != "   ":
         lines = ",\n".join(f"{indent}{json.dumps(key)}: {text_of(part, indent + ' ')}" for key, part in value.items())
         return f"{{\n{lines}\n{indent[1:]}}}"
@@ -265,7 +281,7 @@ def text_of(value: Any, indent: str = " ") -> str:
     return json.dumps(value)
 
 
-def main(builds: Path, record: Path, groups: list[str], turns: int = LOCK) -> None:
+def main(builds: Path, record: Path, groups: list[str], rounds: int = ROUNDS) -> None:
     import torch
 
     started = time.monotonic()
@@ -273,7 +289,7 @@ def main(builds: Path, record: Path, groups: list[str], turns: int = LOCK) -> No
     for group in groups or GROUPS:
         rows = result["groups"][group] = []
         for work in GROUPS[group]:
-            row = measure(builds, work, turns)
+            row = measure(builds, work, rounds)
             rows.append(row)
             cells = [f"{n} {v['warm_us']} {v['cold_us']}" for n, v in row.items() if isinstance(v, dict)]
             worst = max(v["error"] for v in row.values() if isinstance(v, dict))

@@ -1,4 +1,6 @@
-"""Time the kernels `cutile` and FlashMLA, warm: uniform lengths, and ragged ones compared with the uniform ratio.
+"""Times of `cutile` and FlashMLA, warm, over uniform and ragged lengths.
+
+Ragged ones are compared with the uniform ratio.
 
     python -m benchmarks.mla_cutile.next to BUILDS RECORD.json
 

@@ -25,7 +25,7 @@ FMHA = "flashinfer PR #1549; heads, mask and clock not stated"
 
 @dataclass(frozen=True)
 class Published:
-    """A figure of others: microseconds, or TFLOP/s where only these were given; None where nothing was published."""
+    """A published value: microseconds, or TFLOP/s; None where nothing was published."""
 
     operator: str
     kernel: str
@@ -38,7 +38,7 @@ class Published:
 
 
 def _fmha(batch: int, length: int, tflops: float) -> list[Published]:
-    """The mask was not stated: both."""
+    """Return both masks: the publication does not state which was used."""
     return [
         Published(
             "fmha",
@@ -79,7 +79,7 @@ FIGURES = [
 
 
 def predicted(figure: Published, results: Path) -> dict[str, Any]:
-    """The row of a figure: published, predicted, and how far apart."""
+    """Return the row of a value: published, predicted, and the difference."""
     folder = results / "compile" / figure.operator / figure.kernel / "sm_100a" / figure.variant
     variant = json.loads((folder / "build.json").read_text())["variant"]
     case = Case("predict", figure.operator, figure.kernel, "sm_100a", variant, figure.parameters, str(folder))

@@ -17,7 +17,7 @@ from cutesnake.stages.measure.machine_code import digest_machine_code
 from cutesnake.stages.predict.prediction import captured
 
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
-HELD_OUT = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
+UNOPENED = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
 # Opened last, on the model of commit 136195f.
 BLIND = (
     "fmha_mixed_decode",
@@ -29,12 +29,12 @@ BLIND = (
 )
 KINDS = {"warm": ("hot_us", "hot_sm_clock_mhz"), "cold": ("cold_us", "sm_clock_mhz")}
 DSLS = ("cute", "cutile")
-CARDS = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a recorded set -> ptxsim's device
+DEVICES = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a recorded set -> ptxsim's device
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One recorded figure: how long a call took, warm or cold, at which SM clock (MHz).
+    """One recorded time of a call, warm or cold, with its SM clock (MHz).
 
     `calls_per_graph` is how many warm calls stood in each of the graphs that were replayed; None where there were none.
     `lone_us` is what a single launch of nothing took on the same host, of a cold figure; None where nobody measured it.
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a record says of what was measured: the project's commit, and the digest of the machine code."""
+    """Origin of a measurement: the project's commit, and the digest of machine code."""
 
     commit: str | None
     machine_code: str | None
@@ -81,7 +81,7 @@ class Recorded(NamedCase):
     origins: frozenset[Origin] = frozenset()
 
     def refused(self, results: Path) -> str | None:
-        """Why the build in `results` is not what was measured, in a line; None where nothing says so.
+        """Return why the build in `results` is not the measured one, or None.
 
         The digest of the machine code decides where records have one, else the kernel's Python.
         """
@@ -111,13 +111,14 @@ class Recorded(NamedCase):
 
 
 def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
-    """The timed cases of kernels in CuTe DSL and cuTile in the recorded sets, both GPUs' figures of a case together.
+    """Return timed cases of CuTe DSL and cuTile kernels in the recorded sets.
 
-    `operators` limits them; a case without the SM clock of its samples is left out.
+    Both GPUs' times of a case come together. `operators` limits them; a case without the SM clock of its samples is
+    left out.
     """
     result: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
     origins: dict[tuple[str, ...], set[Origin]] = {}
-    for folder, device in CARDS.items():
+    for folder, device in DEVICES.items():
         for path in sorted((sets / folder).glob("timing-*.jsonl")):
             for line in path.read_text().splitlines():
                 row = json.loads(line)
@@ -159,10 +160,11 @@ def _digest(folder: Path) -> str | None:
 
 @cache
 def changed(commit: str, folder: str) -> str | None:
-    """A line that says which Python of a folder is another than at a commit; None where all of it does the same.
+    """Return a line that names changed Python since a commit, or None.
 
-    Comments, blank lines and documentation do not count. Whether a build was made of what the folder holds is not
-    known here. A commit that this checkout does not have, or no checkout, is a difference.
+    None means that all of a folder does the same. Comments, blank lines and documentation do not count. Whether a build
+    was made of what the folder holds is not known here. A commit that this checkout does not have, or no checkout, is a
+    difference.
     """
     try:
         names = _git("diff", "--name-only", commit, "--", folder).split()
@@ -181,7 +183,7 @@ def _git(*arguments: str) -> str:
 
 
 def _meaning(text: str) -> str:
-    """A module's syntax without its docstrings."""
+    """Return a module's syntax without its docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
@@ -198,6 +200,6 @@ class Captured:
 
 
 def capture(case: Case) -> Captured:
-    """What one call launches, on tensors in host memory, as the predict stage finds it."""
+    """Capture a call's launches on host tensors, as the predict stage does."""
     launches, code = captured(case)
     return Captured(launches, code)

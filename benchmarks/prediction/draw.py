@@ -1,4 +1,6 @@
-"""Draws kernels and sizes to be predicted before a GPU has timed them, from the catalogue's sweeps by a seed.
+"""Random kernels and sizes, to be predicted before a GPU times them.
+
+They are drawn from the catalogue's sweeps by a seed.
 
     python -m benchmarks.prediction.draw --seed 10 --count 50 --out cases.json --sweeps cases.yaml
 
@@ -52,7 +54,7 @@ def _drawable(operator: str, kernel: str) -> bool:
 
 
 def draw(sweep: Sweep, chance: random.Random) -> NamedCase | None:
-    """A case of an operator; None where what was drawn is refused, or is too large."""
+    """Draw a case of an operator; None where it is refused, or too large."""
     entry = {**ALSO.get(sweep.operator, {}), **chance.choice(sweep.workload_entries)}
     one = {key: chance.choice(value) if isinstance(value, list) else value for key, value in entry.items()}
     for key in SIZES:
@@ -98,7 +100,7 @@ def cases(seed: int, count: int, known: set[str]) -> Iterator[NamedCase]:
 
 
 def configuration(drawn: list[NamedCase]) -> dict[str, Any]:
-    """A configuration whose builds are those of the cases, and others."""
+    """Return a configuration that builds the cases, and others."""
     sweeps: dict[str, Any] = {}
     for case in drawn:
         sweep = sweeps.setdefault(case.operator, {"kernels": [], "dtypes": [], "variants": "all", "workloads": []})

@@ -1,8 +1,8 @@
-"""Predicts the recorded cases of kernels in CuTe DSL and cuTile and holds the prediction against what was measured.
+"""Predictions of the recorded CuTe DSL and cuTile cases vs measured times.
 
     python -m benchmarks.prediction.predict RESULTS --operators gemm --out workflow/validation/development.jsonl
 
-RESULTS is a results folder with builds for sm_90a; the recorded sets are those of the repository. A line per figure:
+RESULTS is a results folder with builds for sm_90a; the recorded sets are the repository's. A line per figure:
 GPU, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
 What is done lies in OUT.tmp until all is; started again with --resume, the command goes on from there.
 """
@@ -51,12 +51,12 @@ NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells a row from the others."""
+    """Return the key that identifies a row."""
     return tuple(row[name] for name in NAMES)
 
 
 def launches(case: Recorded, results: Path) -> tuple[Captured, str | None]:
-    """What a call of the case launches, and None; or nothing, and why it cannot be reported."""
+    """Return a call's launches and None, or nothing and a reason."""
     try:
         with limited(LIMIT_SECONDS):
             return capture(case.case(results)), None
@@ -67,7 +67,10 @@ def launches(case: Recorded, results: Path) -> tuple[Captured, str | None]:
 def rows(
     case: Recorded, results: Path, devices: list[str], done: Collection[tuple[Any, ...]] = ()
 ) -> Iterator[dict[str, Any]]:
-    """A row per measured figure of the case that is not done; where something fails, rows that say so."""
+    """Yield a row per measured time of the case that is not done.
+
+    Where something fails, its rows have the reason.
+    """
     names = (case.operator, case.kernel, case.variant["id"], case.workload)
     measured = [figure for figure in case.measured if figure.device in devices]
     wanted = [figure for figure in measured if (figure.device, *names, figure.kind) not in done]
@@ -94,7 +97,10 @@ def rows(
 
 
 def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> dict[str, Any]:
-    """The prediction of a figure at its samples' clock, or why there is none; `surveys` as in ptxsim.predict."""
+    """Predict a time at its samples' clock, or return a reason.
+
+    `surveys` is as in ptxsim.predict.
+    """
     began = time.process_time()
     try:
         with limited(LIMIT_SECONDS):

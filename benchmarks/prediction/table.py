@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def read(paths: Iterable[Path]) -> list[Row]:
-    """The rows of some files, each with the file's name as its `set`."""
+    """Return the rows of some files, each with the file's name as its `set`."""
     return [json.loads(line) | {"set": path.stem} for path in paths for line in path.read_text().splitlines()]
 
 
@@ -28,13 +28,13 @@ def error_percent(row: Row) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of them do not exceed (nearest rank)."""
+    """Return the value that `share` of them do not exceed (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """Count, median, ninetieth percentile, mean and largest of the errors' sizes, and the median with its sign."""
+    """Summarize errors: count, median, ninetieth percentile, mean, maximum, and signed median."""
     good = [row for row in rows if row["predicted_us"] is not None]
     failed = len(rows) - len(good)
     if not good:
@@ -59,7 +59,7 @@ def by(rows: Sequence[Row], key: Callable[[Row], str]) -> list[list[str]]:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """By set (the file that a row is from), by family, by GPU and kind of sample."""
+    """Return tables by set (source file), by family, by GPU and sample kind."""
     lines = [
         [name, *summary([row for row in rows if row["set"] == name])]
         for name in dict.fromkeys(row["set"] for row in rows)

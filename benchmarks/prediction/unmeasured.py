@@ -1,4 +1,6 @@
-"""Predicts what no recorded set has yet, so that the history of the repository says that the predictions came first.
+"""Predictions of what no recorded set has yet.
+
+The history of the repository then shows that the predictions came first.
 
     python -m benchmarks.prediction.unmeasured RESULTS --cases cases.json --out blind_tenth.json
     python -m benchmarks.prediction.unmeasured --against SETS --predictions blind_tenth.json --out blind_tenth.jsonl
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prediction.cases import (
-    CARDS,
+    DEVICES,
     KINDS,
     Measured,
     Recorded,
@@ -39,7 +41,10 @@ NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
-    """Cases that draw.py has drawn and that were built, those of least work first, for every GPU."""
+    """Return the cases that draw.py has drawn and that were built.
+
+    Least work comes first, for every GPU.
+    """
     result = []
     for drawn in json.loads(path.read_text()):
         dsl = load_kernel(drawn["operator"], drawn["kernel"]).DSL
@@ -48,14 +53,17 @@ def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
             workload = load_operator(case.operator).Workload(**case.parameters)
             result.append((load_operator(case.operator).cost(workload).flops, case))
     for _, case in sorted(result, key=lambda entry: entry[0]):
-        yield case, list(CARDS.values())
+        yield case, list(DEVICES.values())
 
 
-def rows(case: Recorded, cards: list[str], results: Path) -> Iterator[dict[str, Any]]:
-    """A row per GPU and kind of sample, with the prediction at each clock or why there is none."""
+def rows(case: Recorded, devices: list[str], results: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row per GPU and kind of sample.
+
+    It has the prediction at each clock or a reason.
+    """
     captured, error = launches(case, results)
     surveys: dict[int, Any] = {}
-    for gpu in cards:
+    for gpu in devices:
         for kind in KINDS:
             names = (gpu, case.operator, case.kernel, case.variant["id"], case.workload, kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
@@ -80,7 +88,7 @@ def at_clock(predictions: dict[str, float], clock_mhz: float) -> float:
     return at_f + cycles * (1 / clock_mhz - 1 / f)
 
 
-def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict[str, Any]]:
+def compared(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict[str, Any]]:
     """Those that have been measured since, in the form of `predict.py`'s lines."""
     measured = {
         (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind): figure
@@ -106,7 +114,10 @@ def held_against(predictions: list[dict[str, Any]], sets: Path) -> Iterator[dict
 
 
 def write(out: Path, result: list[dict[str, Any]]) -> None:
-    """A line each; with the ending .json a list of them, which nothing else reads as validation."""
+    """Write a row per line.
+
+    With the ending .json it is a list, which nothing else reads as validation.
+    """
     lines = [json.dumps(row) for row in result]
     text = "[\n" + ",\n".join(lines) + "\n]\n" if out.suffix == ".json" else "".join(f"{line}\n" for line in lines)
     scratch = out.with_name(out.name + ".tmp")
@@ -124,7 +135,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     if options.against and options.predictions:
-        write(options.out, list(held_against(json.loads(options.predictions.read_text()), options.against)))
+        write(options.out, list(compared(json.loads(options.predictions.read_text()), options.against)))
         return
     if options.results is None or options.cases is None:
         parser.error("needs RESULTS and --cases FILE, or --against SETS and --predictions FILE")

@@ -1,8 +1,8 @@
-"""How fast ptxsim runs on one core: ALU code, and NVIDIA's MLA decode FP16 at batch 1, kv 1024, split 4.
+"""Speed of ptxsim on one core: ALU code, and NVIDIA's MLA decode FP16.
 
-`PYTHONPATH=tests:tests/ptxsim python -m benchmarks.ptxsim.speed [FOLDER]` prints one line per measurement. FOLDER is a
-compiled mla_fp16 (a folder with kernel.o and kernel.ptx, such as the tests leave in results/ptxsim/mla_fp16); without
-it only ALU code is timed.
+The latter has batch 1, kv 1024, split 4. `PYTHONPATH=tests:tests/ptxsim python -m benchmarks.ptxsim.speed [FOLDER]`
+prints one line per measurement. FOLDER is a compiled mla_fp16 (a folder with kernel.o and kernel.ptx, such as the tests
+leave in results/ptxsim/mla_fp16); without it only ALU code is timed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ mul.f32 %f1, %f1, %f2; add.f32 %f2, %f2, %f3; sub.s32 %r2, %r3, %r5; """
 
 
 def alu(threads: int, loops: int = 300) -> float:
-    """Warp instructions a second of a loop of 8 times 8 integer and float instructions on `threads` threads."""
+    """Return warp instructions per second of a loop on `threads` threads.
+
+    The loop has 8 times 8 integer and float instructions.
+    """
     body = (
         f"{HEAD}.visible .entry k()\n{{.reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<4>;\n"
         "mov.u32 %r1, %tid.x; mov.u32 %r2, 7;"

@@ -1,4 +1,6 @@
-"""What compute-sanitizer's racecheck says of one buffer handed from four warps to four others, by kind of barrier.
+"""Racecheck's reports of a buffer passed between warps, by kind of barrier.
+
+The tool is compute-sanitizer's. Four warps pass the buffer to four others.
 
     python -m benchmarks.racecheck.barriers FILE
 
@@ -91,7 +93,10 @@ def ptx(form: str) -> str:
 
 
 def run(form: str) -> None:
-    """Launch one of the kernels and hold its sums against what they must be. Raises RuntimeError."""
+    """Launch one kernel and compare its sums with the expected ones.
+
+    Raises RuntimeError.
+    """
     import numpy as np
     from cuda.bindings import driver
 

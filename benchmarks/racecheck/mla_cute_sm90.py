@@ -43,7 +43,10 @@ SUMMARY = {
 
 
 def run(name: str) -> None:
-    """One call, under the tool. Inputs and reference are made on the host: PyTorch's kernels are not the question."""
+    """Run one call under the tool.
+
+    Inputs and reference are made on the host: PyTorch's kernels are not the question.
+    """
     import torch
 
     from cutesnake.stages.load.build import LoadedBuild
@@ -68,7 +71,7 @@ def run(name: str) -> None:
 
 
 def look(sanitizer: str, name: str, tool: str, what: str) -> dict[str, Any]:
-    """Return one tool's count in one call, and the end of its output unless the count is 0."""
+    """Return one tool's count in one call, and its output's end if any."""
     command = [sanitizer, "--tool", tool, "--kernel-name", f"kernel_substring={WATCHED[what]}", "--print-limit", "4"]
     began = time.monotonic()
     try:

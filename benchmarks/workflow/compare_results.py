@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LEFT_OUT = {"provenance", "seconds", "measuring_seconds", "peak_memory_bytes"}  # they differ from run to run
-FOLDERS = {"log", "fetch", "store"}  # of no records, or of files of others
+FOLDERS = {"log", "fetch", "store"}  # of no records, or of third-party files
 MOST_SHOWN = 40
 
 

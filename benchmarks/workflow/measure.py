@@ -1,4 +1,4 @@
-"""How long the workflow itself takes: from clean, with nothing to do, and a dry run of a 1,000-case sweep.
+"""Wall time of the workflow: from clean, up to date, and a 1,000-case dry run.
 
 Run it with the project's Python while nothing else uses the machine:
 

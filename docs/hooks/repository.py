@@ -1,4 +1,4 @@
-"""MkDocs hook: publish Markdown files from outside docs/, and resolve links to the repository's other files."""
+"""MkDocs hook: publish Markdown from outside docs/, and resolve links into the repository."""
 
 from __future__ import annotations
 

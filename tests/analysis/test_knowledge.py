@@ -19,6 +19,7 @@ import pytest
 from anatomy_records import record_of
 from builds import FOLDER as FOLDER_OF_BUILDS
 from builds import UPSTREAM, simulate
+from cutesnake.analysis.knowledge import devlog
 from cutesnake.analysis.knowledge.compiled import compile_program
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
 from cutesnake.analysis.knowledge.evidence import BUILT, NoEvidenceError, at_path, evidence_value, holds, meets
@@ -116,7 +117,7 @@ def run_examples(paths: list[Path], folder: Path) -> dict[str, str]:
         cwd=folder,
         env={**os.environ, "PTXSIM": "1", "CUTE_DSL_ARCH": "sm_100a", "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=300,
+        timeout=900,
     )
     results: dict[str, str] = {}
     for case in ElementTree.parse(report).iter("testcase"):
@@ -124,17 +125,6 @@ def run_examples(paths: list[Path], folder: Path) -> dict[str, str]:
         name = Path(case.attrib["file"]).stem
         results[name] = results.get(name, "") + failure
     return results
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory) -> dict[str, str]:
-    return run_examples(RUN, tmp_path_factory.mktemp("examples"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
-def test_an_example_runs_and_ptxsim_reports_nothing(results, path) -> None:
-    assert results[path.stem] == ""
 
 
 BROKEN = {  # example: a line that it needs, what replaces it, and what ptxsim or the example then reports
@@ -148,19 +138,26 @@ BROKEN = {  # example: a line that it needs, what replaces it, and what ptxsim o
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory) -> dict[str, str]:
-    folder, paths = tmp_path_factory.mktemp("broken"), {path.stem: path for path in RUN}
+def results(tmp_path_factory) -> dict[str, str]:
+    """Run all examples, and the broken ones as broken_NAME."""
+    folder, paths = tmp_path_factory.mktemp("examples"), {path.stem: path for path in RUN}
     for name, (needed, instead, _) in BROKEN.items():
         text = paths[name].read_text()
         assert needed in text
-        (folder / f"{name}.py").write_text(text.replace(needed, instead))
-    return run_examples(sorted(folder.glob("*.py")), folder)
+        (folder / f"broken_{name}.py").write_text(text.replace(needed, instead))
+    return run_examples([*RUN, *sorted(folder.glob("*.py"))], folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
+def test_an_example_runs_and_ptxsim_reports_nothing(results, path) -> None:
+    assert results[path.stem] == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
-def test_an_example_without_the_line_that_it_explains_has_a_finding(broken, name) -> None:
-    assert BROKEN[name][2] in broken[name]
+def test_an_example_without_the_line_that_it_explains_has_a_finding(results, name) -> None:
+    assert BROKEN[name][2] in results[f"broken_{name}"]
 
 
 def test_the_index_is_made_from_the_entries() -> None:
@@ -298,3 +295,15 @@ def test_paths_reach_into_lists_and_bounds_are_told_apart() -> None:
     data = {"a": [{"b": 1}, {"b": 2}]}
     assert at_path(data, "a/*/b") == [1, 2] and at_path(data, "a/#") == 2 and at_path(data, "a/5/b") is None
     assert meets({"contains": "TMA"}, "by TMA") and not meets({"at_least": 3}, 2) and not meets({"at_most": 3}, None)
+
+
+def test_a_development_log_says_what_was_tried_where_a_decision_record_does(tmp_path, monkeypatch) -> None:
+    record_of_versions = (
+        "# A\n\n## Versions\n\n| version | change | effect |\n|---|--:|---|\n| v1 | [one](x.md) role | 2 → 1 |\n"
+        "\n## Dropped ideas\n\n| idea | effect |\n|---|---|\n| two roles | slower |\n\n## Other\n\n| a | b |\n"
+    )
+    write_text(tmp_path / "docs/decisions/mla_mine.md", record_of_versions)
+    monkeypatch.setattr(devlog, "ROOT", tmp_path)
+    tried = devlog.log_of("mla_decode", "mine").tried
+    assert tried == [("kept", "v1: one role", "2 → 1"), ("dropped", "two roles", "slower")]
+    assert devlog.log_of("gemm", "mine").tried == []

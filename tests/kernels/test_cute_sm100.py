@@ -312,7 +312,7 @@ def test_a_launch_does_what_the_record_of_counts_says(name) -> None:
     from benchmarks.mla_cute_sm100 import counts
 
     reported = json.loads((COUNTS / "counts.json").read_text())[name]
-    result = counts.counted(*counts.ours(counts.OURS[name], counts.KEYS))
+    result = counts.counted(*counts.own_launch(counts.OWN[name], counts.KEYS))
     assert result == {key: value for key, value in reported.items() if key != "a_tile"}
     step = 16 if name == "fp16" else 32
     shapes = [f"cta_group::2 {layout.TILE_ROWS}x{columns}x{step}" for columns in (layout.TILE_KEYS, layout.PV_COLUMNS)]

@@ -103,6 +103,7 @@ def test_what_was_made_from_something_else_is_stale_with_what_follows(chain, cha
     assert result.staleness() == f"1 stale, made again with what follows: {why}" and result.damage() is None
 
 
+@pytest.mark.fault("Results", "the placeholder of a page lost or damaged", "rewritten")
 @pytest.mark.parametrize(
     ("text", "why"),
     [(None, "other.html is missing"), ("", "other.html is empty"), ("<html>", "other.html is cut short")],
@@ -257,13 +258,20 @@ def test_builds_of_elsewhere_count_where_a_compiler_is_missing(tmp_path) -> None
     assert outputs.carried(tmp_path, lacking) == {"add/cute/sm_90a"}
 
 
+@pytest.mark.fault("Results", "a pipe or a device in place of a result", "not read, and remade")
 @pytest.mark.parametrize("kind", ["device", "pipe"])
-def test_a_result_that_reads_for_ever_is_damaged_and_not_read(tmp_path, monkeypatch, kind) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = Path("results/correctness/add.json")
-    path.parent.mkdir(parents=True)
+@pytest.mark.parametrize("name", ["results/page.html", "results/plot/add/pictures.json", "results/plot/add/a.svg"])
+def test_what_reads_for_ever_is_damaged_and_not_read(chain, kind, name) -> None:
+    path = Path(name)
+    path.unlink()
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
-    product = Product(str(path), "correctness", lambda: {**SETTINGS, "versions": VERSIONS})
-    monkeypatch.setattr(outputs, "_problem", lambda product: pytest.fail("it was read"))
-    result = outputs.look([product])
-    assert result.why == {str(path): "add.json is no regular file"} and result.unexplained == [str(path)]
+    result = chain.look()
+    product = PAGE if name == PAGE else PLOT
+    assert result.why[product] == f"{path.name} is no regular file" and result.unexplained == [product]
+
+
+def test_an_input_that_reads_for_ever_is_not_read(chain) -> None:
+    assert chain.look().why == {}
+    Path("results/table.csv").unlink()
+    os.mkfifo("results/table.csv")
+    chain.look()

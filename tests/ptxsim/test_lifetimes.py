@@ -88,7 +88,7 @@ MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 @pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
 @pytest.mark.parametrize(("barrier", "races"), [("bar.sync 0;", False), ("", True)])
 def test_a_cta_of_a_pair_frees_tensor_memory_after_its_own_last_use(barrier, races, schedule) -> None:
-    """PTX ISA 9.7.16.5: one warp of each CTA performs a dealloc of cta_group::2, so it ends with the later one."""
+    """A dealloc of cta_group::2 ends with the later CTA's warp (PTX ISA 9.7.16.5)."""
     body = PAIR.replace("BEFORE", MEET).replace("bar.sync 0; AFTER", barrier)
     result = run_kernel(body, threads=128, grid=(2,), cluster=(2,), shared=64, schedule=schedule, checks=("race",))
     assert {f.kind for f in result.findings} == ({"race"} if races else set())
@@ -99,14 +99,14 @@ def test_a_cta_of_a_pair_frees_tensor_memory_after_its_own_last_use(barrier, rac
     [("", "", False), ("", MEET, True), (MEET, "", True), (f"{MEET} bar.sync 0;", "", False)],
 )
 def test_a_cta_pair_frees_tensor_memory_after_both_have_allocated(before, after, ok) -> None:
-    """An alloc right behind a cluster barrier is in time: so far, no GPU failed with it."""
+    """An alloc right behind a cluster barrier is in time on GPUs so far."""
     body = f"""mov.u32 %r1, dyn; {before} tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32;
     ld.shared.u32 %r4, [%r1]; {after} tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32;"""
     assert run_kernel(body, grid=(2,), cluster=(2,), shared=64, checks=("race",)).ok == ok
 
 
 def test_a_copy_that_the_peer_issues_shows_that_it_has_allocated() -> None:
-    """CTA 1 arrives at a barrier of CTA 0 from a warp that knows nothing of its alloc."""
+    """CTA 1 arrives at CTA 0's barrier from a warp unaware of its alloc."""
     body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0;
     mov.u32 %r7, %cluster_ctarank; setp.ne.u32 %p2, %r7, 0; setp.ne.u32 %p3, %r2, 0; add.u32 %r8, %r1, 8;
     @%p3 bra A; mbarrier.init.shared.b64 [%r8], 32; fence.mbarrier_init.release.cluster; A: MEET bar.sync 0;

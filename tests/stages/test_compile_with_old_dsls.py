@@ -1,4 +1,4 @@
-"""Builds with DSLs before 4.8: no table of source files, no launch facts in the IR."""
+"""Builds with DSLs before 4.8: no source table, no launch facts in IR."""
 
 import sys
 import types

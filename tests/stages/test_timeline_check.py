@@ -2,7 +2,7 @@
 
 import pytest
 
-from cutesnake.stages.profile.timeline_check import busy_us, check_timeline, outside_percent, span_us
+from cutesnake.stages.profile.timeline_check import busy_us, check_timeline, deviation_percent, span_us
 
 # cute_sm90 on an H200, batch 32, kv length 4096.
 TIMES = {"cold_us": 68.576, "hot_us": 68.777, "second_source_us": 71.892, "burst_us": 62.8}
@@ -79,4 +79,4 @@ def test_a_check_that_was_not_made_says_so(record, message):
 
 @pytest.mark.parametrize("value, percent", [(9.0, -10.0), (10.0, 0.0), (15.0, 0.0), (20.0, 0.0), (25.0, 25.0)])
 def test_distance_is_from_the_nearer_end(value, percent):
-    assert outside_percent(value, 10.0, 20.0) == pytest.approx(percent)
+    assert deviation_percent(value, 10.0, 20.0) == pytest.approx(percent)

@@ -393,7 +393,7 @@ def fill_disk(folder: Folder, chance: random.Random) -> str:
 
 
 def build_only(folder: Folder, chance: random.Random) -> str:
-    """A run that makes the builds and no report, which is stale if one was made."""
+    """A run that makes the builds only; an existing report becomes stale."""
     model, tried = folder.model, folder.model.stale()
     reported, unsure = model.reported, model.unsure
     done = folder.run("compiled")

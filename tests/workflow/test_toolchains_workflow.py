@@ -1,4 +1,4 @@
-"""Toolchains through the workflow: the jobs that they add, and the gate with a real second compiler."""
+"""Toolchains through the workflow: added jobs, and the gate with a second compiler."""
 
 from __future__ import annotations
 

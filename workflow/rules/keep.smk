@@ -1,5 +1,13 @@
 """Keep this machine's measurements for others: snakemake --cores 1 keep"""
 
+if snakemake_internals.is_main(workflow) and "keep" in (snakemake_internals.targets() or ()):
+    from cutesnake.analysis.evidence import recorded_set
+
+    try:
+        recorded_set.refuse_mocked_machine()  # before the run measures, not after
+    except recorded_set.RecordedError as error:
+        sys.exit(f"keep: {error}")
+
 
 rule keep:
     input:

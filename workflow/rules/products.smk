@@ -292,10 +292,11 @@ MADE_AGAIN = MISSING = frozenset()
 if snakemake_internals.is_main(workflow):
     forced = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced)
-    if FINDINGS.damage():
-        logger.warning(FINDINGS.damage())
-    if FINDINGS.staleness():
-        logger.info(FINDINGS.staleness())
+    if "clean" not in (snakemake_internals.targets() or ()):  # which makes nothing
+        if FINDINGS.damage():
+            logger.warning(FINDINGS.damage())
+        if FINDINGS.staleness():
+            logger.info(FINDINGS.staleness())
     # The last two are made whenever they are asked for.
     MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", SITE_FOLDER])
     MISSING = frozenset(

@@ -16,9 +16,10 @@ CHAINS = 4
 
 @dataclass(frozen=True)
 class Operation:
-    """One PTX form: {x} and {w} are a chain's registers, y and z its other operands; `steps` chained instructions.
+    """One PTX form of `steps` chained instructions.
 
-    `sass` begins the name of the machine instruction that each step must become.
+    {x} and {w} are a chain's registers, y and z its other operands. `sass` begins the name of the machine instruction
+    that each step must become.
     """
 
     name: str
@@ -109,7 +110,7 @@ def _kernel(index: int, operation: Operation, chains: int) -> str:
 
 
 def _branches() -> str:
-    """A loop of one dependent multiply-add, the frame's counter and the branch."""
+    """Return a loop of one dependent multiply-add, the frame's counter and the branch."""
     return timed("branch", '.pragma "nounroll";\n  mad.lo.u32 %sink, %sink, %c, %c;')
 
 

@@ -1,7 +1,7 @@
-"""Bursts: an SM copies or stores some KiB at once and then pauses, while the others do the same at other times.
+"""Bursts: an SM copies some KiB at once, then pauses; the others alternate.
 
-On average the GPU is asked for less than it can give; how long a burst takes says how far ahead of its even share of
-L2's bandwidth an SM may run.
+Some bursts are stores. On average the GPU is asked for less than it can give; how long a burst takes says how far ahead
+of its even share of L2's bandwidth an SM may run.
 """
 
 from __future__ import annotations

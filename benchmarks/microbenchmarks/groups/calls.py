@@ -1,4 +1,7 @@
-"""What L2 keeps from one launch to the next, by how many CTAs share an SM: the same bytes read or copied again."""
+"""L2 contents from one launch to the next, by CTAs per SM.
+
+The same bytes are read or copied again.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
-    """Microseconds of a launch among CALLS in a graph, each of which goes through the same bytes once."""
+    """Return microseconds of a launch among CALLS in a graph.
+
+    Each launch goes through the same bytes once.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         shape = Shape(ctas * gpu.processors, threads)

@@ -1,6 +1,7 @@
-"""A single call behind a flush of L2, as NVBench measures cold ones: what it costs to start, and what the flush leaves.
+"""Single calls after a flush of L2: start-up costs, and remaining L2 contents.
 
-The GPU is held by a kernel that spins; behind it lie the flush, an event, the call and an event.
+NVBench measures cold calls so. The GPU is held by a kernel that spins; behind it lie the flush, an event, the call and
+an event.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _flush(gpu: Gpu, flush: str) -> Callable[[], None]:
-    """Holds the GPU and then leaves L2 as `flush` says: as it was, full of stored bytes, or full of read ones."""
+    """Hold the GPU, then fill L2 as `flush` requests.
+
+    L2 is left as it was, full of stored bytes, or full of read ones.
+    """
     size = int(gpu.describe()["l2_bytes"])
     target, other = gpu.buffer("l2", 1 << 28), gpu.buffer("clean", 1 << 29)
 
@@ -80,7 +84,10 @@ def _start(flush: str, shape: Shape, size: int) -> Benchmark:
 
 
 def _moved(flush: str, steps: int, copies: bool) -> Benchmark:
-    """Event to event around a kernel that reads (or copies) so many steps of the grid, each byte once."""
+    """Return the time of a kernel that reads each byte once, event to event.
+
+    It reads (or copies) so many steps of the grid.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         shape, step = Shape(2 * gpu.processors, BLOCK), 2 * gpu.processors * BLOCK * 16

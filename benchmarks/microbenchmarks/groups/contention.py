@@ -1,4 +1,7 @@
-"""What shares something: L2 among CTAs that ask for the same bytes, shared memory among copies and products; rows."""
+"""Contention: L2 among CTAs, shared memory among copies and products, and rows.
+
+The CTAs ask for the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def _tested(kind: str) -> str:
 
 
 def _shared_ring() -> str:
-    """As tma's ring, but 2^%b CTAs that follow each other fetch the same rows, and all SMs take part."""
+    """Fetch like tma's ring, but 2^%b consecutive CTAs fetch the same rows.
+
+    All SMs take part.
+    """
     first = "mul.lo.u32 %first_row, %cta, %e;"
     text = _ring(replace(TENSOR, name="shared"))
     select = SELECT.split("\n")[1]
@@ -101,7 +107,10 @@ def _narrow(columns: int, box: int, slots: int, everywhere: bool) -> Benchmark:
 
 
 def _together(product: Product, sms: int, loads: bool) -> Benchmark:
-    """Cycles of a product of two warpgroups while a third warp fills shared memory as fast as it can."""
+    """Return cycles of a product during copies into shared memory.
+
+    Two warpgroups compute it, while a third warp fills shared memory as fast as it can.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         boxes = ROUNDS * 8 * MOST_CYCLES * 64 // together.BOX if loads else together.SLOTS

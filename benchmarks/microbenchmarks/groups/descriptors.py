@@ -1,4 +1,4 @@
-"""TMA descriptors that a kernel changes: storing a field, publishing it, and the first box fetched with it."""
+"""TMA descriptors that a kernel changes: storing, publishing, and the first box."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ def _round(kind: str, everywhere: bool) -> Benchmark:
 
 
 def _first(everywhere: bool) -> Benchmark:
-    """What the first box of a launch takes longer than the ones behind it, with the launch's own descriptor."""
+    """Return how much longer the first box of a launch takes than later ones.
+
+    All use the launch's descriptor.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         large = gpu.buffer("large", LARGE)

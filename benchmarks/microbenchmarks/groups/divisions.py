@@ -19,7 +19,10 @@ LANES = {"all": 32, "one": 1}
 
 
 def _kernel(chains: int) -> str:
-    """Chains of x = y / (0 x + w), where y and w are the floats %b and %c in the first %d lanes, else 3 and 1.5."""
+    """Build chains of x = y / (0 x + w).
+
+    y and w are the floats %b and %c in the first %d lanes, else 3 and 1.5.
+    """
     setup = [registers("f32", "%x", CHAINS), registers("f32", "%w", CHAINS), ".reg .f32 %y, %zero, %given;"]
     setup += ["mov.b32 %given, %c;  mov.b32 %zero, %e;  setp.lt.u32 %p, %lane, %d;"]
     setup += ["cvt.u32.u64 %i, %b;  mov.b32 %y, %i;  selp.f32 %y, %y, 0f40400000, %p;"]

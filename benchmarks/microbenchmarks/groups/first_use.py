@@ -1,5 +1,7 @@
-"""What a kernel does once: code that runs once, descriptors used once, the first load, the last store. Warm (in a graph
-of repeated launches) and cold (alone, behind a flush of L2)."""
+"""What a kernel does once: code, descriptors, the first load, the last store.
+
+It is measured warm (in a graph of repeated launches) and cold (alone, behind a flush of L2).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ USED = "setp.eq.u32 %p, {value}, 0x7fedcba9;  @%p bra END;"
 
 
 def _hops(count: int) -> str:
-    """Pieces of straight code, each of which ends with a branch over code that never runs."""
+    """Build blocks of straight code, each followed by a branch over unused code."""
     chains = instruction_fetch.CHAINS
     setup = registers("f32", "%x", chains) + " .reg .f32 %y, %z; .reg .pred %on;\n  "
     setup += lines("add.u32 %i, %thread, {i}; cvt.rn.f32.u32 %x{i}, %i;", chains)
@@ -47,7 +49,10 @@ def _hops(count: int) -> str:
 
 
 def _maps(count: int, mapped: bool) -> str:
-    """One box (or one copy without a map) by each of so many descriptors out of the parameters, all at once."""
+    """Fetch one box by each of so many descriptors of the parameters, at once.
+
+    Without a map it is one copy each.
+    """
     setup = f"""
   .reg .b64 %map, %from;  .reg .pred %ready, %chosen;  .reg .b32 %place, %row;
   mul.lo.u32 %row, %cta, {BOX // ROW_BYTES};  add.u32 %place, %base, 1024;  mov.u32 %j, 0;
@@ -78,7 +83,10 @@ WAIT:
 
 
 def _loads() -> list[str]:
-    """One load; a second of the next line, of another page, of a place that the kernel before has stored to."""
+    """Load once; then from the next line, another page, a stored place.
+
+    The previous kernel has stored to the last one.
+    """
     setup = "mul.wide.u32 %wide, %cta, 4096;  add.u64 %a, %a, %wide;  add.u64 %b, %b, %wide;"
     first = "ld.global.u32 %i, [%a];"
     out = [timed("load_one", first + USED.format(value="%i"), setup=setup, keep=False)]
@@ -145,7 +153,7 @@ def _arguments(gpu: Gpu, kernel: str) -> Arguments:
 
 
 def _inside(gpu: Gpu, shape: Shape) -> tuple[float, float]:
-    """Cycles between the stamps of the launch that wrote them last: of the median CTA and of the slowest."""
+    """Return cycles between a launch's stamps: the median CTA's and the slowest's."""
     warps = max(1, shape.block // 32)
     run = Run.of(gpu.read(gpu.out, shape.grid * warps * STAMPS), shape.grid, warps)
     slowest = max(float(rows[:, 1].max() - rows[:, 0].min()) for rows in run.stamps)
@@ -157,7 +165,7 @@ def _hold(gpu: Gpu) -> None:
 
 
 def _warm(kernel: str, shape: Shape) -> Benchmark:
-    """Microseconds from launch to launch of the same kernel in a graph, and the cycles inside one."""
+    """Return microseconds between launches in a graph, and cycles inside one."""
 
     def measure(gpu: Gpu) -> Reading:
         arguments = _arguments(gpu, kernel)
@@ -177,7 +185,10 @@ def _warm(kernel: str, shape: Shape) -> Benchmark:
 
 
 def _cold(flush: str, kernel: str, shape: Shape) -> Benchmark:
-    """Event to event around a graph of the one launch, behind the flush, and the cycles inside it."""
+    """Return a single launch's time behind the flush, and its cycles.
+
+    The time is from event to event around a graph.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         arguments = _arguments(gpu, kernel)

@@ -30,7 +30,10 @@ SWEEP = """
 
 
 def _addresses(pointer: str) -> str:
-    """UNROLL addresses a block apart, wrapped at the footprint; then a step of the whole grid."""
+    """Compute UNROLL addresses a block apart, wrapped at the footprint.
+
+    A step of the whole grid follows.
+    """
     out = []
     for i in range(UNROLL):
         out.append(f"mad.lo.u32 %i, %step, {i}, %offset;  and.b32 %i, %i, %c;  cvt.u64.u32 %wide, %i;")
@@ -56,9 +59,10 @@ def _load(cache: str, width: int) -> str:
 
 
 def _laps(copies: bool) -> str:
-    """Loads of 16 bytes in laps of a footprint of %c bytes, a multiple of what the grid reads in a step (%e).
+    """Build 16-byte loads in laps of a footprint of %c bytes.
 
-    With `copies`, stores of what was loaded to the same places of a second buffer.
+    It is a multiple of what the grid reads in a step (%e). With `copies`, stores of what was loaded to the same places
+    of a second buffer.
     """
     setup = "  .reg .b32 %offset; .reg .b64 %at, %to<8>; " + registers("b32", "%v", 4 * UNROLL)
     setup += """
@@ -90,7 +94,7 @@ def _copy() -> str:
 
 
 def _async_copy() -> str:
-    """cp.async of 16 bytes a thread, UNROLL a group, into one half while the other half's group is waited for."""
+    """Build cp.async of 16 bytes a thread, UNROLL per group, double-buffered."""
     setup = _setup(16) + "  .reg .b32 %to; mad.lo.u32 %to, %thread, 16, %base;"
     half = BLOCK * 16 * UNROLL
     one = [f"cp.async.cg.shared.global [%to+{BLOCK * 16 * i}], [%at{i}], 16;" for i in range(UNROLL)]
@@ -100,7 +104,7 @@ def _async_copy() -> str:
 
 
 def _chase(cache: str) -> str:
-    """A chain of pointers from %a on; %c bytes between the lanes' starts."""
+    """Build a chain of pointers from %a on, lanes %c bytes apart."""
     setup = "mul.lo.u32 %i, %lane, %c;  cvt.u64.u32 %wide, %i;  add.u64 %address, %a, %wide;"
     body = "\n  ".join([f"ld.global.{cache}.u64 %address, [%address];"] * CHASE_UNROLL)
     return timed(f"chase_{cache}", body, setup=setup, after="cvt.u32.u64 %sink, %address;")
@@ -153,9 +157,10 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _latency(cache: str, footprint: int, where: str) -> Benchmark:
-    """A random cycle through lines of a footprint, one thread; a lap before brings it where it belongs.
+    """Chase a random cycle through lines of a footprint with one thread.
 
-    From DRAM: 65,536 lines spread over the footprint, and the L2 overwritten before each run.
+    A lap before brings it where it belongs. From DRAM: 65,536 lines spread over the footprint, and the L2 overwritten
+    before each run.
     """
     cold = footprint > 64 * MIB
     stride = footprint // 65_536 if cold else 128
@@ -182,7 +187,10 @@ def _latency(cache: str, footprint: int, where: str) -> Benchmark:
 
 
 def _sweep(kernel: str, width: int, footprint: int, where: str, everywhere: bool, per_processor: int = 2) -> Benchmark:
-    """Bandwidth over a footprint: a lap to warm, then the slope between few and many rounds."""
+    """Measure the bandwidth over a footprint after a warm-up lap.
+
+    It is the slope between few and many rounds.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         ctas = per_processor * gpu.processors if everywhere else 1
@@ -217,7 +225,10 @@ def _overwritten(gpu: Gpu, kernel: str, shape: Shape, arguments: Arguments, roun
 
 
 def _residency(steps: int, copies: bool) -> Benchmark:
-    """Bandwidth over a footprint of so many steps of the grid, lap after lap: how much of it the L2 keeps."""
+    """Measure the bandwidth over a footprint, lap after lap.
+
+    It shows how much of the footprint L2 keeps.
+    """
     kernel = "laps_copy" if copies else "laps"
     sides = 2 if copies else 1  # a copy reads one buffer and writes another
 
@@ -238,7 +249,10 @@ def _residency(steps: int, copies: bool) -> Benchmark:
 
 
 def _by_global_timer(pairs: list, times: tuple[int, int], total: float, processors: int) -> Reading:
-    """Bytes per cycle and SM when all work: the GPU's time by its global timer, at the clock seen."""
+    """Return bytes per cycle and SM when all work, by the global timer.
+
+    The clock is the observed one.
+    """
     spans = sorted((many.nanoseconds - few.nanoseconds) / (times[1] - times[0]) for few, many in pairs)
     clocks = sorted(many.clock_mhz for _, many in pairs)
     clock = clocks[len(clocks) // 2]

@@ -1,7 +1,8 @@
-"""Graphs of few launches: what one after the other costs beyond its launches, at the GPU's pace and at the host's; and
-what a single one of one to three launches costs between two events.
+"""Graphs of few launches: their cost beyond the launches.
 
-Calls are timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of L2.
+Graph follows graph at the GPU's pace and at the host's. A single one of one to three launches is timed between two
+events. Calls are timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of
+L2.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _graph(gpu: Gpu, kernel: str, shape: Shape, spin: int, calls: int) -> Callable[[], None]:
-    """A graph of so many launches of the kernel; calling the result replays it."""
+    """Capture so many launches into a graph; return a function that replays it."""
     tensor_map = Parameters(PARAMETER_BYTES) if kernel == "nothing_many" else None
     arguments = Arguments(c=spin, tensor_map=tensor_map)
     return gpu.graph([lambda: gpu.launch(kernel, shape, arguments, 1)] * calls)
@@ -66,7 +67,7 @@ def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
 
 
 def _at_hosts_pace(shape: Shape, spin: int, calls: int) -> Benchmark:
-    """The same without a hold: the host launches one graph after the other, in a loop of Python."""
+    """Measure graphs without a hold, launched by a loop of Python on the host."""
 
     def measure(gpu: Gpu) -> Reading:
         replay, count = _graph(gpu, "spin", shape, spin, calls), 200

@@ -1,4 +1,7 @@
-"""Ordinary loads of a few KiB that all SMs ask for at the same time, as weights are that every row needs."""
+"""Loads of a few KiB by all SMs at the same time.
+
+Weights that every row needs are read so.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _same() -> str:
 
 
 def _alone() -> str:
-    """A chain of loads of a warp of the same line: what one access waits when all SMs ask for it."""
+    """Build a warp's chain of loads of the same line, for latency under load."""
     setup = "mul.wide.u32 %wide, %lane, 4;  add.u64 %a, %a, %wide;"
     one = "cvt.u64.u32 %wide, %sink;  add.u64 %address, %a, %wide;  ld.global.cg.u32 %sink, [%address];"
     return timed("same_line", "\n  ".join([one] * UNROLL), setup=setup)

@@ -63,7 +63,10 @@ def _hold(gpu: Gpu) -> None:
 
 
 def _period(shape: Shape, kernel: str, graph: bool) -> Benchmark:
-    """Start to start in a sequence of launches, by their stamps, and the gap from the last end to the next start."""
+    """Return the period of launches in a sequence, and the gap between two.
+
+    Both are by stamps, the gap from last end to next start.
+    """
     spin = SPIN_CYCLES if kernel.startswith("spin") else 0
 
     def measure(gpu: Gpu) -> Reading:
@@ -105,7 +108,7 @@ def _parameters(shape: Shape, kernel: str) -> dict[str, object]:
 
 
 def _waves(block: int, shared: int, per_processor: int, cluster: int) -> Benchmark:
-    """What one more wave of CTAs costs that spin 2,000 cycles each: the slope over the number of waves."""
+    """Return the slope over the number of waves of CTAs that spin 2,000 cycles."""
 
     def measure(gpu: Gpu) -> Reading:
         processors = gpu.processors // cluster * cluster
@@ -124,7 +127,10 @@ def _waves(block: int, shared: int, per_processor: int, cluster: int) -> Benchma
 
 
 def _start(shape: Shape) -> Benchmark:
-    """Measure the spread of CTAs' starts in a launch and in a cluster, and how many start in the first µs."""
+    """Measure the spread of CTAs' starts, and how many start in the first µs.
+
+    The spread is in a launch and in a cluster.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         gpu.run("spin", shape, Arguments(c=SPIN_CYCLES), 1)
@@ -143,7 +149,10 @@ def _start(shape: Shape) -> Benchmark:
 
 
 def _lone(shape: Shape, kernel: str) -> Benchmark:
-    """Event to event around one launch behind a kernel that holds the GPU, less what the stamps say of its inside."""
+    """Return a launch's event time behind a hold, less its stamps.
+
+    A kernel holds the GPU before.
+    """
     spin = SPIN_CYCLES if kernel == "spin" else 0
 
     def measure(gpu: Gpu) -> Reading:

@@ -1,4 +1,4 @@
-"""Local memory, where ptxas puts registers that it has no place for: latency, bandwidth, and what L1 keeps of it."""
+"""Local memory, where ptxas spills registers: latency, bandwidth, and what L1 keeps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.microbenchmarks.reading import Benchmark, Reading
 NAME = "local_memory"
 KIB = 1024
 PLACE_BYTES = 1024  # local memory of a thread, of which a benchmark uses a part
-FAR_BYTES = 8192  # the same of kernels whose threads have more of it together than L2 holds
+FAR_BYTES = 8192  # as above, for kernels whose threads have more of it together than L2 has room for
 SOME_SMS = (1, 12, 24, 48, 66, 96)  # of which each has a CTA, where others have none
 ROUND_BYTES = 64  # that a thread loads or stores in a round of a loop
 CHASE_UNROLL = 16
@@ -49,7 +49,10 @@ def _vector(width: int, first: int) -> str:
 
 
 def _each(template: str, width: int, size: int = ROUND_BYTES, first: int = 0) -> str:
-    """`template` for every access of `width` bytes to `size` bytes, with its offset and its registers."""
+    """Repeat `template` for every access of `width` bytes to `size` bytes.
+
+    Each has its offset and registers.
+    """
     return "\n  ".join(
         template.format(type=WIDTHS[width], at=at, values=_vector(width, (first + at) // 4))
         for at in range(0, size, width)
@@ -68,7 +71,10 @@ def _store(width: int) -> str:
 
 
 def _both(width: int) -> str:
-    """Half of a round's bytes stored, and as many loaded that were stored half the bytes in use ago."""
+    """Store half of a round's bytes, and load as many stored earlier.
+
+    They were stored half of the bytes in use ago.
+    """
     half = ROUND_BYTES // 2
     body = f"""
   add.u32 %offset, %offset, {half};  and.b32 %offset, %offset, %c;
@@ -83,14 +89,15 @@ def _both(width: int) -> str:
 
 
 def _far(text: str) -> str:
-    """A kernel with more local memory."""
+    """Build a kernel with more local memory."""
     return text.replace("local_", "local_far_", 1).replace(f"place[{PLACE_BYTES}]", f"place[{FAR_BYTES}]")
 
 
 def _spilling(values: int) -> str:
-    """More values than there are registers for: ptxas spills some of them and loads each of these once a round.
+    """Build a kernel with more values than registers, so that ptxas spills.
 
-    It does so by LDL.LU (last use: the line need not be written back), which PTX's ld.lu does not become.
+    It loads each spilled value once a round. It does so by LDL.LU (last use: the line need not be written back), which
+    PTX's ld.lu does not become.
     """
     setup = registers("b32", "%v", values) + "\n  " + lines("add.u32 %v{i}, %thread, {i};", values)
     body = lines("mad.lo.u32 %v{i}, %v{i}, %d, %e;", values)
@@ -107,7 +114,7 @@ def _chain() -> str:
 
 
 def _there_and_back() -> str:
-    """A word stored and loaded again at once, each load before the next store."""
+    """Build stores of a word and loads of it, each load before the next store."""
     one = "st.local.u32 [%at], %v0;  ld.local.u32 %v0, [%from];  add.u32 %v0, %v0, 1;"
     setup = PLACE + "  cvt.u64.u32 %wide, %d;  add.u64 %at, %spill, %wide;  add.u64 %from, %at, %wide;"
     return timed("local_again", "\n  ".join([one] * CHASE_UNROLL), setup=setup, after="mov.u32 %sink, %v0;")
@@ -130,9 +137,9 @@ def expected() -> dict[str, tuple[str, int]]:
 def _bandwidth(
     kind: str, width: int, used: int, threads: int, shared_kib: int = 0, sms: int | None = None
 ) -> Benchmark:
-    """Bytes a cycle of an SM with one CTA; `used` bytes of each thread's local memory are gone over again and again.
+    """Measure bytes per cycle of an SM with one CTA.
 
-    `sms`: how many have a CTA (None: all).
+    `used` bytes of each thread's local memory are accessed repeatedly. `sms`: how many have a CTA (None: all).
     """
 
     def measure(gpu: Gpu) -> Reading:

@@ -1,5 +1,8 @@
-"""Tiles that all SMs need one after the other, or each its own: warm, and behind a flush, where one of them is brought
-from DRAM and the others wait for it. And code that is larger than the SMs' caches, behind a flush."""
+"""Tiles that all SMs need one after the other, or one each.
+
+They are read warm, and behind a flush, where one SM brings a tile from DRAM and the others wait for it. Also code that
+is larger than the SMs' caches, behind a flush.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ MIDDLE = COLD_REPETITIONS // 2  # of what is sorted
 
 
 def _loads() -> str:
-    """A tile by all threads of a CTA; its last address, and so the next tile, hangs on what was loaded."""
+    """Load a tile by all threads of a CTA; the next address depends on it."""
     setup = """.reg .b32 %v<4>;
   mul.wide.u32 %wide, %thread, 16;  add.u64 %a, %a, %wide;  mul.wide.u32 %wide, %cta, %d;  add.u64 %a, %a, %wide;"""
     body = f"""
@@ -40,7 +43,7 @@ def _loads() -> str:
 
 
 def _boxes(size: int) -> str:
-    """A bulk copy of so many bytes by one thread, and its barrier."""
+    """Copy so many bytes in bulk by one thread, with its barrier."""
     setup = """.reg .pred %ready;  .reg .b32 %parity, %place;
   mul.wide.u32 %wide, %cta, %d;  add.u64 %a, %a, %wide;  add.u32 %place, %base, 1024;  mov.u32 %parity, 0;
   setp.ne.u32 %p, %thread, 0;  @%p bra MADE;
@@ -72,7 +75,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _cycles(gpu: Gpu, kernel: str, shape: Shape, arguments: Arguments, flush: str, times: int) -> np.ndarray:
-    """Cycles inside of single launches behind the flush: of the median CTA, and of the slowest."""
+    """Return cycles of single launches behind the flush: median and slowest CTA."""
     replay = gpu.graph([lambda: gpu.launch(kernel, shape, arguments, times)])
     hold = _flush(gpu, flush)
     gpu.microseconds(replay, hold)

@@ -93,7 +93,10 @@ def _strided(kind: str, width: int) -> str:
 
 
 def _matrices(kind: str, count: int) -> str:
-    """%c bytes between the rows of the 8 by 8 matrices: 16 is free of conflicts, 128 puts all in the same banks."""
+    """Load 8 by 8 matrices with %c bytes between rows.
+
+    16 is free of conflicts, 128 puts all in the same banks.
+    """
     setup = (
         DECLARE
         + f"""

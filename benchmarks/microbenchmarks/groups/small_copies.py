@@ -1,4 +1,4 @@
-"""Small accesses to global memory: cp.async of 4 bytes a lane, and loads during TMA copies."""
+"""Small global accesses: 4-byte cp.async, and loads during TMA copies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WAITS = {"wait_group": GROUP, "mbarrier": BARRIER}
 
 
 def _together() -> str:
-    """A warp whose loads of one line depend on each other, and one that copies boxes as fast as it can."""
+    """Build dependent loads of one line in one warp, box copies in another."""
     select = together.RING.replace("setp.lt.u32 %q, %warp, 8;", "setp.lt.u32 %q, %warp, 1;")
     assert select != together.RING
     one = "cvt.u64.u32 %wide, %sink;  add.u64 %address, %a, %wide;  ld.global.cg.u32 %sink, [%address];"
@@ -70,7 +70,10 @@ def _copy(wait: str, between: int, to: int, warps: int, everywhere: bool) -> Ben
 
 
 def _load(sms: int, copies: bool) -> Benchmark:
-    """Cycles of a load that hits L2, while the SM's other warp copies boxes into shared memory or does nothing."""
+    """Return cycles of a load that hits L2, with or without copies.
+
+    The SM's other warp copies boxes into shared memory.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         zeros = gpu.buffer("zeros", 4 * KIB)

@@ -85,7 +85,7 @@ def _remote_memory(kind: str) -> str:
 
 
 def _remote_chase() -> str:
-    """A word that holds its own address as the cluster sees it: whoever follows it from the other CTA stays there."""
+    """Chase a word that contains its own cluster address, from the other CTA."""
     setup = (
         REMOTE_MEMORY.format(values=".reg .b32 %word;")
         + """

@@ -1,4 +1,4 @@
-"""wgmma: cycles of a product by shape, type and place of A, its latency, and the clock under its load."""
+"""wgmma: cycles by shape, type and location of A, latency, and loaded clock."""
 
 from __future__ import annotations
 

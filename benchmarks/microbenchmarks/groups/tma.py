@@ -1,4 +1,7 @@
-"""TMA: loads by box, bytes in flight and number of SMs, from L2 and DRAM; multicast; stores; copies without a map."""
+"""TMA: loads by box, bytes in flight and SMs; multicast; stores; bulk copies.
+
+Loads are from L2 and DRAM. Bulk copies have no tensor map.
+"""
 
 from __future__ import annotations
 
@@ -85,8 +88,11 @@ def _prepare(tensor_map: bool) -> str:
 
 
 def _elected(label: str, text: str) -> str:
-    """`text` by one thread of the warp. Of any other choice ptxas does not know that it is one thread: it would put a
-    loop of 67 cycles around each TMA instruction."""
+    """Run `text` by one thread of the warp.
+
+    Of any other choice ptxas does not know that it is one thread: it would put a loop of 67 cycles around each TMA
+    instruction.
+    """
     return f"elect.sync %i|%chosen, -1;  @!%chosen bra {label};\n  {text}\n{label}:"
 
 
@@ -95,7 +101,10 @@ def _wait(label: str) -> str:
 
 
 def _ring(source: Source) -> str:
-    """Fill the ring; then wait for the oldest box and fetch the next into its slot; at the end wait for all."""
+    """Build a ring: wait for the oldest box, refill its slot.
+
+    It is filled first, and all boxes are awaited at the end.
+    """
     advance = ADVANCE if source.tensor_map else ADVANCE_PLAIN
     fill = f"""mov.u32 %inner, 0;
 RINGFILL:
@@ -120,7 +129,10 @@ DRAIN:
 
 
 def _many(boxes: int) -> str:
-    """As _ring, but `boxes` boxes of %c / `boxes` bytes behind one barrier: what a box costs the TMA unit itself."""
+    """Build a ring whose slots have several boxes behind one barrier.
+
+    They are `boxes` boxes of %c / `boxes` bytes: what a box costs the TMA unit itself.
+    """
     load = f"""mbarrier.arrive.expect_tx.shared.b64 _, [%bar], %c;  add.u32 %j, %first_row, %row;
   shr.u32 %part, %c, {boxes.bit_length() - 1};  shr.u32 %step, %part, 7;"""
     for _ in range(boxes):
@@ -146,13 +158,16 @@ def _store(groups: int) -> str:
 
 
 def _store_alone() -> str:
-    """A box stored, its writes waited for."""
+    """Store a box and wait for its writes."""
     body = f"{PLACE}  {_elected('SKIP', f'{STORE}  cp.async.bulk.wait_group 0;')}  {ADVANCE}"
     return timed("store_alone", body, setup=_prepare(True), select=SELECT.format(fill=""), tensor_map=True)
 
 
 def _multicast(size: int) -> str:
-    """Each CTA of a cluster fetches its 1/size of a box for all; a slot is refilled when all have seen it full."""
+    """Multicast a CTA's share of each box to its cluster.
+
+    A CTA fetches 1/size. A slot is refilled when all have seen it full.
+    """
     setup = (
         _prepare(True).replace(
             "mbarrier.init.shared.b64 [%j], 1;",
@@ -217,7 +232,10 @@ def expected() -> dict[str, tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Setting:
-    """`sms`: SMs that take part, those of the lowest numbers (0: all). `pitch`: bytes between rows of the tensor."""
+    """Setting of a run.
+
+    `sms`: SMs that take part, lowest numbers first (0: all). `pitch`: bytes between rows of the tensor.
+    """
 
     kernel: str
     box: int
@@ -278,10 +296,11 @@ def _bandwidth(setting: Setting) -> Benchmark:
 
 
 def _tall(box: int, slots: int, ctas: int, pitch: int, lowest: bool = False) -> Benchmark:
-    """Boxes of a matrix whose rows are longer than a box's, each CTA along its own rows.
+    """Fetch boxes of a matrix with long rows, each CTA along its rows.
 
-    It is what products of a few rows do whose other matrix is in L2. The CTAs are on SMs as the GPU gives them, or on
-    those of the `lowest` numbers. With rows of 128 bytes each CTA goes over 128 KiB that lie together.
+    A row is longer than a box's. It is what products of a few rows do whose other matrix is in L2. The CTAs are on SMs
+    as the GPU gives them, or on the SMs of the `lowest` numbers. With rows of 128 bytes each CTA goes over 128 KiB that
+    lie together.
     """
 
     def measure(gpu: Gpu) -> Reading:
@@ -304,7 +323,7 @@ def _tall(box: int, slots: int, ctas: int, pitch: int, lowest: bool = False) -> 
 
 
 def _past(rows: int, inside: int, wide: int, ctas: int = 1) -> Benchmark:
-    """Boxes of which only the first rows are inside of the matrix: those outside are filled with zeros."""
+    """Fetch boxes whose last rows are outside of the matrix: they become zeros."""
 
     def measure(gpu: Gpu) -> Reading:
         columns, box, slots = 4096, rows * wide, 8

@@ -1,4 +1,7 @@
-"""TMA loads from L2 while the tensor cores pull the SM clock down: does the L2's bandwidth follow that clock?"""
+"""TMA loads from L2 while tensor cores lower the SM clock.
+
+They show whether L2's bandwidth follows that clock.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,10 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _loads(boxes: int, rounds: int) -> Benchmark:
-    """The loaders' bandwidth and the clock in the last third of the launches; `rounds` of 1 leaves the products out."""
+    """Return the loaders' bandwidth and clock in the last third of launches.
+
+    `rounds` of 1 leaves the products out.
+    """
 
     def measure(gpu: Gpu) -> Reading:
         tensor = gpu.tensor_map(gpu.buffer("large", LARGE), 64, LARGE // ROW_BYTES, BOX // ROW_BYTES)

@@ -22,7 +22,7 @@ WITH_P = re.compile(r"-[nFq]*p[nFq]*")  # such as -np
 
 
 def chosen(arguments: Sequence[str]) -> list[str] | None:
-    """Return the profile's `logger`; None if `arguments` of the command line ask for Snakemake's own output."""
+    """Return the profile's `logger`; None if `arguments` ask for Snakemake's own output."""
     if any(word in OWN_OUTPUT or WITH_P.fullmatch(word) for word in arguments):
         return None
     if int(importlib.metadata.version("snakemake").partition(".")[0]) < OLDEST:  # it ends with its own line

@@ -26,6 +26,7 @@ COSTS = {SPILLS: "spill_bytes", SITES: "spill_sites"}
 FIGURES = {"registers": "registers_per_thread", SPILLS: "spill_bytes", "stack bytes": "stack_bytes"}
 FIGURES |= {"code bytes": "code_bytes", "instructions": "instructions", SITES: "instructions, local memory"}
 CAUSES = 3  # source lines of a change
+NOTICED_PERCENT = 0.5  # predicted times that differ less count as neither worse nor better
 Key = tuple[str, str, str, str]  # operator, kernel, target, variant
 Row = Mapping[str, ToolchainBuild]  # by toolchain
 
@@ -125,9 +126,11 @@ def _slower(change: Any, old: Any, new: Any, limit: float) -> Iterator[Toolchain
             continue
         percent = 100 * (is_now / was - 1)
         if round(was, 3) != round(is_now, 3):
-            effect = "worse" if percent > 0 else "better"
+            over = percent > limit
+            small = abs(percent) < NOTICED_PERCENT and not over
+            effect = "other" if small else "worse" if percent > 0 else "better"
             name = f"predicted {cache} µs on {new.device}, {new.workload}"
-            yield change(name, round(was, 3), round(is_now, 3), effect, percent > limit, None)
+            yield change(name, round(was, 3), round(is_now, 3), effect, over, None)
 
 
 def _paired(before: Iterable[Any], now: Iterable[Any]) -> Iterator[tuple[Any, Any]]:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,7 @@ def check_page(text: str) -> MadeFrom | None:
 
 def read_page(path: Path) -> MadeFrom | None:
     """Return a page's provenance, None without; OSError or ValueError if damaged."""
+    check_regular(path)
     text = path.read_text(encoding="utf-8")
     result = check_page(text)
     if result is None and not text.rstrip().endswith("</html>"):
@@ -131,11 +133,16 @@ def read_page(path: Path) -> MadeFrom | None:
 
 def is_placeholder(path: str | Path) -> bool:
     """Say whether a page is one that only says how to build it."""
-    try:
-        with open(path, "rb") as stream:
-            return PLACEHOLDER in stream.read(200)
-    except OSError:
+    if not os.path.isfile(path):
         return False
+    with open(path, "rb") as stream:
+        return PLACEHOLDER in stream.read(200)
+
+
+def check_regular(path: Path) -> None:
+    """Raise ValueError for a pipe or device, which may never end; OSError if missing."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path.name} is no regular file")
 
 
 def digests(paths: Iterable[Path | str], folder: Path | str) -> dict[str, str]:

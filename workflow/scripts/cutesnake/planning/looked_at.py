@@ -97,11 +97,13 @@ def stamp(path: str | Path) -> str:
 
 
 def digest(path: str) -> str | None:
-    """Return a file's sha256 (16 hex digits), read only if changed; None if missing."""
+    """Return a regular file's sha256 (16 hex digits), read only if changed; else None."""
     try:
         now = stamp(path)
         result = memory().get("files", path, now)
         if result is None:
+            if not os.path.isfile(path):
+                return None
             with open(path, "rb") as stream:
                 result = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
             memory().put("files", path, now, result)

@@ -7,11 +7,9 @@ files and a digest of their inputs. A run with nothing to do then only reads sta
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,10 +108,6 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
     for product in products:
         if not os.path.lexists(product.path):
             continue
-        if (odd := _irregular(product)) is not None:
-            result.why[product.path] = f"{Path(odd).name} is no regular file"
-            result.unexplained.append(product.path)
-            continue
         if product.stage == "page" and provenance.is_placeholder(product.path):
             result.why[product.path] = MISSING
             continue
@@ -139,19 +133,6 @@ def look(products: Iterable[Product], forced: Callable[[Product], bool] = lambda
             result.why[product.path] = FORCED
     _look_at_spare(products, result)
     return result
-
-
-def _irregular(product: Product) -> str | None:
-    """Return a path that is a pipe or device, or links to one.
-
-    Reading it may never end.
-    """
-    for path in product.paths:
-        with contextlib.suppress(OSError):
-            mode = os.stat(path).st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                return path
-    return None
 
 
 def forced_by(arguments: Iterable[str]) -> set[str]:
@@ -326,7 +307,7 @@ def _files(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None
     elif stage in FOLDERS or path.suffix == ".json":
         yield from _files_of_record(path / FOLDERS[stage] if stage in FOLDERS else path, stage)
     else:
-        path.stat()
+        provenance.check_regular(path)
         yield path, None
 
 
@@ -334,6 +315,7 @@ SCHEMAS = {"overview": "plot", "anatomy": "anatomy_index"}
 
 
 def _files_of_record(path: Path, stage: str) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    provenance.check_regular(path)
     entry, made = record.read_whole(SCHEMAS.get(stage, stage), path)
     if made is not None and entry.get("limit_s"):
         made = {**made, "limit_s": entry["limit_s"]}
@@ -346,6 +328,7 @@ def _named(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[Path, None]
     """Yield the files that a record or page names with their digests."""
     for name, digest in files.items():
         file = Path(name) if name.startswith("results/") else folder / name
+        provenance.check_regular(file)
         with file.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
                 raise ValueError(f"{file.name} is not the file that was made: its sha256 differs")

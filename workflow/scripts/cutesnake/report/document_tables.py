@@ -192,7 +192,8 @@ def prediction_accuracy() -> str:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         predictions = read_validated([path])
         gpus = sorted({one.device for one in predictions})
-        for some in [gpus, *([gpu] for gpu in gpus if path.stem.startswith("blind"))]:
+        each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
+        for some in [gpus, *([gpu] for gpu in each)]:
             errors = [one.error_percent for one in predictions if one.device in some]
             failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
             where = ", ".join(gpu.upper() for gpu in some)

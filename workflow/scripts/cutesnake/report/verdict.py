@@ -230,7 +230,10 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
 
 
 def _why(decided: list[TargetVerdict]) -> list[View]:
-    """Return per DSL the causes where it is faster, one of each kind, and one of a prediction at least."""
+    """Return each DSL's causes where it is faster, one of each kind.
+
+    At least one is of a prediction.
+    """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
     causes: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
     for verdict in decided:

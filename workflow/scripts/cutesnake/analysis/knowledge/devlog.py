@@ -1,8 +1,9 @@
-"""Development log of a kernel, from git and the recorded sets."""
+"""Development log of a kernel, from its decision record, git and the recorded sets."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +13,20 @@ from cutesnake.model.paths import ROOT
 
 MOST_COMMITS, MOST_ROWS = 20, 24
 SECONDS = 20.0  # time limit of git
+TRIED = {"Versions": "kept", "Steps": "kept", "Dropped ideas": "dropped"}  # headings of decision records
+HEADS = ("version", "step", "idea")  # first cells of their tables' heads
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 
 
 @dataclass(frozen=True)
 class Log:
-    """Commits (date, subject), newest first, and recorded times; `why` explains missing history."""
+    """What was tried, commits and recorded times.
 
+    tried: rows of the decision record: heading, change, effect. commits: date and subject, newest first, where there is
+    no decision record. why: reason of missing history.
+    """
+
+    tried: list[tuple[str, str, str]]
     commits: list[tuple[str, str]]
     times: list[dict[str, Any]]
     why: str | None
@@ -25,16 +34,31 @@ class Log:
 
 def log_of(operator: str, kernel: str) -> Log:
     """Return a kernel's log; a user's own kernel has no history."""
+    if tried := list(_tried(operator, kernel)):
+        return Log(tried, [], list(_times(operator, kernel)), None)
     folder = f"kernels/{operator}/{kernel}"
     command = ["git", "-C", str(ROOT), "log", f"-{MOST_COMMITS}", "--format=%cs%x09%s", "--", folder, f"{folder}.py"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except (OSError, subprocess.TimeoutExpired):
-        return Log([], list(_times(operator, kernel)), "git is not installed")
+        return Log([], [], list(_times(operator, kernel)), "git is not installed")
     lines = [line.partition("\t") for line in done.stdout.splitlines()]
     commits = [(date, subject) for date, _, subject in lines]
     why = None if commits else "no commit touches this kernel, or the copy has no history"
-    return Log(commits, list(_times(operator, kernel)), why)
+    return Log([], commits, list(_times(operator, kernel)), why)
+
+
+def _tried(operator: str, kernel: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows of a kernel's decision record, docs/decisions/<start of the operator>_<kernel>.md."""
+    for path in sorted((ROOT / "docs/decisions").glob(f"*_{kernel}.md")):
+        if not operator.startswith(path.stem.removesuffix(f"_{kernel}")):
+            continue
+        heading = ""
+        for line in path.read_text(encoding="utf-8").splitlines():
+            heading = line[3:] if line.startswith("## ") else heading
+            cells = [_LINK.sub(r"\1", cell.strip()) for cell in line.strip("|").split("|")] if line[:1] == "|" else []
+            if heading in TRIED and len(cells) in (2, 3) and cells[0] not in HEADS and not set(cells[0]) <= set("-:"):
+                yield TRIED[heading], ": ".join(cells[:-1]), cells[-1]
 
 
 def _times(operator: str, kernel: str) -> Iterator[dict[str, Any]]:

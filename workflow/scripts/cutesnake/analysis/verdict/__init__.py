@@ -1,1 +1,1 @@
-"""Which DSL wins on which GPU, how sure that is, why, and what each kernel costs."""
+"""Verdict per GPU: the faster DSL, how sure, why, and each kernel's cost."""

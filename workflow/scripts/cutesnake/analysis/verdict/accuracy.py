@@ -17,7 +17,7 @@ CLEAR_PERCENT = 10.0
 
 
 def accuracy(figure: Figure, paths: Iterable[Path] | None = None) -> Accuracy:
-    """Count errors and rightly named faster kernels, of families that the model was not made with."""
+    """Count errors and rightly named faster kernels, of families outside the model's fit."""
     used = [path for path in (files() if paths is None else paths) if not path.name.startswith("development")]
     rows = [row for path in used for row in _rows(path) if row["kind"] == figure]
     errors = [100 * abs(row["predicted_us"] / row["measured_us"] - 1) for row in rows]
@@ -43,7 +43,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _pairs(rows: Iterable[dict[str, Any]]) -> Iterable[tuple[float, bool]]:
-    """Yield, per pair of kernels on a workload, by how much the predictions differ and whether their order is right."""
+    """Yield differences of two kernels' predictions, and whether their order is right."""
     groups: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
     for row in rows:
         kernels = groups.setdefault((row["device"], row["operator"], row["workload"]), {})

@@ -1,4 +1,7 @@
-"""Rules that name the cause of a difference between two kernels, each from typed facts and each able to be false."""
+"""Rules that name the cause of a difference between two kernels.
+
+Each reads typed facts, and each can be false.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
 @dataclass(frozen=True)
 class Fired:
-    """Numbers of a rule that fired, the records that hold them, and its share of the difference if known."""
+    """Numbers of a rule that fired, their records, and its share if known."""
 
     numbers: Numbers
     evidence: list[str]
@@ -42,7 +45,7 @@ class Rule:
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires, by share of the difference; an unknown share ranks as UNKNOWN_SHARE."""
+    """Return every rule that fires, by share; an unknown share ranks as UNKNOWN_SHARE."""
     result = []
     for rule in RULES:
         fired = rule.test(contrast)
@@ -71,12 +74,12 @@ def _used(path: str, fired: Fired) -> bool:
 
 
 def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
-    """Return the profiles of this workload, on this GPU or another one of the target, the faster kernel's first."""
+    """Return this workload's profiles on a GPU of the target, faster kernel first."""
     return _near(c) if c.fast.near_workload == c.workload else None
 
 
 def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
-    """Return profiles of this workload, or of the profiled one that is nearest, if both have the same."""
+    """Return profiles of this workload, or of the nearest one that both have."""
     if c.fast.near and c.slow.near and c.fast.near_workload == c.slow.near_workload:
         return c.fast.near, c.slow.near
     return None
@@ -225,7 +228,7 @@ def _rings(one: AnatomyFunction) -> list[int]:
 
 
 def _in_flight(kernel: Kernel) -> float | None:
-    """Return the bytes of loads that the pipelines of two or more stages hold per SM."""
+    """Return the bytes of loads that pipelines of several stages keep per SM."""
     one, function = kernel.anatomy, kernel.function
     if one is None or function is None or function.occupancy is None or one.barriers is None:
         return None
@@ -250,13 +253,13 @@ def _loads_in_flight(c: Contrast) -> Fired | None:
     loaded = sum(any(use.way == "load" for use in d.uses) for d in result[1].descriptors or [])
     if stages[1] == 1 and stages[0] > 1 and len(_rings(result[1])) <= loaded:  # with more, a tensor may have several
         return Fired({"stages": stages[0]}, evidence, sentence="single_stage")
-    held = _in_flight(c.fast), _in_flight(c.slow)
+    in_flight = _in_flight(c.fast), _in_flight(c.slow)
     profiles = _near(c)
-    if held[0] is None or held[1] is None or held[1] > 0.67 * held[0]:
+    if in_flight[0] is None or in_flight[1] is None or in_flight[1] > 0.67 * in_flight[0]:
         return None
     if profiles is None or (profiles[1].tensor_core_percent or 0.0) >= BUSY:
         return None
-    return Fired({"slow_kb": held[1] / 1024, "fast_kb": held[0] / 1024}, [*evidence, *_profiles(c)])
+    return Fired({"slow_kb": in_flight[1] / 1024, "fast_kb": in_flight[0] / 1024}, [*evidence, *_profiles(c)])
 
 
 def _tile(kernel: Kernel) -> tuple[int, int] | None:
@@ -335,10 +338,10 @@ def _tail(c: Contrast) -> Fired | None:
     own = _own(c)
     if own is None or not own[0].waves or not own[1].waves or own[1].waves < 1:
         return None
-    lost = [1 - waves / math.ceil(waves) for waves in (own[0].waves, own[1].waves)]
-    if lost[1] - lost[0] < 0.1:
+    idle = [1 - waves / math.ceil(waves) for waves in (own[0].waves, own[1].waves)]
+    if idle[1] - idle[0] < 0.1:
         return None
-    numbers: Numbers = {"waves": own[1].waves, "lost": 100 * lost[1], "fewer": 100 * lost[0]}
+    numbers: Numbers = {"waves": own[1].waves, "lost": 100 * idle[1], "fewer": 100 * idle[0]}
     return Fired(numbers, [f"{k.near_path}#metrics/waves" for k in (c.fast, c.slow)])
 
 
@@ -429,7 +432,7 @@ def _clock(c: Contrast) -> Fired | None:
 
 
 def _tracks(metrics: PredictMetrics) -> Mapping[str, Mapping[str, float]]:
-    """Return, per row of the timeline of the first CTA, the share of its time by kind of span."""
+    """Return, per row of the first CTA's timeline, time shares by span."""
     line = metrics.timeline
     length = line.end - line.begin
     result: dict[str, dict[str, float]] = {}
@@ -443,7 +446,7 @@ def _tracks(metrics: PredictMetrics) -> Mapping[str, Mapping[str, float]]:
 
 
 def _busy(shares: Mapping[str, Mapping[str, float]]) -> float | None:
-    """Return the largest share of time for which the tensor cores or a warp are at work."""
+    """Return the largest share of time that tensor cores or a warp work."""
     tensor = [one.get("product", 0.0) for name, one in shares.items() if name == "tensor cores"]
     warps = [one.get("work", 0.0) for name, one in shares.items() if name.startswith("warp")]
     return max([*tensor, *warps]) if tensor and warps else None
@@ -471,7 +474,7 @@ def _serial_chain(c: Contrast) -> Fired | None:
 
 
 def _named_waits(kernel: Kernel, shares: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the shares of time for which loading, multiplying and softmax warps wait, if all three roles are known."""
+    """Return the waiting shares of load, MMA and softmax warps, if all known."""
     result: dict[str, float] = {}
     for role in (kernel.anatomy.roles if kernel.anatomy else None) or []:
         rows = [shares.get(f"warp {warp}", {}).get("wait", 0.0) for warp in role.warps]

@@ -18,7 +18,7 @@ def power_limited(metrics: TimingMetrics) -> bool:
 
 
 def warm_slower(evidence: Evidence, source: Source, target: str) -> list[WarmSlower]:
-    """Return the times of a target and GPU that are longer warm than cold, the largest difference first."""
+    """Return times that are longer warm than cold, the largest difference first."""
     paths = {id(entry): path for path, entry in (*evidence.measured.items(), *evidence.recorded.items())}
     result = []
     for entry in evidence.records(source, "timing"):

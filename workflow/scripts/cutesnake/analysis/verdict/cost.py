@@ -23,7 +23,7 @@ MOST_WORKLOADS = 16  # whose variants are counted, evenly spread
 
 
 def costs(evidence: Evidence, fetched: Path = FETCHED) -> list[KernelCost]:
-    """Return the cost of every kernel of both DSLs, per target that it is written for."""
+    """Return the cost of every kernel of both DSLs, per target it supports."""
     return [
         _cost(evidence, kernel, target, fetched)
         for (kernel, target), decision in evidence.decisions.items()
@@ -32,7 +32,7 @@ def costs(evidence: Evidence, fetched: Path = FETCHED) -> list[KernelCost]:
 
 
 def spills(evidence: Evidence, kernel: str, target: str) -> tuple[list[int], list[str]]:
-    """Return least and most spilled bytes per thread over the builds, and the files of those that spill."""
+    """Return least and most spilled bytes per thread, and the spilling builds' files."""
     result = {
         path: max(f.spill_bytes for f in entry.functions if f.spill_bytes is not None)
         for path, entry in _inspected(evidence, kernel, target)
@@ -49,7 +49,10 @@ def variants_timed(evidence: Evidence, kernel: str, target: str) -> int:
 
 
 def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None:
-    """Return the number of candidates that a kernel's contract offers, the most of some workloads; None if unknown."""
+    """Return how many candidates a kernel's contract offers; None if unknown.
+
+    It is the most of some workloads.
+    """
     counts = [0]
     try:
         module = load_kernel(evidence.operator, kernel)
@@ -101,7 +104,10 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
 
 
 def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-untyped-def]  # variant, build, static figures
-    """Return the first variant asked for with static figures, of its own or of the build that stands for it."""
+    """Return the first requested variant with static figures.
+
+    They may belong to the build that stands for it.
+    """
     asked = [v for (k, t, _), result in evidence.variants.items() if (k, t) == (kernel, target) for v in result]
     first = asked[0] if asked else None
     for variant in dict.fromkeys(asked):

@@ -1,4 +1,7 @@
-"""Name a winner from times per workload, with an interval and the noise of that kind of time."""
+"""Name a winner from times per workload, with an interval and the noise.
+
+The noise belongs to the kind of time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload a
 
 @dataclass(frozen=True)
 class Time:
-    """The time of a kernel's fastest variant on a workload, in µs, and its noise in percent."""
+    """The time of a kernel's fastest variant in µs, and its noise in percent."""
 
     kernel: str
     variant: str
@@ -59,7 +62,10 @@ def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """Return the 95 % bootstrap interval of the geometric mean over workloads; None for too few."""
+    """Return the 95 % bootstrap interval of the geometric mean; None for too few.
+
+    The mean is over workloads.
+    """
     if len(ratios) < LEAST_WORKLOADS:
         return None, None
     draw = np.random.default_rng(SEED)
@@ -90,7 +96,7 @@ def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tupl
 
 
 def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], accuracy: Accuracy | None = None) -> Decision | None:
-    """Name the winner over all workloads that both DSLs have a time of; None without any."""
+    """Name the winner over workloads that both DSLs have timed; None without any."""
     if not pairs:
         return None
     ratios = [pair.ratio for pair in pairs]
@@ -125,7 +131,10 @@ def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], accuracy: Acc
 
 
 def decided_by(ratios: Sequence[float], limit: float) -> int | None:
-    """Return the place of the ratio without which the mean no longer favours that side beyond the noise."""
+    """Return the index of the ratio that decides the mean.
+
+    Without it the mean no longer favours that side beyond the noise.
+    """
     if len(ratios) < 3:
         return None
     mean = geometric_mean(ratios)

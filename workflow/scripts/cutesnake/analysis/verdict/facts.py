@@ -139,7 +139,7 @@ class Facts:
     def _near(
         self, source: Source, target: str, workload: str, kernel: str, variant: str, us: float
     ) -> tuple[Source, str, tuple[str, NcuMetrics] | None]:
-        """Return the profile of the workload, else the nearest one: of this GPU, else of another one of the target."""
+        """Return the workload's profile, else the nearest one, preferring this GPU."""
         sources = [source, *(one for one in self._evidence.sources(target) if one != source)]
         for other in sources:
             if result := self._profile(other, target, workload, kernel, variant):
@@ -176,7 +176,7 @@ class Facts:
 
 
 def _of(functions: Iterable[Any], main: str | None, accepts: Callable[[Any], bool] = lambda one: True) -> Any:
-    """Return the function with a symbol, else the first one; if nothing is known of it, the first one as well."""
+    """Return the function with a symbol, else the first one."""
     every = list(functions)
     named = next((one for one in every if main and one.symbol == main), None)
     return named if named is not None and accepts(named) else every[0]

@@ -1,4 +1,7 @@
-"""Count the lines of Python of a kernel, host and device apart, by its syntax trees."""
+"""Count the lines of Python of a kernel, host and device apart.
+
+The syntax trees decide.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @cache
 def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Lines | None:
-    """Count a kernel's own modules, and the definitions that it uses of the third-party package in `fetched`.
+    """Count a kernel's modules, and the definitions it uses of its third-party package.
 
-    Device lines belong to functions that do not launch, in modules that import the DSL; all others are host lines.
-    None if the kernel has no file, or if the adapter does not name its file of the package.
+    The package is in `fetched`. Device lines belong to functions that do not launch, in modules that import the DSL;
+    all others are host lines. None if the kernel has no file, or if the adapter does not name its file of the package.
     """
     first = kernel_file(operator, kernel)
     if first is None:
@@ -32,21 +35,24 @@ def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Line
     own = list(_modules(first, operator))
     host, device = 0, 0
     for path in own:
-        here, there = split(path.read_text(encoding="utf-8"))
-        host, device = host + here, device + there
+        own_host, own_device = split(path.read_text(encoding="utf-8"))
+        host, device = host + own_host, device + own_device
     used = [] if fetched is None else _upstream(own, fetched)
     if fetched is not None and not used:
         return None
     for path, names in used:
-        here, there = split(path.read_text(encoding="utf-8", errors="replace"), names)
-        host, device = host + here, device + there
+        own_host, own_device = split(path.read_text(encoding="utf-8", errors="replace"), names)
+        host, device = host + own_host, device + own_device
     shown = [*map(label, own), *(path.relative_to(fetched).as_posix() for path, _ in used if fetched)]
     return Lines(host, device, shown)
 
 
 @cache
 def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
-    """Return host and device lines of a module; of `names` and what they use in it only, if given."""
+    """Return host and device lines of a module, or of `names` in it.
+
+    What `names` use in the module counts too.
+    """
     tree, nodes = _parsed(text)
     wanted = code_lines(text, nodes)
     if names is not None:
@@ -109,7 +115,7 @@ def _is_launch(node: ast.AST) -> bool:
 
 
 def _modules(first: Path, operator: str) -> Iterator[Path]:
-    """Yield the contract module and what it imports below `kernels`, without the operator's and shared modules."""
+    """Yield the contract module and its imports below `kernels`, without shared modules."""
     waiting, seen = [first], set()
     if first.name == "__init__.py":
         waiting += sorted(path for path in first.parent.glob("*.py") if path != first)
@@ -146,7 +152,7 @@ def _files(name: str) -> Iterator[Path]:
 
 
 def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[str] | None]]:
-    """Return files of a package that a text constant of the adapter names, with the definitions that it names.
+    """Return files and definitions of a package that text constants of the adapter name.
 
     The contract module's constants count before constants of modules that it imports, dotted names before bare ones. Of
     several files, those count whose name ends like the kernel's.
@@ -162,8 +168,8 @@ def _upstream(own: Iterable[Path], fetched: Path) -> list[tuple[Path, frozenset[
                 if any(".".join(parts[-depth:]) in constants for depth in range(least, len(parts) + 1))
             ]
             if result:
-                alike = [path for path in result if path.stem.endswith(own[0].stem.rpartition("_")[2])]
-                result = alike if own[0].name != "__init__.py" and alike else result
+                same_ending = [path for path in result if path.stem.endswith(own[0].stem.rpartition("_")[2])]
+                result = same_ending if own[0].name != "__init__.py" and same_ending else result
                 return [(path, _named(path, every)) for path in result]
     return []
 

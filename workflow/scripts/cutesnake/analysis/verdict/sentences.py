@@ -152,9 +152,9 @@ def headline(verdict: TargetVerdict) -> str:
 
 def decided(decision: Decision, gpu: str) -> str:
     """Return who wins on a GPU, by how much, with interval, range, count and basis."""
-    said = "predicted" if decision.basis == "predicted" else "measured"
+    basis = "predicted" if decision.basis == "predicted" else "measured"
     if decision.winner == "depends":
-        return f"{gpu}: depends ({decision.figure}, {said}). {_why_not(decision)}"
+        return f"{gpu}: depends ({decision.figure}, {basis}). {_why_not(decision)}"
     flip = decision.winner == "cutile"
     loser = NAMES["cute" if flip else "cutile"]
     mean, ends = _turned(decision.mean, flip), _ends(decision.low, decision.high, flip)
@@ -163,10 +163,10 @@ def decided(decision: Decision, gpu: str) -> str:
     wins = decision.cutile_wins if flip else decision.cute_wins
     other = decision.cute_wins if flip else decision.cutile_wins
     rest = f", behind on {len(other)}" * bool(other) + f", equal on {len(decision.equal)}" * bool(decision.equal)
-    if said == "predicted":
+    if basis == "predicted":
         interval += f". Expected error of both times together: {decision.noise_percent:.0f} %"
     return (
-        f"{gpu}: {NAMES[decision.winner]} is {mean:.2f} times as fast as {loser} ({decision.figure}, {said}). "
+        f"{gpu}: {NAMES[decision.winner]} is {mean:.2f} times as fast as {loser} ({decision.figure}, {basis}). "
         f"{_workloads(decision.workloads)}: ahead on {len(wins)}{rest}; range {least:.2f} to {most:.2f}{interval}."
     )
 
@@ -198,21 +198,21 @@ def sides(decision: Decision) -> list[str]:
     return [f"{name}: {', '.join(found)}." for name, found in named if found]
 
 
-def rival(found: Rival) -> str:
+def rival(other: Rival) -> str:
     """Return how the best other kernel compares with the faster DSL of each workload."""
-    name = f"{found.kernel} ({DSLS[found.dsl].label})" if found.dsl in DSLS else found.kernel
-    alone = NAMES[found.against[0]] if len(found.against) == 1 else None
-    ahead = f"{found.figure}, faster on {len(found.faster)} of {_workloads(found.workloads)}"
-    if found.beats_both:
+    name = f"{other.kernel} ({DSLS[other.dsl].label})" if other.dsl in DSLS else other.kernel
+    alone = NAMES[other.against[0]] if len(other.against) == 1 else None
+    ahead = f"{other.figure}, faster on {len(other.faster)} of {_workloads(other.workloads)}"
+    if other.beats_both:
         whom, better = (alone, alone) if alone else ("both DSLs", "the better one")
-        return f"{name} beats {whom}: {1 / found.mean:.2f} times as fast as {better} ({ahead})."
+        return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
     better = alone or "the better DSL"
-    if 100 * (max(found.mean, 1 / found.mean) - 1) <= found.noise_percent:
+    if 100 * (max(other.mean, 1 / other.mean) - 1) <= other.noise_percent:
         return f"{name}, the best other kernel, and {better} take the same time within the noise ({ahead})."
-    if found.mean > 1:
-        return f"{_capital(better)} is {found.mean:.2f} times as fast as the best other kernel, {name} ({ahead})."
+    if other.mean > 1:
+        return f"{_capital(better)} is {other.mean:.2f} times as fast as the best other kernel, {name} ({ahead})."
     return (
-        f"{name}, the best other kernel, is {1 / found.mean:.2f} times as fast as {better} on average, but not on "
+        f"{name}, the best other kernel, is {1 / other.mean:.2f} times as fast as {better} on average, but not on "
         f"most workloads ({ahead})."
     )
 

@@ -1,4 +1,7 @@
-"""Verdicts of an operator from its evidence and its comparison: the entry point of this package."""
+"""Verdicts of an operator from its evidence and its comparison.
+
+This module is the entry point of the package.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def winners(evidence: Evidence, times: Iterable[TimesTable]) -> list[TargetVerdi
 
 
 def read_anatomy(folder: str | Path) -> dict[str, Anatomy]:
-    """Read the anatomy records of an operator from their folder, by path; none if it has no index."""
+    """Read an operator's anatomy records by path; none if it has no index."""
     index = Path(folder) / "anatomy.json"
     if not index.is_file():
         return {}
@@ -99,7 +102,7 @@ class _Contest:
         self.times: dict[Figure, Times] = {}
 
     def brief(self) -> TargetVerdict | None:
-        """Return the verdict without its pairs and causes; None if no kernel in either DSL has a time."""
+        """Return the verdict without pairs and causes; None if no kernel was timed."""
         decided = {figure: self._decide(figure) for figure in FIGURES}
         full = self._verdict(decided, [], [])
         short = {figure: one and replace(one, pairs=[]) for figure, one in decided.items()}
@@ -186,7 +189,7 @@ class _Contest:
         return sorted(result, key=lambda one: (one.contest != "dsls", not one.profiled, -one.ratio))
 
     def _contests(self, times: Mapping[str, Time]) -> Iterator[tuple[str, Time, Time]]:
-        """Yield the best kernel of each DSL, and within a DSL the best of this project and the best third-party one."""
+        """Yield the best kernel of each DSL, then own against third-party per DSL."""
         cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
         if cute and cutile:
             yield "dsls", cute, cutile

@@ -41,7 +41,7 @@ class ExerciseError(ValueError):
 
 @dataclass(frozen=True)
 class Exercise:
-    """A change of one line: in the `nth` that matches, the match of `line` becomes `to`.
+    """A change of one line: `line`, at its `nth` match, becomes `to`.
 
     path: the reading path it belongs to. kernel: operator/kernel, built for sm_100a. workload: fields of the
     operator's Workload. file: below the folder of NVIDIA's examples. outcome: a key of OUTCOMES. known: a source line

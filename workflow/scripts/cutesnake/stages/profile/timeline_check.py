@@ -36,7 +36,7 @@ def check_timeline(metrics: Record, timing: Record | None) -> dict[str, Any]:
     times = [timing["metrics"][key] for key in TIMES if timing["metrics"].get(key) is not None]
     fastest, slowest = min(times), max(times)
     call |= {"fastest_us": fastest, "slowest_us": slowest}
-    call["difference_percent"] = round(outside_percent(call["span_us"], fastest, slowest), 3)
+    call["difference_percent"] = round(deviation_percent(call["span_us"], fastest, slowest), 3)
     agrees, reason = _judge(call, fastest, slowest, LAUNCH_US * metrics["kernels_per_call"])
     return {"made": True, "agrees": agrees, "reason": reason, **call}
 
@@ -44,9 +44,9 @@ def check_timeline(metrics: Record, timing: Record | None) -> dict[str, Any]:
 def _judge(call: Record, fastest: float, slowest: float, launches_us: float) -> tuple[bool, str | None]:
     span, busy = call["span_us"], call["busy_us"]
     timed = f"timing measured {fastest:.1f} to {slowest:.1f} us"
-    if abs(outside_percent(span, fastest, slowest)) <= AGREEMENT_PERCENT:
+    if abs(deviation_percent(span, fastest, slowest)) <= AGREEMENT_PERCENT:
         return True, None
-    if span > slowest and abs(outside_percent(busy, fastest, slowest)) <= AGREEMENT_PERCENT:
+    if span > slowest and abs(deviation_percent(busy, fastest, slowest)) <= AGREEMENT_PERCENT:
         waited = f"{span - busy:.1f} us of a single call the GPU waited for the host's next launch"
         return True, f"{timed}, of a graph that is launched at once; for {waited}"
     if abs(busy - min(max(busy, fastest), slowest)) <= launches_us:
@@ -59,7 +59,7 @@ def _not_made(reason: str, call: Record) -> dict[str, Any]:
     return {"made": False, "agrees": None, "reason": f"not compared with a timing record: {reason}", **call, **nothing}
 
 
-def outside_percent(value: float, low: float, high: float) -> float:
+def deviation_percent(value: float, low: float, high: float) -> float:
     """Return how far a value is below `low` (negative) or above `high`, in percent."""
     end = min(max(value, low), high)
     return 100 * (value - end) / end

@@ -1,0 +1,33 @@
+"""Default variants compared with the best of their search on a GPU, as recorded."""
+
+import json
+from pathlib import Path
+
+from cutesnake.model.catalog import load_kernel, make_workload
+
+ROOT = Path(__file__).resolve().parents[2]
+SEARCHED = ("fmha", "fmha_backward", "gemm", "gemm_epilogue", "gemm_grouped", "mamba2_ssd")
+WITHIN = 1.03  # of the fastest
+
+
+def searches():
+    """Yield each recorded search of a cuTile kernel's tiles on the H200: its case and times by variant."""
+    for operator in SEARCHED:
+        for path in sorted((ROOT / "recorded/nvidia_h200").glob(f"autotune-{operator}-*.jsonl")):
+            for line in path.read_text().splitlines():
+                entry = json.loads(line)
+                times = {row["variant"]: row["cold_us"] for row in entry["metrics"]["variants"] if row["cold_us"]}
+                yield entry["case"], times
+
+
+def test_nine_of_ten_defaults_are_within_three_percent_of_the_best_that_was_timed():
+    slow, count = [], 0
+    for case, times in searches():
+        module = load_kernel(case["operator"], case["kernel"])
+        workload = make_workload(case["operator"], case["parameters"])
+        default = module.variants(workload, case["target"])[0].id
+        count += 1
+        if times[default] > WITHIN * min(times.values()):
+            slow.append((case["operator"], case["kernel"], case["workload"], times[default] / min(times.values())))
+    assert count >= 30
+    assert len(slow) <= count / 10, slow
