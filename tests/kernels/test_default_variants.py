@@ -11,7 +11,7 @@ WITHIN = 1.03  # of the fastest
 
 
 def searches():
-    """Yield each recorded search of a cuTile kernel's tiles on the H200: its case and times by variant."""
+    """Yield each recorded search of cuTile tiles on the H200: case, times by variant."""
     for operator in SEARCHED:
         for path in sorted((ROOT / "recorded/nvidia_h200").glob(f"autotune-{operator}-*.jsonl")):
             for line in path.read_text().splitlines():

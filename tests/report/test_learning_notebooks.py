@@ -1,4 +1,4 @@
-"""The notebooks of the reading paths run without a GPU, and their exercises end as they say."""
+"""The notebooks of the reading paths run without a GPU, and exercises end as stated."""
 
 from __future__ import annotations
 
