@@ -50,7 +50,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     for m, n, k, *hints in hopper if target == "sm_90a" else TILES:
         params: dict[str, Any] = {"dtype": w.dtype, "activation": w.activation, "tile_m": m, "tile_n": n, "tile_k": k}
         params |= dict(zip(("occupancy", "warps"), hints, strict=False))
-        name = f"{w.dtype}_{w.activation}_{m}x{n}x{k}" + "_o{}_w{}".format(*hints) * bool(hints)
+        name = f"{w.dtype}_{w.activation}_{m}x{n}x{k}" + ("_o{}_w{}".format(*hints) if hints else "")
         result.append(Variant(name, params))
     return tuple(result)
 
