@@ -19,9 +19,7 @@ from cutesnake.model.records.timing import Timing
 from cutesnake.model.records.verdict import Figure, Pairing
 
 SET = ROOT / "recorded/nvidia_h200"
-KEPT = (
-    ROOT / "tests/analysis/recorded"
-)  # of 2026-11-23: a new set must not change what tests expect
+KEPT = ROOT / "tests/analysis/recorded"  # of 2026-11-23: a new set must not change what tests expect
 PROCESSORS = 132
 
 
