@@ -36,7 +36,7 @@ def fenced(text: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", OWN)
 def test_kernels_of_ours_have_the_fences_that_ptx_asks_for(kernel) -> None:
-    assert check(OWN[kernel], schedules=["random"], checks=CHECKS).told == []
+    assert check(OWN[kernel], schedules=["random"], checks=CHECKS).messages == []
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_fence_removed_from_a_kernel_of_ours_is_found(kernel, file) -> None:
 @pytest.mark.slow
 def test_nvidias_kernel_lacks_them_and_a_fence_removed_from_it_once_it_has_them_is_found() -> None:
     assert any("tensor fence: " in text for text in check(GEMM, None, ["random"], CHECKS).findings)
-    assert check(GEMM, fenced, ["random"], CHECKS).told == []
+    assert check(GEMM, fenced, ["random"], CHECKS).messages == []
     waits = r"(mbarrier\.try_wait[^;]*;) tcgen05\.fence::after_thread_sync;"
     result = check(GEMM, lambda text: re.sub(waits, r"\1", fenced(text)), ["random"], CHECKS).findings
     assert any("executes no tcgen05.fence::after_thread_sync" in text for text in result)
