@@ -139,7 +139,7 @@ def kill_and_run_again(
             preexec_fn=heed_interrupts,
         )
     try:
-        wait_for(lambda: under_way() or run.poll() is not None, 90, "a measurement", project)
+        wait_for(lambda: under_way() or run.poll() is not None, 240, "a measurement", project)
     finally:
         ended = run.poll()
         if ended is None:
