@@ -16,6 +16,7 @@ from cutesnake.stages.toolchain.builds import spills
 from cutesnake.stages.toolchain.environment import install, python_of
 
 SASS = """
+	.section	.text.kernel,"ax",@progbits
 .text.kernel:
 	//## File "kernels/add/k.py", line 7
         /*0000*/                   STL [R1], R2 ;
@@ -23,6 +24,7 @@ SASS = """
         /*0020*/              @!P0 LDL.64 R2, [R1] ;
 	//## File "kernels/add/k.py", line 9 inlined at "kernels/add/k.py", line 20
         /*0030*/                   LDL R2, [R1] ;
+	.section	.text.other,"ax",@progbits
 .text.other:
         /*0000*/                   LDL R2, [R1] ;
 """

@@ -96,7 +96,7 @@ def _changes(
 
     if old.status != new.status:
         worse = new.status == "failed"
-        yield change("compiles", old.status, new.status, "worse" if worse else "better", worse, _line(new.reason))
+        yield change("compiles", old.status, new.status, "worse" if worse else "better", worse, first_line(new.reason))
     if "failed" in (old.status, new.status):
         return
     left, right = figures(old), figures(new)
@@ -116,7 +116,7 @@ def _changes(
             worse = right_check.status == "failed"
             name = f"simulated check, {right_check.workload}"
             effect = "worse" if worse else "better"
-            yield change(name, left_check.status, right_check.status, effect, worse, _line(right_check.reason))
+            yield change(name, left_check.status, right_check.status, effect, worse, first_line(right_check.reason))
 
 
 def _slower(change: Any, old: Any, new: Any, limit: float) -> Iterator[ToolchainChange]:
@@ -146,8 +146,9 @@ def _sites(before: ToolchainBuild, now: ToolchainBuild) -> str | None:
     return ", ".join(f"{place} ({grown[place]:+d})" for place in most[:CAUSES]) or None
 
 
-def _line(text: str | None) -> str | None:
-    return text.strip().splitlines()[0][:200] if text and text.strip() else None
+def first_line(text: str | None, most: int = 200) -> str | None:
+    """Return the first line of a reason, at most so many characters of it."""
+    return text.strip().splitlines()[0][:most] if text and text.strip() else None
 
 
 def gate(compared: Toolchains) -> tuple[bool, str]:

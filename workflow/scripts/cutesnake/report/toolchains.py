@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cutesnake.analysis.toolchains import FIGURES, Row, figures, matrix, rows
+from cutesnake.analysis.toolchains import FIGURES, Row, figures, first_line, matrix, rows
 from cutesnake.model import record
 from cutesnake.model.records.toolchain import Environment, Toolchain, ToolchainBuild, Toolchains
 from cutesnake.report import html
@@ -50,9 +50,8 @@ def _cells(row: Row) -> list[dict[str, Any]]:
 
 def _cell(build: ToolchainBuild, before: ToolchainBuild | None) -> dict[str, Any]:
     now, old = figures(build), figures(before) if before else {}
-    reason = build.reason.strip().splitlines()[0][:300] if build.reason else None
     return {
-        "reason": reason,
+        "reason": first_line(build.reason, 300),
         "values": [(now[name], name in old and old[name] != now[name]) for name in FIGURES],
         "predicted": next(iter(build.predictions), None),
         "check": next(iter(build.checks), None),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cutesnake.analysis.knowledge.evidence import table_cells
 from cutesnake.model.paths import ROOT
 
 MOST_COMMITS, MOST_ROWS = 20, 24
@@ -56,7 +57,7 @@ def _tried(operator: str, kernel: str) -> Iterator[tuple[str, str, str]]:
         heading = ""
         for line in path.read_text(encoding="utf-8").splitlines():
             heading = line[3:] if line.startswith("## ") else heading
-            cells = [_LINK.sub(r"\1", cell.strip()) for cell in line.strip("|").split("|")] if line[:1] == "|" else []
+            cells = [_LINK.sub(r"\1", cell) for cell in table_cells(line)]
             if heading in TRIED and len(cells) in (2, 3) and cells[0] not in HEADS and not set(cells[0]) <= set("-:"):
                 yield TRIED[heading], ": ".join(cells[:-1]), cells[-1]
 

@@ -180,11 +180,16 @@ def _rows(claim: Claim, root: Path) -> list[Mapping[str, Any]]:
     return matching
 
 
+def table_cells(line: str) -> list[str]:
+    """Return the cells of a Markdown table's row; none of any other line."""
+    return [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+
+
 def _cited(claim: Claim, root: Path) -> str:
     """Return the last cell of a Markdown table's row, given its first cell."""
     for line in (root / claim["file"]).read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and cells[0] == claim["first"]:
+        cells = table_cells(line)
+        if cells[:1] == [claim["first"]]:
             return cells[-1]
     raise NoEvidenceError(f"{claim['file']} has no table row {claim['first']!r}")
 

@@ -13,6 +13,7 @@ from cutesnake.runtime import shareable
 from cutesnake.stages.compile.sources import SOURCES
 from ptxsim import Module
 
+UNPLACED = ":0"
 AROUND = 2  # lines of source shown before and after one that has code
 _SECTION = re.compile(r"\.section\s+\.text\.(\S+?),")
 _PLACE = re.compile(r'//## File "([^"]*)", line (\d+)')
@@ -59,7 +60,7 @@ def _ptx(folder: Path, symbol: str) -> dict[str, list[tuple[int, str]]]:
         for ins in kernel.instructions if kernel else ():
             text = " ".join(ins.text.split()).replace(symbol, "kernel")
             guard = f"@{'!' * ins.guard.negated}{ins.guard.name} " if ins.guard is not None else ""
-            result.setdefault(ins.source or ":0", []).append((ins.line, (guard + text)[:220]))
+            result.setdefault(ins.source or UNPLACED, []).append((ins.line, (guard + text)[:220]))
     return result
 
 
@@ -68,16 +69,20 @@ def _sass(folder: Path, symbol: str) -> tuple[dict[str, list[tuple[str, str]]], 
     result: dict[str, list[tuple[str, str]]] = {}
     files = sorted(folder.glob("*.sass"))
     for file in files:
-        for source, address, text in _instructions(file.read_text(encoding="utf-8"), symbol):
+        for source, address, text in instructions(file.read_text(encoding="utf-8"), symbol):
             result.setdefault(source, []).append((address, text))
     return result, None if files else "there is no SASS in this build"
 
 
-def _instructions(text: str, symbol: str) -> Iterator[tuple[str, str, str]]:
-    inside, source = False, ":0"
+def instructions(text: str, symbol: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Yield source line, address and text of SASS instructions.
+
+    symbol: the only function wanted. The source line is UNPLACED where the line table names none.
+    """
+    inside, source = False, UNPLACED
     for line in text.splitlines():
         if section := _SECTION.search(line):
-            inside, source = section[1] == symbol, ":0"
+            inside, source = symbol in (None, section[1]), UNPLACED
         elif inside and (place := _PLACE.search(line)):
             source = f"{place[1]}:{place[2]}"
         elif inside and (code := _CODE.match(line)):

@@ -25,8 +25,7 @@ from cutesnake.stages.toolchain.environment import python_of
 
 Jobs = Sequence[Mapping[str, Any]]
 SITES = 12  # source lines of spills that a record keeps
-LINE = re.compile(r'//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
-LOCAL = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode>LDL|STL)\b")
+LOCAL = re.compile(r"(?:@!?U?P\w+\s+)?(?P<opcode>LDL|STL)\b")
 
 
 def compile_with(environment: str | None, dsl: str, target: str, jobs: Jobs) -> None:
@@ -118,25 +117,16 @@ def _prediction(path: str) -> dict[str, Any]:
 
 def spills(folder: Path, files: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return source lines that access local memory, most accesses first."""
+    from cutesnake.stages.anatomy.listing import UNPLACED, instructions  # not where a toolchain only compiles
+
     counts: dict[str, Counter[str]] = {}
     for name in sorted(files):
         if name.endswith(".sass"):
-            for place, opcode in _accesses((folder / name).read_text(encoding="utf-8", errors="replace")):
-                counts.setdefault(place, Counter())[opcode] += 1
+            for place, _, text in instructions((folder / name).read_text(encoding="utf-8", errors="replace")):
+                if access := LOCAL.match(text):
+                    counts.setdefault("unknown" if place == UNPLACED else place, Counter())[access["opcode"]] += 1
     ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
     return [{"source": place, "loads": count["LDL"], "stores": count["STL"]} for place, count in ordered[:SITES]]
-
-
-def _accesses(text: str) -> list[tuple[str, str]]:
-    place, result = "unknown", []
-    for line in text.splitlines():
-        if named := LINE.search(line):
-            place = f"{named['file']}:{named['line']}"
-        elif line.startswith(".text."):
-            place = "unknown"
-        elif access := LOCAL.match(line):
-            result.append((place, access["opcode"]))
-    return result
 
 
 if __name__ == "__main__":
