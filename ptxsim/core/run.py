@@ -16,7 +16,7 @@ from .result import Result
 from .schedule import Schedule
 from .search import search
 
-_OF_MEMORY = ("uninitialised", "race", "global", "exit")
+_OF_MEMORY = ("uninitialised", "race", "read-fence", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE)
 CHECKS = (
@@ -27,7 +27,6 @@ CHECKS = (
     "outside-any",
     "tensor-fence",
     "tensor-lanes",
-    "read-fence",
 )
 
 
