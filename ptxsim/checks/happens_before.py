@@ -269,9 +269,7 @@ class Clocks(Actors, Observer):
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
         self._copied_for(target, words, origin, bar, None)
 
-    def _copied_for(
-        self, target: CTA, words: Index, origin: Origin, bar: MBarrier, proxied: np.ndarray | None
-    ) -> None:
+    def _copied_for(self, target: CTA, words: Index, origin: Origin, bar: MBarrier, proxied: np.ndarray | None) -> None:
         """Record words written by a copy that signals an mbarrier."""
         token = origin.token
         epoch = token.phases.get(bar, bar.phase + 1)
