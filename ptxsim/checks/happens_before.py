@@ -194,7 +194,28 @@ class Clocks(Actors, Observer):
             self.lifetimes.peer_accesses(f, bar.cta, me, epoch, at, f"arrives on {bar}, in", bar)
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
-        self._publish(f, self.phases[bar].filling, lanes)
+        filling = self.phases[bar].filling
+        for number, own in by_warp(f, lanes):
+            warp = Warp(f.cta.rank, number)
+            side = self.ids.get(("lanes", *warp), 0) if warp in self.lanes.held else 0
+            before = filling.known[side]
+            filling.learn(self.warps[warp])
+            filling.known[side] = before
+            self._advance(warp)
+            if self.races and len(lanes[own]) < 32:
+                self._hold(f, warp, lanes[own] + f.lo)
+
+    def _hold(self, f: Fragment, warp: Warp, threads: np.ndarray) -> None:
+        """Leave to an actor of its own what other lanes of a warp wrote before these threads arrived."""
+        unreleased = self.lanes.unreleased(warp, threads)
+        if not unreleased:
+            return
+        side = self.actor(("lanes", *warp), f"other lanes of warp {warp.warp} of CTA {warp.rank}", generic=True)
+        self.serial += 1
+        self.warps[warp].known[side] = self.serial
+        self.lanes.held.add(warp)
+        for index, at in unreleased:
+            self.shared[f.cta].pass_on(index, at, self.ids[warp], side, self.serial)
 
     def warp_synchronised(self, f: Fragment) -> None:
         self.lanes.synchronised(self._warps(f))

@@ -282,6 +282,11 @@ class SharedWords(Words):
             return ""
         return f": the copy at {task.origin.location}, which brings it, has not been waited for"
 
+    def pass_on(self, index: np.ndarray, at: int, writer: int, to: int, epoch: int) -> None:
+        """Attribute what an instruction of a writer wrote last to another actor."""
+        own = index[(self.last[index] & ACTOR == writer) & (self.at[index] == at)]
+        self.last[own] = epoch << EPOCH | to
+
     def forget(self, offset: int, size: int) -> None:
         """Mark bytes as holding no data."""
         words = slice(offset // 4, (offset + size) // 4)
