@@ -92,7 +92,8 @@ def main(argv: Sequence[str]) -> int:
     readable: list[Path] = []
     for path in map(Path, argv):
         try:
-            Module.from_file(path)
+            if not Module.from_file(path).kernels:
+                raise PtxError("contains no kernel")
             readable.append(path)
         except (OSError, UnicodeDecodeError, PtxError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{path}:")

@@ -23,7 +23,8 @@ SGLANG = "https://github.com/sgl-project/sglang/"
 WAIT = "cute.arch.mbarrier_wait(bar_tmem_alloc, 0) BEFORE cute.arch.mbarrier_arrive(bar_tmem_alloc)  # phase 1"
 KNOWN_IN_MLA = (
     r"^race: .* writes shared offset 231\d\d\d of CTA|^exit: the tensor pipe",
-    "two known faults of NVIDIA's FP8 MLA decode: the exchange buffer, and the last commit (docs/ptxsim/validation.md)",
+    "two more faults, which NVIDIA's FP8 MLA decode has too: a race in the exchange buffer, and an exit before the "
+    "last commit arrives ([faults](ptxsim/validation.md#faults-in-nvidias-kernels))",
 )
 
 
@@ -57,7 +58,7 @@ class Pair:
 
 PAIRS = {
     "flashinfer_mla_decode_fp8": Pair(
-        "Generations of a named barrier mix over work items",
+        "A fast warp arrives at a named barrier for its next work item before its partner has passed",
         ("https://github.com/flashinfer-ai/flashinfer/pull/4178",),
         "flashinfer-python",
         "test_flashinfer_mla",
@@ -69,7 +70,8 @@ PAIRS = {
         KNOWN_IN_MLA,
     ),
     "sglang_gemm_no_barrier_at_the_end": Pair(
-        "No cluster barrier at the end of a kernel of CTA pairs (with the wait of the next pair added to both)",
+        "No cluster barrier at the end of a kernel of CTA pairs (both versions have the fix of "
+        "`sglang_gemm_follower_arrives_twice`)",
         (f"{SGLANG}issues/32907", f"{SGLANG}pull/32954"),
         "sglang",
         "test_sglang_gemm",
@@ -78,7 +80,7 @@ PAIRS = {
         Side("before", WAIT),
         Side("after", WAIT),
         r"dealloc_tmem\(",
-        missed="no rule for the exit of a CTA whose peer still frees tensor memory",
+        missed="as for `pair_freed_after_peer_exit`",
     ),
     "sglang_gemm_follower_arrives_twice": Pair(
         "The follower's MMA warp arrives for two phases without waiting for the first",

@@ -15,9 +15,10 @@ _RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|\d+)U?$")
 _OCTAL = re.compile(r"-?0\d+$")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$")
+_EXACT = re.compile(r"0([fF][0-9a-fA-F]{8}|[dD][0-9a-fA-F]{16})$")
 _BRACKET = re.compile(r"[\[\](){}]")
 _SUM = re.compile(r"(.+?)\s*([+-])\s*(-?(?:0x)?[0-9a-fA-F]+)$")
-_SYMBOL = re.compile(r"([\w$]+)(?:\s*\+\s*(\d+))?$")
+_SYMBOL = re.compile(r"([A-Za-z_$][\w$]*)(?:\s*\+\s*(\d+))?$")
 _SPACES = (".shared", ".local", ".global", ".const")
 
 
@@ -166,9 +167,9 @@ class Body:
     def _instruction(self, text: str, line: int) -> None:
         rest, guard = text, None
         if rest.startswith("@"):
-            name, rest = rest[1:].split(None, 1)
+            name, _, rest = rest[1:].partition(" ")
             reg = self._lookup(name.lstrip("!"))
-            if reg is None:
+            if reg is None or not rest:
                 raise self.scanner.fail(f"unknown guard in «{text[:60]}»")
             guard = Reg(reg.slot, 1, reg.name, name.startswith("!"))
         op, _, args = rest.partition(" ")
@@ -204,7 +205,7 @@ class Body:
                 raise self._unreadable(a)
             return Reg(reg.slot, reg.width, reg.name, True)
         if "|" in a:
-            first, second = a.split("|")
+            first, _, second = a.partition("|")
             return Pair(self._operand(first.strip()), self._operand(second.strip()))
         if (number := _immediate(a)) is not None:
             return number
@@ -222,7 +223,7 @@ class Body:
         return self.scanner.fail(f"cannot read the operand «{a}»")
 
     def _memory(self, a: str) -> Mem:
-        base, *coords = _split(a[1:-1])
+        base, *coords = _split(a[1:-1]) or [""]
         offset = 0
         if m := _SUM.match(base):
             base, offset = m[1], int(m[3], 0) * (-1 if m[2] == "-" else 1)
@@ -233,12 +234,10 @@ def _immediate(a: str) -> Imm | None:
     """Parse a number; return None for anything else."""
     if _NUMBER.match(a):
         return Imm(int(a, 8) if _OCTAL.match(a) else int(a.rstrip("U"), 0))
-    if a[:2] in ("0f", "0F"):
+    if _EXACT.match(a):
         bits = int(a[2:], 16)
-        return Imm(struct.unpack("<f", struct.pack("<I", bits))[0], bits)
-    if a[:2] in ("0d", "0D"):
-        bits = int(a[2:], 16)
-        return Imm(struct.unpack("<d", struct.pack("<Q", bits))[0], bits)
+        as_float, as_bits = ("<f", "<I") if a[1] in "fF" else ("<d", "<Q")
+        return Imm(struct.unpack(as_float, struct.pack(as_bits, bits))[0], bits)
     return Imm(float(a)) if _FLOAT.match(a) else None
 
 

@@ -53,8 +53,11 @@ class Module:
     def from_text(cls, text: str, path: str = "<text>") -> Module:
         module = cls("", "", {}, {}, path)
         scanner = Scanner(text, path)
-        while scanner.skip_space() and _read_item(scanner, module):
-            pass
+        try:
+            while scanner.skip_space() and _read_item(scanner, module):
+                pass
+        except (ArithmeticError, LookupError, RecursionError, ValueError) as error:  # a number or type that is none
+            raise scanner.fail(f"cannot read the PTX before this line ({error})") from error
         return module
 
 

@@ -9,7 +9,7 @@ import pytest
 from verdict_samples import pairs, time, timings
 
 from cutesnake.analysis.verdict.accuracy import accuracy
-from cutesnake.analysis.verdict.decide import Time, best_rival, decide, interval, noise, pairing
+from cutesnake.analysis.verdict.decide import Time, best_rival, decide, interval, noise, pairing, separate
 from cutesnake.report.verdict import result
 
 
@@ -50,6 +50,37 @@ def test_predictions_within_their_error_show_no_tie():
     decision = decide("warm", "predicted", synthetic(1.01, noise_percent=66))
     measured = decide("warm", "recorded", synthetic(1.01))
     assert (result(decision)[0], result(measured)[0]) == ("Cannot tell", "Tie")
+
+
+def test_without_a_winner_the_headline_says_what_it_depends_on():
+    sizes = {workload: entry.case.parameters for (_, workload), (_, entry) in timings("gemm").items()}
+    decision = decide("warm", "recorded", pairs("gemm", "warm"), parameters=sizes)
+    assert (decision.split.parameter, decision.split.cute, decision.split.cutile) == ("m", "≥ 1024", "= 128")
+    assert result(decision)[0] == "CuTe DSL at m ≥ 1024, cuTile at m = 128"
+    assert result(decide("warm", "recorded", pairs("gemm", "warm")))[0] == "No clear winner"
+
+
+def test_a_dsl_that_is_never_slower_but_often_equal_is_not_said_to_win():
+    assert result(decide("cold", "recorded", synthetic(1.2, 1.0, 1.0)))[0] == "CuTe DSL on 1 of 3, else tie"
+    assert result(decide("cold", "predicted", synthetic(0.5, 1.0, 1.0)))[0] == "cuTile on 1 of 3, else cannot tell"
+
+
+@pytest.mark.parametrize(
+    ("cute", "cutile", "equal", "split"),
+    [
+        ([{"m": 8}, {"m": 16}], [{"m": 1}, {"m": 4}], [], ("m", "≥ 8", "≤ 4")),
+        ([{"m": 8}], [{"m": 1}, {"m": 4}], [{"m": 6}], ("m", "= 8", "≤ 4")),
+        ([{"dtype": "fp8"}, {"dtype": "fp8"}], [{"dtype": "bf16"}], [], ("dtype", "= fp8", "= bf16")),
+        ([{"m": 8}, {"m": 16}], [{"m": 1}], [{"m": 32}], None),  # "≥ 8" would count an equal one
+        ([{"m": 8}, {"m": 1}], [{"m": 4}], [], None),  # mixed
+        ([{"m": 8, "n": 2}, {"m": 8, "n": 2}], [{"m": 4, "n": 1}], [], None),  # two parameters do
+        ([{"m": 8}], [{"m": 4}], [], None),  # any two workloads are separated by something
+        ([{"m": 8}, {"m": 16}], [], [{"m": 4}], None),  # one DSL wins nothing
+    ],
+)
+def test_a_split_is_the_one_parameter_that_separates_the_wins(cute, cutile, equal, split):
+    split_by = separate({"cute": cute, "cutile": cutile, None: equal})
+    assert (split_by and (split_by.parameter, split_by.cute, split_by.cutile)) == split
 
 
 def test_a_majority_whose_interval_includes_one_has_no_winner():

@@ -155,18 +155,20 @@ def test_the_census_tells_what_is_not_simulated(tmp_path) -> None:
 
 
 def test_the_census_tells_of_files_and_operands_that_it_cannot_read_in_a_line_each(tmp_path) -> None:
-    good, cut, binary = (tmp_path / name for name in ("good.ptx", "cut.ptx", "kernel.cubin"))
+    good, cut, binary, empty = (tmp_path / name for name in ("good.ptx", "cut.ptx", "kernel.cubin", "empty.ptx"))
     body = "mov.b32 %r1; add.u32 %r1, %r2; mov.b32 %r1, {%r1}; bra END; mov.u32 %r1, 2; END:"
     good.write_text(kernel_text(body, 0).replace("END:\nret;", "END:"))
     cut.write_text(kernel_text(body, 0).rstrip().rstrip("}"))
     binary.write_bytes(b"\x7fELF\xff\xfe")
+    empty.write_text(".version 8.0\n.target sm_90a\n")
     command = [sys.executable, "-m", "ptxsim.census"]
-    ended = subprocess.run([*command, good, cut, tmp_path / "none.ptx", binary], capture_output=True, text=True)
+    ended = subprocess.run([*command, good, cut, tmp_path / "none.ptx", binary, empty], capture_output=True, text=True)
     reported = ended.stderr.splitlines()
-    assert ended.returncode == 2 and len(reported) == 3 and all(x.startswith("ptxsim.census: ") for x in reported), (
+    assert ended.returncode == 2 and len(reported) == 4 and all(x.startswith("ptxsim.census: ") for x in reported), (
         ended.stderr
     )
     assert "last brace" in reported[0] and "none.ptx: No such file" in reported[1] and "kernel.cubin: " in reported[2]
+    assert "empty.ptx: contains no kernel" in reported[3]
     assert "| mov.b32 | 2 | 1 | sm_100a | no: operands that the opcode does not take" in ended.stdout
     assert "| bra | 1 | 1 | sm_100a | yes |" in ended.stdout
     ended = subprocess.run(command, capture_output=True, text=True)

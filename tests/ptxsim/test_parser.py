@@ -101,6 +101,10 @@ def test_lines_and_sources(kernel) -> None:
         (".bogus 3;", "unknown directive"),
         ("@%p9x bra L;", "unknown guard"),
         ("mov.b32 %r1, a b c;", "cannot read the operand"),
+        ("mov.f32 %r1, 0f3F80;", "cannot read the operand «0f3F80»"),
+        ("ld.shared.b32 %r1, [];", "cannot read the operand «»"),
+        ("mov.b32 %r1, 09;", "cannot read the PTX before this line"),
+        ("@%r1;", "unknown guard in «@%r1»"),
     ],
 )
 def test_what_cannot_be_read_is_an_error_with_its_line(bad, what) -> None:
@@ -108,6 +112,15 @@ def test_what_cannot_be_read_is_an_error_with_its_line(bad, what) -> None:
     with pytest.raises(PtxError, match=what) as error:
         Module.from_text(text)
     assert ":6:" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(".param .u32 n", ".param .u2 n"), ("{1, 2, 3,", "{1, two, 3,"), ("128, 1, 1", "128 1 1")]
+)
+def test_a_header_that_cannot_be_read_is_an_error_of_one_line(old: str, new: str) -> None:
+    with pytest.raises(PtxError, match=r"^kernel.ptx:\d+: in \w+: cannot read the PTX before this line") as error:
+        Module.from_text(TEXT.replace(old, new), "kernel.ptx")
+    assert len(str(error.value).splitlines()) == 1
 
 
 def test_device_functions_with_a_body_are_refused() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from cutesnake.report.layouts import Layout, Swizzle, draw, make_layout_tv, make_ordered_layout, parse, zipped_divide
 from cutesnake.report.layouts.algebra import complement, composition
-from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, tensor_memory_place, wgmma_accumulator
-from cutesnake.report.layouts.plots import draw_tensor_memory
+from cutesnake.report.layouts.hardware import SWIZZLES, scale_factor_place, tensor_memory_place, wgmma_accumulator
+from cutesnake.report.layouts.memories import LANE, draw_atom, draw_scale_factors, draw_tensor_memory
+from ptxsim.isa import tensor_product
 from ptxsim.isa.accumulator import accumulator
 from ptxsim.isa.tensor_product import sparse_rows
 from ptxsim.memory.tensor_map import swizzled_chunks
@@ -50,18 +54,19 @@ def test_the_accumulator_of_wgmma_lies_as_the_simulator_has_it(n) -> None:
 @pytest.mark.parametrize(("name", "code"), [("32 B", 1), ("64 B", 2), ("128 B", 3)])
 def test_a_swizzle_moves_chunks_as_tma_does(name, code) -> None:
     inner = 32 << (code - 1)
-    swizzle, box = SWIZZLES[name], box_in_shared_memory(16, inner)
+    swizzle = SWIZZLES[name]
     assert swizzle is not None
     there = swizzled_chunks(0, 16 * inner, code, 0)
     assert there is not None
     for row in range(16):
         for chunk in range(inner // 16):
-            assert swizzle(box(row, chunk)) == 16 * there[row * inner // 16 + chunk]
+            assert swizzle(row * inner + chunk * 16) == 16 * there[row * inner // 16 + chunk]
 
 
 def test_a_column_of_a_swizzled_box_meets_every_bank_group_and_a_plain_one_meets_one() -> None:
-    plain = draw(box_in_shared_memory(8, 128), element_bytes=1)
-    swizzled = draw(box_in_shared_memory(8, 128), swizzle=Swizzle(3, 4, 3), element_bytes=1)
+    box = Layout((8, 8), (128, 16))
+    plain = draw(box, element_bytes=1)
+    swizzled = draw(box, swizzle=Swizzle(3, 4, 3), element_bytes=1)
 
     def first_column(svg: str) -> list[str]:
         return [text for x, text in re.findall(r'<text x="(56)" y="\d+">(\d+)</text>', svg) for _ in x[:1]]
@@ -105,6 +110,34 @@ def test_an_accumulator_in_tensor_memory_lies_as_the_simulator_has_it(m, ctas, r
             assert tensor_memory_place(m, n, ctas, row, column) == (row // rows, lane, wanted)
 
 
-def test_a_plot_of_tensor_memory_names_cta_lanes_and_columns() -> None:
+def test_a_plot_of_tensor_memory_shows_rows_at_their_lanes_and_both_halves_of_n() -> None:
     plot = draw_tensor_memory(128, 256, 2)
-    assert "CTA 1, lanes 64-79, columns 0-127" in plot.svg and "128 x 256 by 2 CTAs" in plot.caption
+    assert plot.svg.count("rows 64-95<") == 2 and "N 128-255<" in plot.svg  # CTA 1's rows, in both halves of its lanes
+    assert "128 of 512 columns" in plot.caption
+    assert draw_tensor_memory(256, 256, 2, accumulators=2).svg.count("rows 224-255<") == 2
+    sparse = [float(y) for y in re.findall(r'<rect x="84.0" y="([\d.]+)"', draw_tensor_memory(64, 256, 1).svg)]
+    assert len(sparse) == 5 and sparse[2] - sparse[1] == 32 * LANE  # the frame, and 16 lanes of each quarter
+
+
+@pytest.mark.parametrize(("name", "row_bytes"), [("128 B", 128), ("64 B", 64), ("32 B", 32)])
+def test_an_atom_holds_each_chunk_once_and_no_two_of_a_column_in_one_bank_group(name, row_bytes) -> None:
+    plot = draw_atom(SWIZZLES[name], row_bytes)
+    places = {text: (x, y) for x, y, text in re.findall(r'<text x="(\d+)" y="(\d+)">(\d\.\d)<', plot.svg)}
+    assert len(places) == len(set(places.values())) == 8 * row_bytes // 16
+    rows = 128 // row_bytes  # that lie in all 32 banks together
+    assert len({places[f"{row}.0"][0] for row in range(0, 8, rows)}) == row_bytes // 16
+
+
+def test_scale_factors_lie_where_the_simulator_reads_them(monkeypatch) -> None:
+    monkeypatch.setattr(tensor_product, "check_columns", lambda *of: None)
+    contents = np.zeros((128, 512), np.uint32)
+    for row, group in itertools.product(range(128), range(4)):
+        line, place = divmod(scale_factor_place(row, group), 16)
+        contents[line, place // 4] |= np.uint32((row + group) << 8 * (place % 4))
+    memory = SimpleNamespace(words=contents, unwritten=lambda *of: False)
+    product = SimpleNamespace(descriptor=SimpleNamespace(scale="ue8m0", k=4), form=SimpleNamespace(scales=4))
+    product.origin = SimpleNamespace(fragment=None, at=0)
+    read = tensor_product.TensorProduct._scale_factors(product, SimpleNamespace(tensor_memory=memory), 0, 128, 0)
+    assert (np.log2(read) + 127 == np.add.outer(np.arange(128), np.arange(4))).all()
+    plot = draw_scale_factors(2)
+    assert plot.svg.count(">33.2<") == 1 and "32.3<" in plot.svg and "128.0" not in plot.svg

@@ -76,11 +76,12 @@ def decision(winner: str, mean: float, cute: int, cutile: int, equal: int = 0) -
 
 def test_the_end_names_a_winner_only_where_the_page_does(tmp_path) -> None:
     path = tmp_path / "gemm.json"
-    measured = {"predicted": False, "gpu": "H200", "warm": decision("depends", 0.92, 3, 1)}
+    split = {"parameter": "m", "cute": "≥ 1024", "cutile": "= 128"}
+    measured = {"predicted": False, "gpu": "H200", "warm": decision("depends", 0.92, 3, 1) | {"split": split}}
     predicted = {"predicted": True, "gpu": "B200", "warm": decision("cute", 5, 1, 0)}
     path.write_text(json.dumps({"status": "ok", "operator": "gemm", "verdicts": [measured, predicted]}))
     verdict = failures.verdict(str(path))
-    assert verdict is not None and "depends" in verdict and "3 of 4" in verdict and "times as fast" not in verdict
+    assert verdict is not None and "depends on m," in verdict and "3 of 4" in verdict and "times as fast" not in verdict
     assert "B200" not in verdict
     path.write_text(
         json.dumps(

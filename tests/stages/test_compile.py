@@ -73,6 +73,12 @@ def compile(variant, target, folder):
         (folder.parents[2] / "process").write_text(str(subprocess.Popen(["sleep", "600"]).pid))
         print("starting", flush=True)
         time.sleep(600)
+    if how == "waits":
+        time.sleep(0.5)
+    if how == "computes":
+        until = time.process_time() + 0.3
+        while time.process_time() < until:
+            pass
     if how == "leaves a process behind":
         subprocess.Popen(["sleep", "600"])
     if how == "leaves a thread behind":
@@ -213,6 +219,11 @@ def ended(stat: Path) -> bool:
 def test_what_a_build_leaves_running_is_not_waited_for(toy, how: str) -> None:
     assert toy(how, limit_s=60.0).status == "ok"
     assert toy("works").seconds < 30
+
+
+def test_the_seconds_of_a_build_are_its_processor_time(toy) -> None:
+    """A busy machine, and the start of the process, would make a build look slow."""
+    assert toy("waits").seconds < 0.25 < toy("computes").seconds
 
 
 @pytest.mark.fault(

@@ -14,7 +14,7 @@ from cutesnake.model import record
 from cutesnake.model.inputs import check_input
 from cutesnake.model.paths import ROOT
 from cutesnake.stages import fetch as stage
-from cutesnake.stages.fetch import FetchError, fetch, fetched
+from cutesnake.stages.fetch import FetchError, fetch, fetched, pins_by_file
 
 WHEEL = "tiny-1.0-py3-none-any.whl"
 MEMBERS = {
@@ -22,6 +22,11 @@ MEMBERS = {
     "tiny/more/deep.py": "y = 2\n",
     "tiny/setup.py": "raise SystemExit('set-up code ran')\n",
     "tiny-1.0.dist-info/METADATA": "Name: tiny\n",
+}
+FOR_PIP = {
+    "tiny-1.0.dist-info/RECORD": "",
+    "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+    "tiny-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 }
 LISTED = ["tiny/kernel.py", "tiny/more/"]
 
@@ -202,14 +207,33 @@ def test_download_goes_through_the_users_pip(place: Workplace, tmp_path: Path, m
     index = tmp_path / "index"
     index.mkdir()
     (place.wheels / WHEEL).unlink()
-    members = {"tiny/kernel.py": "", "tiny/more/deep.py": "", "tiny-1.0.dist-info/RECORD": ""}
-    members["tiny-1.0.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
-    members["tiny-1.0.dist-info/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    place.pin(make_wheel(index, members))
+    place.pin(make_wheel(index, MEMBERS | FOR_PIP))
     refuse_network(monkeypatch)
     monkeypatch.setenv("PIP_FIND_LINKS", str(index))
     place.fetch()
     assert "tiny/kernel.py" in place.files()
+
+
+def test_a_pin_of_another_name_has_a_folder_of_its_own(place: Workplace, tmp_path: Path, monkeypatch) -> None:
+    """A further pin of a wheel lists files that the project's own pin does not."""
+    sha256 = make_wheel(tmp_path / "index", MEMBERS | FOR_PIP)
+    (place.wheels / WHEEL).unlink()
+    place.pin(sha256, ["tiny/setup.py"])
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(place.upstream.read_text().replace("tiny:", "mine:", 1))
+    assert [file for file, _ in pins_by_file([place.upstream, mine]).values()] == [place.upstream, mine]
+    refuse_network(monkeypatch)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    fetch("mine", place.folder.with_name("mine"), mine)
+    assert (place.folder.with_name("mine") / "tiny/setup.py").exists() and not place.folder.exists()
+
+
+@pytest.mark.fault("Users", "a pin with the name of one of the project's", "one line")
+def test_a_name_that_two_files_pin_is_refused(place: Workplace, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(place.upstream.read_text())
+    with pytest.raises(FetchError, match=r"mine.yaml: tiny is pinned in .*upstream.yaml already"):
+        pins_by_file([place.upstream, mine])
 
 
 def test_what_pip_did_not_foresee_is_told_by_its_last_line(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:

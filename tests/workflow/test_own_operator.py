@@ -1,8 +1,10 @@
 """A user's own operator outside the repository goes through every stage."""
 
+import hashlib
 import json
 import re
 import shlex
+import zipfile
 
 import pytest
 
@@ -30,6 +32,20 @@ def test_it_goes_through_every_stage_that_needs_no_gpu(fresh, own) -> None:
     assert "double" in page and str(own) not in page
     assert "a folder outside this repository (kernel_paths)" in page and "<dd>this project</dd>" not in page
     assert jobs(fresh, *arguments(own)) == {}
+
+
+@pytest.mark.slow
+def test_a_wheel_that_their_folder_pins_is_fetched(fresh, own, tmp_path, monkeypatch) -> None:
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny/kernel.py", "x = 1\n")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    pin = {"version": "1.0", "wheel": wheel.name, "sha256": sha256, "licence": "MIT", "homepage": "https://none"}
+    (own / "upstream.yaml").write_text(json.dumps({"mine": {**pin, "files": ["tiny/"]}}))
+    monkeypatch.setenv("CUTESNAKE_WHEELS", str(tmp_path))
+    done = snakemake(fresh, "results/fetch/mine/fetched.json", *arguments(own))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (fresh / "results/fetch/mine/tiny/kernel.py").exists()
 
 
 @pytest.mark.slow

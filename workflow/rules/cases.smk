@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from cutesnake.model.case_id import CaseId
-from cutesnake.model.catalog import load_kernel
+from cutesnake.model.catalog import load_kernel, pin_files
 from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.record import RecordError
 from cutesnake.model.dsls import DSLS
@@ -11,7 +11,7 @@ from cutesnake.planning import clocks, nodes
 from cutesnake.planning.devices import DeviceError, limits_of
 from cutesnake.planning.outputs import recipe
 from cutesnake.planning.staleness import code_of, code_of_build, digest_files
-from cutesnake.planning.strict_yaml import YamlError, read as read_yaml
+from cutesnake.stages.fetch import FetchError, pins_by_file
 from cutesnake.stages.simulate import simulation
 
 CHECKING = "cutesnake.stages.measure.correctness"
@@ -23,9 +23,10 @@ RUNNING = {
 TORCH = ("torch", "numpy")
 UPSTREAM = str(PROJECT / "kernels/upstream.yaml")
 try:
-    PINS = read_yaml(Path(UPSTREAM))
-except YamlError as error:
+    PIN_FILES = pins_by_file(pin_files())
+except FetchError as error:
     sys.exit(str(error))
+PINS = {name: pin for name, (_, pin) in PIN_FILES.items()}
 
 
 class Names(dict):
@@ -108,10 +109,10 @@ def checking_settings(wildcards):
     return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
 
 
-def simulation_settings(wildcards):
+def simulation_settings(case):
     chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
-    sweep = EXPERIMENT.sweeps[wildcards.operator]
-    return {**chosen, "distributions": sweep.simulation[EXPERIMENT.extent]["distributions"]}
+    sweep = EXPERIMENT.sweeps[case.build.operator]
+    return {**chosen, "distributions": sweep.simulated_distributions(EXPERIMENT.extent, case.workload)}
 
 
 def simulated_of(wildcards):
@@ -128,6 +129,7 @@ def simulated_cases_of(wildcards):
     return [
         {
             **in_batch("correctness", case, recipe_of_check(wildcards, case)),
+            "settings": simulation_settings(case),
             "log": f"results/log/correctness/{case.key}.log",
         }
         for case in simulated_of(wildcards).cases
@@ -258,4 +260,4 @@ def recipe_of_prediction(names, case, timing=None):
 
 
 def recipe_of_check(names, case):
-    return recipe_of_case(SIMULATING, names, simulation_settings(names), simulation.NAME, case)
+    return recipe_of_case(SIMULATING, names, simulation_settings(case), simulation.NAME, case)

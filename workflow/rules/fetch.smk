@@ -13,7 +13,7 @@ rule fetch:
     conda:
         "../../envs/environment.yaml"
     params:
-        upstream=UPSTREAM,
+        upstream=lambda wildcards: str(PIN_FILES.get(wildcards.package, (UPSTREAM,))[0]),
         made_from=made_from,
     script:
         "../scripts/fetch.py"

@@ -7,6 +7,7 @@ rule learn_page:
             "results/{lesson}.html",
             builds=lambda wildcards: [build.id.path("compile") for build in lesson_builds(wildcards.lesson)],
             checks=lambda wildcards: lesson_checked(wildcards.lesson),
+            timelines=lambda wildcards: list(lesson_timelines(wildcards.lesson).values()),
             goals=GOALS_FILE,
             knowledge=KNOWLEDGE,
             templates=TEMPLATES,
@@ -27,9 +28,32 @@ rule learn_page:
         builds=lambda wildcards: lesson_problems(wildcards.lesson),
         checks=lambda wildcards: lesson_checks(wildcards.lesson),
         own=OWN_KERNELS,
+        timelines=lambda wildcards: lesson_timelines(wildcards.lesson),
+        devices=PLAN.clocks,
         made_from=made_from,
     script:
         "../scripts/learn.py"
+
+
+rule timeline:
+    input:
+        **inputs(
+            "results/learn/timelines/{operator}/{kernel}/{target}/{variant}.json",
+            build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        ),
+    output:
+        record="results/learn/timelines/{operator}/{kernel}/{target}/{variant}.json",
+    log:
+        "results/log/learn/timelines/{operator}/{kernel}/{target}/{variant}.log",
+    conda:
+        "../../envs/environment.yaml"
+    params:
+        identity=lambda wildcards: identity(timeline_case(build_of(wildcards))),
+        settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
+        timing=None,
+        made_from=made_from,
+    script:
+        "../scripts/predict.py"
 
 
 rule learn:

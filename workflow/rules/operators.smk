@@ -6,10 +6,11 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from cutesnake.model.catalog import folders
+from cutesnake.model.catalog import folders, make_workload
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.report.learn import goals
 from cutesnake.planning import problems
+from cutesnake.planning.matrix import PlannedCase
 from cutesnake.planning.staleness import digest_files
 from cutesnake.stages.predict import validated
 
@@ -122,20 +123,47 @@ def lesson_builds(lesson):
     return [PLAN.builds[key] for key in found if key is not None]
 
 
+@functools.cache
+def small_problems(key):
+    """The small problems that a build is run on."""
+    build = PLAN.builds[key]
+    small = EXPERIMENT.sweeps[build.operator].small()
+    return problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
+
+
 def lesson_problems(lesson):
     """Kernel -> its build, and the small problems that it is run on."""
-    found = {}
-    for build in lesson_builds(lesson):
-        small = EXPERIMENT.sweeps[build.operator].small()
-        chosen = problems.chosen(build.operator, build.kernel, build.target, build.variant.id, small)
-        found[f"{build.operator}/{build.kernel}"] = (build.key, chosen)
-    return found
+    return {f"{b.operator}/{b.kernel}": (b.key, small_problems(b.key)) for b in lesson_builds(lesson)}
+
+
+def timeline_path(build):
+    return f"results/learn/timelines/{build.key}.json"
+
+
+def timed_lesson_builds(lesson):
+    """Builds with a predicted timeline on a learner's page: on paths, where a GPU is predicted for."""
+    builds = lesson_builds(lesson) if lesson != goals.WHOLE else []
+    return [build for build in builds if build.target in PLAN.clocks and small_problems(build.key)]
+
+
+def lesson_timelines(lesson):
+    """Kernel -> the record of its predicted timeline."""
+    return {f"{build.operator}/{build.kernel}": timeline_path(build) for build in timed_lesson_builds(lesson)}
+
+
+def timeline_case(build):
+    """The first small problem of a build."""
+    return PlannedCase(build, make_workload(build.operator, small_problems(build.key)[0]))
 
 
 def lesson_checks(lesson):
-    """Build -> the records of its simulated checks."""
+    """Build -> the records of its simulated checks: of a build that a run makes anyway, those that it makes."""
     return {
-        build.key: [case.id.path("correctness") for case in PLAN.simulated.values() if case.build == build]
+        build.key: [
+            case.id.path("correctness")
+            for case in PLAN.checks_of_builds.get(build.key, ())
+            if build.key not in SELECTION.live or case.key in SELECTION.checking
+        ]
         for build in lesson_builds(lesson)
     }
 

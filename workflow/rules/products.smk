@@ -81,7 +81,10 @@ def products_of_all():
         lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
         ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
-    for lesson in goals.pages(GOALS):
+    lessons = goals.pages(GOALS)
+    for build in {build.key: build for lesson in lessons for build in timed_lesson_builds(lesson)}.values():
+        yield timeline_product(build)
+    for lesson in lessons:
         yield lesson_product(lesson)
     for name, exercise in GOALS["exercises"].items():
         kernel = ".".join(("kernels", *Path(exercise["kernel"]).parts))
@@ -265,15 +268,31 @@ def lesson_product(lesson):
         f"results/{lesson}.html",
         "page",
         lambda: recipe(
-            code_of("learn.py"), TORCH, builds=lesson_problems(lesson), checks=lesson_checks(lesson), own=OWN_KERNELS
+            code_of("learn.py"),
+            TORCH,
+            builds=lesson_problems(lesson),
+            checks=lesson_checks(lesson),
+            own=OWN_KERNELS,
+            devices=PLAN.clocks,
         ),
         [
             *(build.id.path("compile") for build in lesson_builds(lesson)),
+            *lesson_timelines(lesson).values(),
             *lesson_checked(lesson),
             GOALS_FILE,
             *KNOWLEDGE,
             *TEMPLATES,
         ],
+    )
+
+
+def timeline_product(build):
+    names = names_of(build.id)
+    return Product(
+        timeline_path(build),
+        "predict",
+        lambda: recipe_of_prediction(names, timeline_case(build)),
+        [build.id.path("compile")],
     )
 
 

@@ -14,5 +14,7 @@ with one_line("learn", snakemake.log[0]), provenance.making(**snakemake.params.m
         builds={kernel: (key, problems) for kernel, (key, problems) in snakemake.params.builds.items()},
         checks=snakemake.params.checks,
         own=snakemake.params.own,
+        timelines=snakemake.params.timelines,
+        devices=snakemake.params.devices,
     )
     write(asked, Path("results"), Path(snakemake.output.page), Path(snakemake.output.folder))

@@ -1,4 +1,4 @@
-"""A warp tells others that tensor memory is free while its load is in flight.
+"""A warp signals that tensor memory is free while its load is in flight.
 
 `tcgen05.ld` is asynchronous. Lanes that never use the loaded registers wait for nothing.
 """

@@ -1,4 +1,4 @@
-"""A warp reads the address of tensor memory before the allocation is ordered before it.
+"""A warp may read the address of tensor memory before the allocation has written it.
 
 The warps met in barriers of the main loop only. A CTA without work skips the loop.
 """

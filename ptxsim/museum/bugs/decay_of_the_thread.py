@@ -14,7 +14,7 @@ EXHIBIT = Exhibit(
     area="numbers",
     args=lambda: [np.arange(64, dtype=np.uint32), np.zeros(32, np.uint32)],
     expected=lambda: [None, np.full(32, 63, np.uint32)],
-    missed="wrong index, right addresses: only the numbers differ",
+    missed="the wrong index gives valid addresses: only the numbers differ",
     ptx="""
 -   and.b32 %r1, %thread, 3;
 -   mad.lo.u32 %r1, %r1, 2, 57;             // 57, 59, 61, 63

@@ -18,7 +18,7 @@ EXHIBIT = Exhibit(
     area="machine code",
     args=lambda: [np.zeros(32, np.uint32)],
     threads=160,
-    missed="the reordering is in the machine code; the check `unwaited-ld` on request names the register",
+    missed="ptxas reorders the machine code, ptxsim runs PTX; the optional check `unwaited-ld` reports the register",
     ptx="""
     setp.ne.u32 %p1, %warp, 0;              // warp 0 reads
     setp.ne.u32 %p2, %warp, 4;              // warp 4 owns the tensor memory and overwrites it

@@ -19,7 +19,7 @@ EXHIBIT = Exhibit(
     args=lambda: [np.zeros(32, np.uint32)],
     grid=2,
     cluster=2,
-    missed="the handshake before dealloc in CUTLASS leaves this gap too, so there is no rule for the exit",
+    missed="CUTLASS's handshake before dealloc allows this exit too, so ptxsim does not report it",
     ptx="""
     setp.eq.u32 %p1, %cta, 0;
     setp.ne.u32 %p2, %lane, 0;

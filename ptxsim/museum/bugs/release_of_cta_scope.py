@@ -1,4 +1,4 @@
-"""A CTA tells its peer with scope `.cta` that its shared memory is full.
+"""A CTA signals its peer with scope `.cta` that its shared memory is full.
 
 An arrival with `.release.cta` orders nothing for another CTA. Both sides need scope `.cluster`.
 """

@@ -1,4 +1,4 @@
-"""A CTA that retires requests more work and exits without looking at the response.
+"""An exiting CTA requests more work and does not wait for the response.
 
 A granted request cancels a cluster that then nobody runs, and the response arrives in shared memory of an exited CTA.
 The fix waits for each response.

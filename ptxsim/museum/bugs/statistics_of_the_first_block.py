@@ -14,7 +14,7 @@ EXHIBIT = Exhibit(
     area="numbers",
     args=lambda: [np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)],
     expected=lambda: [None, np.arange(64, dtype=np.uint32)],
-    missed="wrong index, right addresses: only the numbers differ",
+    missed="the wrong index gives valid addresses: only the numbers differ",
     ptx="""
     mov.u32 %r1, 0;                         // block
 LOOP:

@@ -1,4 +1,4 @@
-"""The warp that frees tensor memory waits for one of its two readers.
+"""The warp that frees tensor memory waits for only one of its two readers.
 
 An mbarrier counts the readers that are done. The second reader does not arrive, and the count does not include it.
 """

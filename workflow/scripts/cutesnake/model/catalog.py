@@ -97,6 +97,11 @@ def _roots(paths: str) -> tuple[Path, ...]:
     return ROOT / "kernels", *map(Path, filter(None, paths.split(os.pathsep)))
 
 
+def pin_files() -> list[Path]:
+    """Return the files that pin wheels: `upstream.yaml` in this project's and the user's folders."""
+    return [file for root in roots() if (file := root / "upstream.yaml").is_file()]
+
+
 def label(path: Path) -> str:
     """Return a kernel's file as messages and digests name it, without machine-specific parts."""
     if not path.is_absolute():  # named so already: see cutesnake/stages/compile/neutral_paths.py

@@ -31,7 +31,7 @@ def bugs(part: str) -> str:
     chosen = {name: x for name, x in records().items() if parts[part](x)}
     if part == "after":
         rows = [
-            [f"`{name}`", "; ".join(x["after"]) or "known ones only", x.get("explained", "")]
+            [f"`{name}`", "; ".join(x["after"]) or "known faults only", x.get("explained", "")]
             for name, x in chosen.items()
         ]
         return _table(("pair", "findings after the fix", "explanation"), rows)
@@ -55,14 +55,21 @@ def bugs_summary() -> str:
     rows = []
     areas = [*CHECKED, *sorted({x["area"] for x in every.values()} - set(CHECKED))]
     groups = [(area, [x for x in every.values() if x["area"] == area]) for area in areas]
-    groups.append(("first four together", [x for x in every.values() if x["area"] in CHECKED]))
+    groups.append(("first four areas", [x for x in every.values() if x["area"] in CHECKED]))
     for area, group in groups:
         reported = [x for x in group if x["found"]]
         near = [x for x in reported if x["distance"] is not None and x["distance"] <= NEAR]
         wheels = [x for x in group if x["from"] == "wheels"]
         numbers = (len(group), len(wheels), len(reported), len(near), sum(not x["after"] for x in group))
         rows.append([area, *map(str, numbers)])
-    header = ("area", "pairs", "of them from wheels", "found", f"within {NEAR} lines", "silent after the fix")
+    header = (
+        "area",
+        "pairs",
+        "from wheels",
+        "found",
+        f"found within {NEAR} lines of the fix",
+        "nothing new after the fix",
+    )
     return _table(header, rows)
 
 

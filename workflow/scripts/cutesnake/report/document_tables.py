@@ -39,8 +39,8 @@ GROUPS = {
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
-OUTCOMES = ("ahead/equal/behind, warm", "cold")
-OVER_PYTORCH = ("better of both vs PyTorch, warm", "cold")
+OUTCOMES = tuple(f"{kind}: ahead/equal/behind" for kind in KINDS)
+OVER_PYTORCH = tuple(f"{kind}: better vs PyTorch, mean (least)" for kind in KINDS)
 
 Row = Mapping[str, Any]  # of a benchmark's JSON file
 

@@ -52,7 +52,7 @@ def view(verdicts: Verdicts) -> View | None:
         ],
         "rules": verdicts.rules,
         "columns": [(name, unit) for name, unit, _, _ in COLUMNS],
-        "costs": [_cost(verdicts.operator, one) for one in front],
+        "costs": _marked(front, [_cost(verdicts.operator, one) for one in front]),
         "more_costs": [_cost(verdicts.operator, one) for one in verdicts.costs if one not in front],
     }
 
@@ -70,11 +70,26 @@ def causes(verdicts: Verdicts) -> Causes:
 def result(decision: Decision) -> tuple[str, str]:
     """Return the winner with its speedup, and its CSS class."""
     if decision.winner == "depends":
-        within = "Cannot tell" if decision.basis == "predicted" else "Tie"  # an expected error shows no equality
-        return (within if decision.reason == "noise" else "Depends"), ""
+        return _undecided(decision), ""
     about = ABOUT * (decision.basis == "predicted")
     mean = decision.mean if decision.winner == "cute" else 1 / decision.mean
     return f"{DSL_NAMES[decision.winner]} {about}{mean:.2f}{TIMES}", {"cute": "c", "cutile": "t"}[decision.winner]
+
+
+def _undecided(decision: Decision) -> str:
+    """Return what the winner depends on, or on how many workloads one DSL is faster."""
+    wins = {side: len(won) for side, won in zip(SIDES, (decision.cute_wins, decision.cutile_wins), strict=True) if won}
+    within = "cannot tell" if decision.basis == "predicted" else "tie"  # an expected error shows no equality
+    if not wins:
+        return within.capitalize()
+    if len(wins) == 1:
+        (side,) = wins
+        return f"{DSL_NAMES[side]} on {wins[side]} of {decision.workloads}, else {within}"
+    if split := decision.split:
+        first, second = sorted(SIDES, key=lambda side: -wins[side])
+        at = {side: f"{DSL_NAMES[side]} at {split.parameter} {getattr(split, side)}" for side in SIDES}
+        return f"{at[first]}, {at[second]}" + f", else {within}" * bool(decision.equal)
+    return "No clear winner"
 
 
 def brief(verdict: TargetVerdict) -> Decision | None:
@@ -122,13 +137,8 @@ def _text(decision: Decision) -> str:
         )
         return f"{figure}, CuTe DSL vs cuTile: {'; '.join(times)}."
     if decision.winner == "depends":
-        won = [("CuTe DSL", decision.cute_wins), ("cuTile", decision.cutile_wins)]
-        fewest = min(len(names) for _, names in won)
-        sides = [
-            f"{name} faster on {len(names)}" + f" ({', '.join(names)})" * (len(names) == fewest <= MOST_NAMED)
-            for name, names in won
-            if names
-        ]
+        fewest = min(len(decision.cute_wins), len(decision.cutile_wins))
+        sides = [text for side in SIDES if (text := _side(decision, side, fewest))]
         equal = [_equal(decision)] * bool(decision.equal)
         favours = DSL_NAMES["cute" if decision.mean > 1 else "cutile"]
         mean = f"{max(decision.mean, 1 / decision.mean):.2f}{TIMES} in favour of {favours}"
@@ -138,6 +148,21 @@ def _text(decision: Decision) -> str:
         mine, other = other, mine
     behind = f", slower on {len(other)}" * bool(other) + f", {_equal(decision)}" * bool(decision.equal)
     return f"{figure}: faster on {len(mine)} of {total}{behind}; {_range(decision)}."
+
+
+def _side(decision: Decision, side: Side, fewest: int) -> str:
+    """Return on how many workloads a DSL is faster; name them if they are `fewest`."""
+    names = decision.cute_wins if side == "cute" else decision.cutile_wins
+    ratios = [p.ratio if side == "cute" else 1 / p.ratio for p in decision.pairs if p.workload in names]
+    if not ratios:
+        return ""
+    least, most = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    by = f"{most}{TIMES}" if least == most else f"{least} to {most}{TIMES}"
+    return (
+        f"{DSL_NAMES[side]} faster on {len(names)} ({by}"
+        + f" at {', '.join(names)}" * (len(names) == fewest <= MOST_NAMED)
+        + ")"
+    )
 
 
 def _equal(decision: Decision) -> str:
@@ -273,15 +298,28 @@ def _spilled(cost: KernelCost) -> float | None:
 COLUMNS: tuple[tuple[str, str, str, Value], ...] = (  # heading, unit, key of a missing value's reason, value
     ("Lines, device", "", "lines", lambda c: c.lines.device if c.lines else None),
     ("Lines, host", "", "lines", lambda c: c.lines.host if c.lines else None),
-    ("Compile", "s", "compile_seconds", lambda c: c.compile_seconds),
+    ("Compile", "CPU s", "compile_seconds", lambda c: c.compile_seconds),
     ("Registers", "per thread", "registers_per_thread", lambda c: c.registers_per_thread),
     ("SMEM", "KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
     ("Occupancy, theoretical", "%", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
     ("achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
     ("Spills, most", "B", "spill_bytes", _spilled),
     ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
-    ("Variants", "offered", "variants_offered", lambda c: c.variants_offered),
+    ("Variants", "timed of offered", "variants_offered", lambda c: c.variants_timed),
 )
+
+LESS_IS_BETTER = ("lines", "compile_seconds", "spill_bytes")  # more registers or shared memory may be the better use
+
+
+def _marked(costs: list[KernelCost], rows: list[View]) -> list[View]:
+    """Mark the least value per column of LESS_IS_BETTER, unless both DSLs reach it."""
+    for place, (_, _, key, value) in enumerate(COLUMNS):
+        known = {dsl: [v for one in costs if one.dsl == dsl and (v := value(one)) is not None] for dsl in COMPARED}
+        least = [min(values) for values in known.values() if values]
+        if key in LESS_IS_BETTER and len(least) == len(COMPARED) and len(set(least)) > 1:
+            for row in rows:
+                row["cells"][place]["best"] = row["cells"][place]["value"] == min(least)
+    return rows
 
 
 def _cost(operator: str, cost: KernelCost) -> View:
@@ -289,6 +327,8 @@ def _cost(operator: str, cost: KernelCost) -> View:
     for _, _, key, value in COLUMNS:
         known = value(cost)
         text = NONE if known is None else number(known)
+        if key == "variants_offered":
+            text += f" of {cost.variants_offered or NONE}"
         cells.append({"text": text, "value": known, "why": None if known is not None else cost.missing.get(key)})
     return {
         "kernel": cost.kernel,

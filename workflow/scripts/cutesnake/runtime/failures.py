@@ -93,7 +93,9 @@ def _result(decision: Mapping[str, Any]) -> str:
     count = sum(len(decision[which]) for which in ("cute_wins", "cutile_wins", "equal"))
     counted = f"faster on {len(decision['cute_wins'])} of {count} workloads ({decision['figure']} L2)"
     if decision["winner"] == "depends":
-        return f"{'tie' if decision['reason'] == 'noise' else 'depends on the workload'}, CuTe DSL {counted}"
+        on = (decision.get("split") or {}).get("parameter")
+        what = f"the winner depends on {on}" if on else "no clear winner"
+        return f"{'tie' if decision['reason'] == 'noise' else what}, CuTe DSL {counted}"
     if decision["winner"] == "cute":
         return f"CuTe DSL is {decision['mean']:.2f} times as fast as cuTile, {counted},"
     counted = f"faster on {len(decision['cutile_wins'])} of {count} workloads ({decision['figure']} L2)"

@@ -417,6 +417,12 @@ def _close_all(files: Iterable[int]) -> None:
         os.close(file)
 
 
+def prepare(kind: str) -> None:
+    """Import what jobs of a kind need into this process."""
+    function, _, argument = kind.partition(":")
+    getattr(importlib.import_module(KINDS), function)(*filter(None, [argument]))
+
+
 def _prepared(kind: str, listener: socket.socket) -> Server:
     """Return the server of a kind, with everything imported.
 
@@ -425,8 +431,7 @@ def _prepared(kind: str, listener: socket.socket) -> Server:
     before = dict(os.environ)
     with contextlib.suppress(Exception):
         importlib.import_module("cutesnake.runtime.errors")  # every job of the workflow ends by it
-        function, _, argument = kind.partition(":")
-        getattr(importlib.import_module(KINDS), function)(*filter(None, [argument]))
+        prepare(kind)
     gc.collect()
     gc.freeze()  # or every job would go through, and copy, what is imported whenever it collects garbage
     return Server(listener, {name: value for name, value in os.environ.items() if before.get(name) != value})

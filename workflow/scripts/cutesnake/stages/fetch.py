@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,8 +36,8 @@ class FetchError(OSError):
 def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
     """Fetch the listed files of `package` and write `fetched.json` in `folder`.
 
-    `upstream` is kernels/upstream.yaml. The folder appears whole or not at all. Raises FetchError for an unknown
-    package, a wheel that cannot be downloaded, has another sha256 than the pinned one, or lacks a listed file.
+    `upstream` is the `upstream.yaml` that pins it. The folder appears whole or not at all. Raises FetchError for an
+    unknown package, a wheel that cannot be downloaded, has another sha256 than the pinned one, or lacks a listed file.
     """
     folder, pin = Path(folder), _pin(package, Path(upstream))
     if _is_fetched(pin, folder):
@@ -72,18 +73,34 @@ def fetched(package: str, root: Path | str = "results/fetch") -> Path:
     return folder
 
 
+def pins_by_file(files: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Return each pin with its `upstream.yaml`; FetchError for a bad or repeated pin."""
+    out: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for file in files:
+        for name, pin in _pins(file).items():
+            if name in out:
+                raise FetchError(f"{file}: {name} is pinned in {out[name][0]} already; give this pin another name")
+            out[name] = file, pin
+    return out
+
+
 def _pin(package: str, upstream: Path) -> dict[str, Any]:
+    pins = _pins(upstream)
+    if package not in pins:
+        raise FetchError(f"{package!r} is not in {upstream}; it knows: {', '.join(sorted(pins))}")
+    return pins[package]
+
+
+def _pins(upstream: Path) -> dict[str, Any]:
     try:
-        pins = strict_yaml.read(upstream)
+        pins: dict[str, Any] = strict_yaml.read(upstream)
     except strict_yaml.YamlError as error:
         raise FetchError(str(error)) from error
     try:
         check_input("upstream", pins, upstream)
     except InputError as error:
         raise FetchError(str(error)) from error
-    if package not in pins:
-        raise FetchError(f"{package!r} is not in {upstream}; it knows: {', '.join(sorted(pins))}")
-    return pins[package]
+    return pins
 
 
 def _entry(package: str, pin: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
@@ -112,7 +129,8 @@ def _offered(pin: dict[str, Any], root: Path) -> Path | None:
 def _download(package: str, pin: dict[str, Any], folder: Path, root: Path) -> Path:
     """Download with this Python's pip, which follows the user's configuration."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--quiet", "--dest", str(folder), f"{package}=={pin['version']}"]
+    command += ["--disable-pip-version-check", "--quiet", "--dest", str(folder)]
+    command.append(f"{pin['wheel'].split('-')[0]}=={pin['version']}")  # a pin may have another name than its package
     try:  # pip itself ends a download that stops for 15 seconds, but not one that trickles
         done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired:

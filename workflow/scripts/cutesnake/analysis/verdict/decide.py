@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from statistics import geometric_mean, median
+from typing import Any
 
 import numpy as np
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.model.records.common import Dsl
 from cutesnake.model.records.timing import TimingMetrics
-from cutesnake.model.records.verdict import Accuracy, Basis, Decision, Figure, Pairing, Rival, Side
+from cutesnake.model.records.verdict import Accuracy, Basis, Decision, Figure, Pairing, Rival, Side, Split
 
 RESAMPLES = 4000
 SEED = 35
 INTERVAL = (2.5, 97.5)  # percentiles
+LEAST_SPLIT = 3  # workloads: some parameter separates any two
 LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload alone is too likely
 
 
@@ -95,8 +98,17 @@ def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tupl
     return side, "agree"
 
 
-def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], accuracy: Accuracy | None = None) -> Decision | None:
-    """Name the winner over workloads that both DSLs have timed; None without any."""
+def decide(
+    figure: Figure,
+    basis: Basis,
+    pairs: Sequence[Pairing],
+    accuracy: Accuracy | None = None,
+    parameters: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Decision | None:
+    """Name the winner over workloads that both DSLs have timed; None without any.
+
+    `parameters` by workload; without them, no split is looked for.
+    """
     if not pairs:
         return None
     ratios = [pair.ratio for pair in pairs]
@@ -126,8 +138,40 @@ def decide(figure: Figure, basis: Basis, pairs: Sequence[Pairing], accuracy: Acc
         equal=won[None],
         decided_by=None if alone is None else pairs[alone].workload,
         pairs=list(pairs),
+        split=separate({s: [parameters[name] for name in names] for s, names in won.items()})
+        if parameters and not side
+        else None,
         accuracy=accuracy,
     )
+
+
+def separate(won: Mapping[Side | None, Sequence[Mapping[str, Any]]]) -> Split | None:
+    """Return the only parameter that separates the wins of the DSLs.
+
+    None if there is none, or several do. won: parameters of the workloads that each DSL wins; its key None stands for
+    equal workloads.
+    """
+    sides = [won["cute"], won["cutile"], won[None]]
+    if not sides[0] or not sides[1] or sum(map(len, sides)) < LEAST_SPLIT:
+        return None
+    result = []
+    for name in sides[0][0]:
+        cute, cutile, equal = ([one.get(name) for one in side] for side in sides)
+        conditions = _condition(cute, [*cutile, *equal]), _condition(cutile, [*cute, *equal])
+        if conditions[0] and conditions[1]:
+            result.append(Split(name, *conditions))
+    return result[0] if len(result) == 1 else None
+
+
+def _condition(values: Sequence[Any], others: Sequence[Any]) -> str | None:
+    """Return a condition that all values and no others meet, or None."""
+    if len(set(values)) == 1:
+        return None if values[0] in others else f"= {values[0]}"
+    if not all(isinstance(one, Real) and not isinstance(one, bool) for one in (*values, *others)):
+        return None
+    if min(values) > max(others):
+        return f"≥ {min(values)}"
+    return f"≤ {max(values)}" if max(values) < min(others) else None
 
 
 def decided_by(ratios: Sequence[float], limit: float) -> int | None:

@@ -15,10 +15,9 @@ from cutesnake.model.records.verdict import (
     Rival,
     TargetVerdict,
     WarmSlower,
-    Winner,
 )
 
-NAMES: dict[Winner, str] = {"cute": DSLS["cute"].label, "cutile": DSLS["cutile"].label, "depends": "Depends"}
+NAMES = {side: DSLS[side].label for side in ("cute", "cutile")}
 
 CAUSES = {
     "second_launch": (
@@ -154,7 +153,9 @@ def decided(decision: Decision, gpu: str) -> str:
     """Return who wins on a GPU, by how much, with interval, range, count and basis."""
     basis = "predicted" if decision.basis == "predicted" else "measured"
     if decision.winner == "depends":
-        return f"{gpu}: depends ({decision.figure}, {basis}). {_why_not(decision)}"
+        split = decision.split
+        on = f"depends on {split.parameter}" if split else "no clear winner"
+        return f"{gpu}: {on} ({decision.figure}, {basis}). {_why_not(decision)}"
     flip = decision.winner == "cutile"
     loser = NAMES["cute" if flip else "cutile"]
     mean, ends = _turned(decision.mean, flip), _ends(decision.low, decision.high, flip)
@@ -273,7 +274,7 @@ def cost(found: KernelCost) -> str:
     spilled = found.spill_bytes
     parts = [
         f"{found.lines.host} host and {found.lines.device} device lines" if found.lines else None,
-        f"compiles in {found.compile_seconds:.1f} s" if found.compile_seconds is not None else None,
+        f"compiles in {found.compile_seconds:.1f} s of processor time" if found.compile_seconds is not None else None,
         f"{found.registers_per_thread} registers" if found.registers_per_thread is not None else None,
         f"{found.shared_bytes_per_block / 1024:.0f} KB SMEM" if found.shared_bytes_per_block is not None else None,
         f"theoretical occupancy {found.theoretical_occupancy_percent:.0f} %"

@@ -153,7 +153,8 @@ class _Contest:
             cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
             if cute and cutile:
                 pairs.append(pairing(workload, cute, cutile))
-        return decide(figure, self.basis, pairs, accuracy(figure) if self.basis == "predicted" else None)
+        known = accuracy(figure) if self.basis == "predicted" else None
+        return decide(figure, self.basis, pairs, known, self.evidence.workloads)
 
     def _rival(self, figure: Figure) -> Rival | None:
         both: dict[str, dict[Side, Time]] = {}

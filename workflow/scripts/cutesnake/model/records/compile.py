@@ -36,6 +36,6 @@ class Compile(Record, tag="compile"):
     options: Annotated[str | None, doc("compiler options, without the variant's")]
     notes: list[str]
     files: dict[str, Digest]
-    seconds: Annotated[float, Meta(ge=0)]
+    seconds: Annotated[float, Meta(ge=0), doc("processor time of compile() and its tools, without the DSL's import")]
     log_tail: str
     limit_s: Annotated[float | None, doc("time limit that ended the build: with a higher one it is tried again")] = None

@@ -44,6 +44,14 @@ class Accuracy(Part):
     sources: Annotated[list[str], doc("files")]
 
 
+class Split(Part):
+    """The only workload parameter whose values separate the DSLs' wins."""
+
+    parameter: str
+    cute: Annotated[str, doc("condition that all wins of CuTe DSL and no other workload meet, such as ≥ 1024")]
+    cutile: str
+
+
 class Decision(Part):
     """Which DSL wins, by one kind of time."""
 
@@ -69,6 +77,7 @@ class Decision(Part):
         str | None, doc("workload without which the mean no longer favours that DSL beyond the noise")
     ]
     pairs: list[Pairing]
+    split: Annotated[Split | None, doc("without a winner only")] = None
     accuracy: Annotated[Accuracy | None, doc("of predictions only")] = msgspec.field(default=None, name="held")
 
     @property
@@ -212,7 +221,7 @@ class KernelCost(Part):
     author: Author
     variant: str | None
     lines: Lines | None
-    compile_seconds: float | None
+    compile_seconds: float | None  # processor time, without the import of the DSL
     registers_per_thread: int | None
     shared_bytes_per_block: int | None
     theoretical_occupancy_percent: float | None

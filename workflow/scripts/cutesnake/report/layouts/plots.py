@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cutesnake.report.layouts.algebra import IntTuple, Layout, Swizzle, parse, zipped_divide
-from cutesnake.report.layouts.hardware import tensor_memory_place
 
 CELL_W, CELL_H, MARGIN = 44, 22, 34
-WIDE = 230  # a cell with a sentence
 BANKS, BANK_BYTES = 32, 4  # shared memory (CUDA programming guide)
 MOST_ROWS, MOST_COLUMNS = 16, 32  # shown at most; the caption says what is left out
 
@@ -62,20 +60,6 @@ def draw(
     rows, columns = _sides(static)
     title = f"{static}: rows are the first mode, columns the second; cells hold offsets"
     return _grid(rows, columns, lambda i, j: Cell(str(static(i, j) if columns > 1 else static(i)), j), title)
-
-
-def draw_tensor_memory(m: int, n: int, ctas: int) -> LayoutPlot:
-    """Return a plot of an accumulator of tcgen05.mma; ctas: 1, or 2 for a pair."""
-    step, half = 16, n // 2
-
-    def cell(i: int, j: int) -> Cell:
-        cta, lane, column = tensor_memory_place(m, n, ctas, i * step, j * half)
-        return Cell(f"CTA {cta}, lanes {lane}-{lane + step - 1}, columns {column}-{column + half - 1}", lane // 32)
-
-    title = f"Accumulator of {m} x {n} by {ctas} CTA{'s' if ctas > 1 else ''} in tensor memory"
-    plot = _grid(m // step, 2, cell, title, WIDE)
-    what = "a row is 16 rows of the result, a column half of its columns, a colour the lanes of one warp"
-    return LayoutPlot(plot.svg, f"{title}: {what}.")
 
 
 def _sides(layout: Layout) -> tuple[int, int]:
@@ -144,33 +128,43 @@ def _banks(layout: Layout, swizzle: Swizzle | None, element_bytes: int) -> Layou
     return _grid(rows, columns, cell, title)
 
 
-def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str, cell_w: int = CELL_W) -> LayoutPlot:
+def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str) -> LayoutPlot:
     shown_rows, shown_columns = min(rows, MOST_ROWS), min(columns, MOST_COLUMNS)
     cells = [[cell(i, j) for j in range(shown_columns)] for i in range(shown_rows)]
-    width, height = MARGIN + cell_w * shown_columns + 2, MARGIN - 12 + CELL_H * shown_rows + 2
+    width, height = MARGIN + CELL_W * shown_columns + 2, MARGIN - 12 + CELL_H * shown_rows + 2
     out: list[str] = []
     areas: dict[int, list[str]] = {}
     for j in range(shown_columns):
-        out.append(f'<text x="{MARGIN + cell_w * j + cell_w // 2}" y="14" class="h">{j}</text>')
+        out.append(f'<text x="{MARGIN + CELL_W * j + CELL_W // 2}" y="14" class="h">{j}</text>')
     for i, row in enumerate(cells):
         y = MARGIN - 12 + CELL_H * i
         out.append(f'<text x="{MARGIN // 2}" y="{y + 15}" class="h">{i}</text>')
         for j, one in enumerate(row):
-            x = MARGIN + cell_w * j
-            areas.setdefault(one.shade, []).append(f"M{x} {y}h{cell_w - 1}v{CELL_H - 1}h{1 - cell_w}z")
-            out.append(f'<text x="{x + cell_w // 2}" y="{y + 15}">{html.escape(one.text)}</text>')
-    fills = "".join(f'<path d="{"".join(paths)}" fill="{_colour(shade)}"/>' for shade, paths in areas.items())
+            x = MARGIN + CELL_W * j
+            areas.setdefault(one.shade, []).append(f"M{x} {y}h{CELL_W - 1}v{CELL_H - 1}h{1 - CELL_W}z")
+            out.append(f'<text x="{x + CELL_W // 2}" y="{y + 15}">{html.escape(one.text)}</text>')
+    fills = "".join(f'<path d="{"".join(paths)}" fill="{colour(shade)}"/>' for shade, paths in areas.items())
     cut = "" if (rows, columns) == (shown_rows, shown_columns) else f" (first part of {rows} x {columns})"
-    style = ".layout text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#14171b}.layout .h{fill:#808890}"
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="layout" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" role="img" aria-label="{html.escape(title)}"><style>{style}</style>'
-        f"{fills}{''.join(out)}</svg>"
+    return LayoutPlot(svg_of([fills, *out], width, height, title), f"{title}{cut}.")
+
+
+def svg_of(parts: Sequence[str], width: float, height: float, title: str) -> str:
+    """Return an SVG of parts.
+
+    Texts of class h label an axis, and texts of class e end at their place.
+    """
+    style = (
+        ".layout text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#14171b}"
+        ".layout .h,.layout .e{fill:#808890}.layout .e{text-anchor:end}"
     )
-    return LayoutPlot(svg, f"{title}{cut}.")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="layout" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" role="img" aria-label="{html.escape(title)}"><style>{style}</style>'
+        f"{''.join(parts)}</svg>"
+    )
 
 
-def _colour(number: int) -> str:
+def colour(number: int) -> str:
     """Return a colour; neighbouring numbers differ in hue, all are light enough for dark text."""
     if number < 0:
         return "#ffffff"

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from markupsafe import Markup
 
 from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
-from cutesnake.model.records.predict import Predict
 from cutesnake.model.targets import TARGETS
 from cutesnake.report import html
 from cutesnake.report.formatting import named
+from cutesnake.report.learn import concepts, handover
+from cutesnake.report.learn.exercises import OUTCOMES
 from cutesnake.report.learn.goals import WHOLE
-from cutesnake.report.learn.questions import answers
+from cutesnake.report.learn.questions import CONCEPTS, answers
 from cutesnake.stages.anatomy.page import render as render_kernel
 from cutesnake.stages.anatomy.record import anatomy_of
-from cutesnake.stages.measure.case import Case
 
 Record = dict[str, Any]
-DEVICES = {"sm_90a": "h200", "sm_100a": "b200"}  # GPUs that ptxsim predicts times for
+TEMPLATE = "learn_concepts_{}.html.j2"  # of a path
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,9 @@ class Asked:
     builds: Mapping[str, tuple[str, list[Record]]]  # operator/kernel -> (build key, problems)
     checks: Mapping[str, list[str]]  # build key -> its correctness records
     own: Sequence[str]  # the user's own kernels in the plan
+    # operator/kernel -> record of its predicted small problem; target -> GPU of ptxsim that is predicted for.
+    timelines: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
@@ -49,7 +51,7 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
         anatomies[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
         page = render_kernel([anatomies[kernel]], results, [("learn", f"../../{output.name}")])
         html.write(page, folder / f"{kernel.replace('/', '-')}.html")
-    timelines = {} if asked.page == WHOLE else {kernel: _timeline(asked, kernel, results) for kernel in anatomies}
+    timelines = {kernel: _timeline(asked, kernel) for kernel in anatomies if kernel in asked.timelines}
     page = render(asked, anatomies, folder.relative_to(output.parent).as_posix(), timelines)
     html.write(page, output, sorted(folder.glob("*.html")))
 
@@ -64,6 +66,8 @@ def render(
     whole = asked.page == WHOLE
     path = None if whole else asked.goals["paths"][asked.page.removeprefix(f"{WHOLE}_path_")]
     sections = _goals(asked, anatomies, folder) if path is None else [_path(asked, path, anatomies, folder)]
+    _explain_once(sections)
+    name = asked.page.removeprefix(f"{WHOLE}_path_")
     return html.template("learn.html.j2").render(
         **html.look(),
         title="Reading guide for kernels" if path is None else path["name"],
@@ -73,7 +77,51 @@ def render(
         sections=sections,
         timelines=timelines or {},
         pairs=_pairs(asked, anatomies) if whole else [],
+        concepts=_concepts(asked, name, anatomies) if name in concepts.EXAMPLES else None,
     )
+
+
+def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Record]) -> Record | None:
+    """Return a path's concepts as their template shows them; None without a fitting kernel."""
+    facts = concepts.EXAMPLES[path](anatomies)
+    if facts is None:
+        return None
+    shown = {
+        "template": TEMPLATE.format(path),
+        "facts": facts,
+        "outcome_texts": OUTCOMES,
+        "exercises": [one for one in asked.goals.get("exercises", {}).values() if one["path"] == path],
+    }
+    if path != "a":
+        return shown
+    target = CaseId.parse(asked.builds[facts["deep"].kernel][0]).target
+    return shown | {
+        "ends": _answers_of(anatomies, ("roles", "drain")),
+        "named": {name: _named_barriers(one) for name, one in anatomies.items()},
+        "clock": concepts.clock(facts["deep"], asked.devices[target]) if target in asked.devices else None,
+        "handover": handover.listing(),
+        "outcomes": handover.outcomes(),
+    }
+
+
+def _answers_of(anatomies: Mapping[str, Record], questions: Sequence[str]) -> list[list[str]]:
+    """Return rows of a table: a kernel and its answers."""
+    return [[name, *(text for _, text, _ in answers(one, list(questions)))] for name, one in anatomies.items()]
+
+
+def _named_barriers(anatomy: Record) -> list[str]:
+    """Return the named barriers of the main function: number, threads, roles."""
+    used = (anatomy["functions"] or [{}])[0].get("named_barriers") or []
+    return [f"{b['number']}: {', '.join(map(str, b['threads']))} ({', '.join(b['roles'])})" for b in used]
+
+
+def _explain_once(sections: Sequence[Record]) -> None:
+    """Keep a reason only where the page has it first."""
+    known: set[str] = set()
+    for kernel in (kernel for section in sections for kernel in section["kernels"]):
+        for one in kernel["answers"]:
+            one["why"] = "" if one["why"] in known else one["why"]
+            known.add(one["why"])
 
 
 def _goals(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> list[Record]:
@@ -105,7 +153,10 @@ def _kernel(
         "name": kernel,
         "why": why,
         "link": f"{folder}/{kernel.replace('/', '-')}.html",
-        "answers": answers(anatomies[kernel], questions),
+        "answers": [
+            {"question": text, "reply": reply, "why": why, "concept": CONCEPTS.get(name)}
+            for name, (text, reply, why) in zip(questions, answers(anatomies[kernel], questions), strict=True)
+        ],
         "build": f"{build.target}/{build.variant}",
         "checks": [_check(record.plain(record.read("correctness", path))) for path in asked.checks.get(key, [])],
         "patterns": patterns,
@@ -123,25 +174,17 @@ def _pairs(asked: Asked, anatomies: Mapping[str, Record]) -> list[Record]:
     return pairs
 
 
-def _timeline(asked: Asked, kernel: str, results: Path) -> Record | None:
+def _timeline(asked: Asked, kernel: str) -> Record | None:
     """Return the predicted timeline of a kernel's small problem (svg, caption), or None without one."""
     from cutesnake.report.plot.pipeline import draw_timeline
     from cutesnake.report.plot.style import NothingToShow, to_svg
-    from cutesnake.stages.predict.prediction import predict_case
 
-    key, problems = asked.builds[kernel]
-    build = CaseId.parse(key)
-    if not problems or build.target not in DEVICES:
-        return None
-    variant = record.plain(record.read("compile", results / "compile" / key / "build.json"))["variant"]
-    identity = (build.operator, build.kernel, build.target, variant, problems[0])
-    settings = {"device": DEVICES[build.target]}
-    case = Case("predict", *identity, str((results / "compile" / key).resolve()), settings)
-    predicted = msgspec.convert(predict_case(case), Predict)
+    predicted = record.read("predict", asked.timelines[kernel])
     if predicted.status != "ok" or predicted.metrics is None:
         return None
+    name = kernel.rpartition("/")[2]
     try:
-        drawing = draw_timeline(build.kernel, predicted.metrics, case.workload.id)
+        drawing = draw_timeline(name, predicted.metrics, predicted.case.workload)
     except NothingToShow:
         return None
     svg = to_svg(drawing, f"timeline-{kernel.replace('/', '-')}", "Predicted timeline")

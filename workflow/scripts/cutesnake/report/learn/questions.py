@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cutesnake.report.formatting import plural
+from cutesnake.report.layouts.hardware import accumulator_columns
 from cutesnake.stages.anatomy.numbers import of_warps
 from cutesnake.stages.anatomy.product_text import MOVED
 
@@ -133,6 +134,20 @@ def _products(record: Mapping[str, Any]) -> str:
     return "; ".join(p["words"].partition("; B's descriptor")[0] for p in products) + "."
 
 
+def _tensor_memory(record: Mapping[str, Any]) -> str:
+    f = main(record)
+    if f["products"] is None:
+        return _not_seen(record)
+    shapes = {(*p["shape"][:2], p["cta_group"]) for p in f["products"] if p["d_in"] == "tensor memory"}
+    if not shapes:
+        return "Nothing: the kernel does not use tensor memory."
+    parts = [f"D of {m} x {n} takes {accumulator_columns(m, n, g)} columns in each CTA" for m, n, g in sorted(shapes)]
+    memory = f["tensor_memory"]
+    starts = ", ".join(map(str, memory["accumulators_at"] or []))
+    allocated = "An unknown number of" if memory["columns"] is None else memory["columns"]
+    return f"{allocated} columns are allocated; {'; '.join(parts)}; products of the run began at column {starts}."
+
+
 def _copies(record: Mapping[str, Any]) -> str:
     counts = main(record)["counts"]
     names = (
@@ -225,6 +240,12 @@ def _why_grid(f: Function) -> str:
     return "Each CTA computes one tile, so the grid grows with the problem."
 
 
+CONCEPTS = {  # question -> section of path A's page that explains it
+    **{"descriptors": "tma", "copies": "tma", "grid": "tiles", "persistent": "tiles", "boundary": "tiles"},
+    **{"shared": "stages", "pipelines": "pipelines", "barriers": "pipelines", "products": "products"},
+    **{"roles": "roles", "registers": "roles", "drain": "roles", "cluster": "products", "epilogue": "epilogue"},
+    **{"tensor_memory": "tensor-memory"},
+}
 QUESTIONS = {
     "descriptors": Question(
         "Which tensors get TMA descriptors, and with which tiles?",
@@ -258,6 +279,14 @@ QUESTIONS = {
     ),
     "products": Question(
         "Which matrix instructions does it use, and where are operands and accumulators?", _products, _why_products
+    ),
+    "tensor_memory": Question(
+        "What lies in tensor memory?",
+        _tensor_memory,
+        _always(
+            "An accumulator takes columns by its N, and lanes by its M. A warp reads a quarter of the lanes, so four "
+            "warps read a whole one."
+        ),
     ),
     "copies": Question(
         "Which instructions move data?",

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.report.layouts import LayoutPlot, draw, parse
-from cutesnake.report.layouts.hardware import SWIZZLES, box_in_shared_memory, wgmma_accumulator
-from cutesnake.report.layouts.plots import draw_tensor_memory
+from cutesnake.report.layouts.hardware import SWIZZLES, wgmma_accumulator
+from cutesnake.report.layouts.memories import draw_atom, draw_scale_factors, draw_tensor_memory
 
 MOST = 2  # plots of a kind on a page
 _TILED_COPY = re.compile(
@@ -27,13 +27,15 @@ def layout_plots(function: Mapping[str, Any], folder: Path) -> list[LayoutPlot]:
     for d in {(tuple(d["box"]), d["element"]): d for d in boxes}.values():
         if len(result) >= 2 * MOST:
             break
-        result.append(_box(d))
+        result.append(_atom(d))
     widths = {p["shape"][1] for p in function["products"] or [] if p["instruction"].startswith("wgmma")}
     for n in sorted(widths)[:1]:
         plot = draw(wgmma_accumulator(n), tiler=(64, n))
         result.append(LayoutPlot(plot.svg, f"Accumulator of wgmma with N = {n}. {plot.caption}"))
     pairs = {(*p["shape"][:2], p["cta_group"]) for p in function["products"] or [] if p["instruction"] == "tcgen05.mma"}
-    return result + [draw_tensor_memory(*shape) for shape in sorted(pairs)[:MOST]]
+    result += [draw_tensor_memory(*shape) for shape in sorted(pairs)[:MOST]]
+    scaled = {p["scale_factors"] for p in function["products"] or [] if p["scale_factors"]}
+    return result + [draw_scale_factors(used) for used in sorted(scaled)[:1]]
 
 
 def _copies(ir: str, symbol: str) -> list[LayoutPlot]:
@@ -53,15 +55,15 @@ def _copies(ir: str, symbol: str) -> list[LayoutPlot]:
     return list(result.values())
 
 
-def _box(descriptor: Mapping[str, Any]) -> LayoutPlot:
+def _atom(descriptor: Mapping[str, Any]) -> LayoutPlot:
     rows = descriptor["box"][1] if len(descriptor["box"]) > 1 else 1
     inner = descriptor["box_bytes"]
     for extent in descriptor["box"][1:]:
         inner //= extent
     swizzle = SWIZZLES[descriptor["swizzle"]]
-    plot = draw(box_in_shared_memory(min(rows, 8), inner), swizzle=swizzle, element_bytes=1)
-    what = f"Eight rows of a box of {descriptor['tensor']} in shared memory, {descriptor['swizzle']} swizzle"
-    return LayoutPlot(plot.svg, f"{what}: a row is {inner} bytes, a column a chunk of 16. {plot.caption}")
+    assert swizzle is not None
+    plot = draw_atom(swizzle, inner)
+    return LayoutPlot(plot.svg, f"Shared memory of {descriptor['tensor']}, {rows} rows a box. {plot.caption}")
 
 
 def lowering(function: Mapping[str, Any], folder: Path, sass: int) -> list[dict[str, Any]]:

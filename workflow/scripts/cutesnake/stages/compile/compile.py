@@ -99,7 +99,7 @@ def compile_build(
             keep_sources(build)
         if error and log is not None and error.strip() not in outcome.output:
             record.write_text(log, f"{outcome.output.rstrip()}\n{error.strip()}\n".lstrip())
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - started if outcome.seconds is None else outcome.seconds
         if error and full_disk(folder, partial):
             raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
         _install_runtime(facts.pop("runtime", []), folder)

@@ -48,6 +48,7 @@ class Outcome:
     output: str = ""  # what was printed
     limit_s: float | None = None  # the time limit that ended it
     opened: list[str] = field(default_factory=list)  # files that it read, of the project and of kernels
+    seconds: float | None = None  # processor time; None without a reply
 
 
 def compile_apart(operator: str, kernel: str, target: str, variant: Variant, partial: Path, limit_s: float) -> Outcome:
@@ -68,7 +69,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
         outcome.limit_s = limit_s
     elif status == 0 and (partial / REPLY).exists():
         reply = json.loads((partial / REPLY).read_text())
-        outcome.opened = reply["opened"]
+        outcome.opened, outcome.seconds = reply["opened"], reply["seconds"]
         if reply["machine"]:
             raise CompileError(f"{name}: {reply['machine']}")
         outcome.error, outcome.build = reply["error"], reply["build"]
@@ -104,7 +105,7 @@ def _run(kind: str, partial: Path, limit_s: float) -> int | None:
     shutil.rmtree(partial / "build")  # where a server went away it may hold half a build
     (partial / "build").mkdir()
     return _start(
-        [sys.executable, "-P", "-m", "cutesnake.stages.compile.limited_process", str(partial)],
+        [sys.executable, "-P", "-m", "cutesnake.stages.compile.limited_process", str(partial), kind],
         partial / OUTPUT,
         limit_s,
     )
@@ -173,7 +174,9 @@ def reply_in(partial: str) -> NoReturn:
     request = json.loads((folder / REQUEST).read_text())
     use_neutral_names(roots(), Path("results/fetch"))
     opened = Opened(roots())
+    began = sum(os.times()[:4])  # of this process and of the compilers that it waited for
     reply = {**_run_request(request, folder / "build"), "opened": opened.files()}
+    reply["seconds"] = sum(os.times()[:4]) - began
     unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(reply))
     unfinished.rename(folder / REPLY)
@@ -184,4 +187,6 @@ def reply_in(partial: str) -> NoReturn:
 
 if __name__ == "__main__":
     pool.die_with(os.getppid())  # where the stage is killed, its compiler must not go on alone
+    with contextlib.suppress(Exception):  # `compile` meets what is missing again, and names it
+        pool.prepare(sys.argv[2])
     reply_in(sys.argv[1])
