@@ -13,6 +13,7 @@ from ..memory.global_memory import Memory
 from .linking import CaptureError
 
 CUDA = 2  # DLPack's device type: the object refuses host tensors, so host tensors claim to be device tensors
+ARRAY = 71  # tvm-ffi's type index of an array
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
 _NAMED = {
     "bfloat16": (4, 16),
@@ -43,6 +44,21 @@ class AnyValue(ctypes.Structure):
     """tvm-ffi's value of any type."""
 
     _fields_ = [("type_index", ctypes.c_int32), ("zero", ctypes.c_uint32), ("value", ctypes.c_uint64)]
+
+
+class _Array(ctypes.Structure):
+    """tvm-ffi's array object; host code reads it and does not keep it."""
+
+    _fields_ = [
+        ("references", ctypes.c_uint64),
+        ("type_index", ctypes.c_int32),
+        ("pad", ctypes.c_uint32),
+        ("deleter", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_int64),
+        ("capacity", ctypes.c_int64),
+        ("data_deleter", ctypes.c_void_p),
+    ]
 
 
 @dataclass
@@ -113,7 +129,7 @@ def _dtype(name: str) -> tuple[int, int]:
 
 
 class Arguments:
-    """Arguments packed for tvm-ffi; every buffer is registered in `memory`.
+    """Arguments packed for tvm-ffi; every buffer is registered in `memory`. Tuples become arrays.
 
     `names` are the function's parameter names, if known.
     """
@@ -124,12 +140,12 @@ class Arguments:
         self.count = len(args)
         self.array = (AnyValue * max(len(args), 1))()
         for n, arg in enumerate(args):
-            self._pack(n, self.array[n], arg)
+            self._pack(self._name(n), self.array[n], arg)
 
     def _name(self, n: int) -> str:
         return self.names[n] if len(self.names) == self.count else f"argument {n}"
 
-    def _pack(self, n: int, slot: AnyValue, arg: Any) -> None:
+    def _pack(self, name: str, slot: AnyValue, arg: Any) -> None:
         if arg is None:
             slot.type_index, slot.value = 0, 0
         elif isinstance(arg, bool):
@@ -141,12 +157,23 @@ class Arguments:
             slot.value = int(np.array(float(arg)).view(np.uint64))
         elif isinstance(arg, Pointer):
             buffer = buffer_of(arg.array)
-            self.memory.add(arg.name or self._name(n), buffer.address, buffer.size, buffer.keep)
+            self.memory.add(arg.name or name, buffer.address, buffer.size, buffer.keep)
             slot.type_index, slot.value = 4, buffer.address
+        elif isinstance(arg, (tuple, list)):
+            self._tuple(name, slot, arg)
         else:
-            self._tensor(n, slot, arg if isinstance(arg, Tensor) else Tensor(arg))
+            self._tensor(name, slot, arg if isinstance(arg, Tensor) else Tensor(arg))
 
-    def _tensor(self, n: int, slot: AnyValue, t: Tensor) -> None:
+    def _tuple(self, name: str, slot: AnyValue, values: Sequence[Any]) -> None:
+        data = (AnyValue * max(len(values), 1))()
+        keys = getattr(values, "_fields", None)
+        for n, value in enumerate(values):
+            self._pack(f"{name}.{keys[n]}" if keys else f"{name}[{n}]", data[n], value)
+        array = _Array(1, ARRAY, 0, None, ctypes.addressof(data), len(values), len(values), None)
+        self.keep += [data, array]
+        slot.type_index, slot.value = ARRAY, ctypes.addressof(array)
+
+    def _tensor(self, name: str, slot: AnyValue, t: Tensor) -> None:
         buffer = buffer_of(t.array)
         dtype = t.dtype or buffer.dtype
         code, bits = _dtype(dtype)
@@ -154,9 +181,9 @@ class Arguments:
         if t.shape and not t.strides:
             strides = tuple(int(np.prod(shape[k + 1 :])) for k in range(len(shape)))
         if dtype == "float4_e2m1fn":
-            shape, strides = _in_pairs(t.name or self._name(n), shape, strides)
+            shape, strides = _in_pairs(t.name or name, shape, strides)
         if buffer.size:
-            self.memory.add(t.name or self._name(n), buffer.address, buffer.size, buffer.keep)
+            self.memory.add(t.name or name, buffer.address, buffer.size, buffer.keep)
         dims = (ctypes.c_int64 * max(len(shape), 1))(*shape)
         steps = (ctypes.c_int64 * max(len(shape), 1))(*strides)
         lanes = 2 if bits == 4 else 1

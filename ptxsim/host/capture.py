@@ -82,7 +82,8 @@ def capture(
     """Return the launches of the exported function for arguments `args`, in order.
 
     obj: the object (.o) that CuTe DSL exported with --enable-tvm-ffi.
-    args: numpy arrays or torch CPU tensors of the compiled shapes and types, Tensor, Pointer, int, float, bool or None.
+    args: numpy arrays or torch CPU tensors of the compiled shapes and types, Tensor, Pointer, int, float, bool, None,
+    or tuples of these.
     The environment stream is no argument.
     module: the PTX of the same build.
     pointees: arrays, tensors, Tensor or Pointer that kernels reach through addresses stored in the arguments' memory.

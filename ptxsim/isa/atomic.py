@@ -14,7 +14,7 @@ from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, Vec
 from ..memory.address_check import reach
 from ..memory.global_memory import Access
-from .memory import is_acquire, is_release, scope_of, state_space, value_type
+from .memory import is_acquire, is_release, scope_of, state_space, value_type, without_policy
 from .numeric import bf16_to_f32, f32_to_bf16, ftz
 
 
@@ -49,16 +49,17 @@ def _atom(g: Generator, ins: Instruction) -> None:
     fmt = TYPES[kind]
     if op is None or fmt is B128:
         raise g.unknown()
-    dst, mem, *rest = ins.operands if ins.base == "atom" else (None, *ins.operands)
+    operands = without_policy(ins)
+    dst, mem, *rest = operands if ins.base == "atom" else (None, *operands)
     vector = rest[0] if rest else None
     if isinstance(vector, Vec):
         if dst is not None or op == "cas":
             raise g.unknown()
-        operands = [[item] for item in vector.items]
+        sources = [[item] for item in vector.items]
     else:
-        operands = [rest]
+        sources = [rest]
     addr, offset = g.address(mem)
-    for j, values in enumerate(operands):
+    for j, values in enumerate(sources):
         at = offset + j * fmt.bits // 8
         access = Access.of(
             *(g.at, state_space(ins), fmt.dtype, 1, at),

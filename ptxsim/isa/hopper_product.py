@@ -16,6 +16,7 @@ import numpy as np
 
 _LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
 _NOTHING = -9000  # the exponent of a zero: two of them fit 16 bits
+_SMALL = 1 << 13  # multiply-adds up to which one numpy call takes all, such as products of mma.sync
 _exactly = [True]  # whether sums are exact, innermost context last
 
 
@@ -54,24 +55,29 @@ def _power(exponents: np.ndarray) -> np.ndarray:
 
 
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
-    """Return a (m, k) b (n, k)^T + c (m, n), as float32 or float16.
+    """Return a (..., m, k) b (..., n, k)^T + c (..., m, n), as float32 or float16.
 
-    All inputs are float32 values. `element` is the PTX type of the operands, `accumulator` f32 or f16 (and the type
-    returned).
+    All inputs are float32 values. Leading dimensions are equal: products of one shape. `element` is the PTX type of
+    the operands, `accumulator` f32 or f16 (and the type returned).
     """
     if not _exactly[-1]:
         with np.errstate(all="ignore"):
-            sums = a.astype(np.float32) @ b.T.astype(np.float32) + (0 if c is None else c)
+            sums = a.astype(np.float32) @ b.swapaxes(-1, -2).astype(np.float32) + (0 if c is None else c)
         return sums.astype(np.float16 if accumulator == "f16" else np.float32)
     least = _LEAST[element]
     bits, kept = (13, 13) if element in ("e4m3", "e5m2") else (25, 23)
     ea, eb = _exponents(a, least), _exponents(b, least)
     ec = None if c is None else _exponents(c, -14 if accumulator == "f16" else -126)
-    highest = np.full((len(a), len(b)), -400, np.int16) if ec is None else np.maximum(ec, np.int16(-400))
-    ebt, both = np.ascontiguousarray(eb.T), np.empty_like(highest)
-    for k in range(a.shape[1]):
-        np.add(ea[:, k, None], ebt[k], out=both)
-        np.maximum(highest, both, out=highest)
+    shape = (*a.shape[:-1], b.shape[-2])
+    highest = np.full(shape, -400, np.int16) if ec is None else np.maximum(ec, np.int16(-400))
+    if highest.size * a.shape[-1] <= _SMALL:
+        both = ea[..., :, None, :] + eb[..., None, :, :]
+        np.maximum(highest, both.max(-1), out=highest)
+    else:
+        ebt, both = np.ascontiguousarray(eb.swapaxes(-1, -2)), np.empty_like(highest)
+        for k in range(a.shape[-1]):
+            np.add(ea[..., k, None], ebt[..., k, None, :], out=both)
+            np.maximum(highest, both, out=highest)
     top = highest.astype(np.int32)
     finite = np.isfinite(a).all() and np.isfinite(b).all() and (c is None or np.isfinite(c).all())
     with np.errstate(all="ignore"):
@@ -81,8 +87,8 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
         exact = np.divide(total, scale)
         out = exact.astype(np.float16) if accumulator == "f16" else _cut(exact, kept)
         if not finite:
-            plain = a.astype(np.float64) @ b.T.astype(np.float64) + (0 if c is None else c)
-            odd = ~np.isfinite(a).all(1)[:, None] | ~np.isfinite(b).all(1)[None, :]
+            plain = a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64) + (0 if c is None else c)
+            odd = ~np.isfinite(a).all(-1)[..., :, None] | ~np.isfinite(b).all(-1)[..., None, :]
             odd = odd if c is None else odd | ~np.isfinite(c)
             out = np.where(odd, plain.astype(out.dtype), out)
     return out
@@ -95,24 +101,35 @@ def _within(exponents: np.ndarray, limit: int) -> bool:
     return bool((np.abs(exponents[exponents != _NOTHING]) < limit).all())
 
 
+def _large_sum(a: np.ndarray, bt: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the int64 sum (..., m, n) of truncated a*b*scale, one k at a time, which keeps within the caches."""
+    total = np.zeros(scale.shape, np.int64)
+    term, whole, part = np.empty_like(scale), np.empty(scale.shape, np.int32), np.empty(scale.shape, np.int32)
+    for first in range(0, a.shape[-1], 8):  # a term is below 2**27: eight fit in 32 bits
+        part[:] = 0
+        for k in range(first, min(first + 8, a.shape[-1])):
+            np.multiply(a[..., k, None], bt[..., k, None, :], out=term)
+            np.multiply(term, scale, out=term)
+            np.copyto(whole, term, casting="unsafe")
+            np.add(part, whole, out=part)
+        total += part
+    return total
+
+
 def _aligned_sum(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, power: np.ndarray, narrow: bool) -> np.ndarray:
-    """Return the int64 sum (m, n) of truncated a*b*power and c*power.
+    """Return the int64 sum (..., m, n) of truncated a*b*power and c*power.
 
     With `narrow` exponents the products are exact in float32, and the truncated part is below one.
     """
     scale = power.astype(np.float32) if narrow else power
     dtype = scale.dtype
-    a, bt = a.astype(dtype), np.ascontiguousarray(b.T.astype(dtype))
-    total = np.zeros(power.shape, np.int64)
-    term, whole, part = np.empty(power.shape, dtype), np.empty(power.shape, np.int32), np.empty(power.shape, np.int32)
-    for first in range(0, a.shape[1], 8):  # a term is below 2**27: eight fit in 32 bits
-        part[:] = 0
-        for k in range(first, min(first + 8, a.shape[1])):
-            np.multiply(a[:, k, None], bt[k], out=term)
-            np.multiply(term, scale, out=term)
-            np.copyto(whole, term, casting="unsafe")
-            np.add(part, whole, out=part)
-        total += part
+    a, b = a.astype(dtype), b.astype(dtype)
+    if power.size * a.shape[-1] <= _SMALL:
+        terms = a[..., :, None, :] * b[..., None, :, :]
+        terms *= scale[..., None]
+        total = terms.astype(np.int32).sum(-1, dtype=np.int64)
+    else:
+        total = _large_sum(a, np.ascontiguousarray(b.swapaxes(-1, -2)), scale)
     if c is not None:
         total += np.multiply(c, power).astype(np.int64)  # which cuts toward zero
     return total

@@ -73,6 +73,11 @@ def value_type(g: Generator, ins: Instruction, extra: frozenset[str] = frozenset
     return kinds[0]
 
 
+def without_policy(ins: Instruction) -> tuple[Operand, ...]:
+    """Return the operands without the cache policy, which changes no value."""
+    return ins.operands[:-1] if "L2::cache_hint" in ins.parts else ins.operands
+
+
 def _moved_as(kind: str) -> tuple[Format, int]:
     """Return the (format, count) in which a load or store moves a value."""
     fmt = TYPES[kind]
@@ -84,7 +89,7 @@ def _moved_as(kind: str) -> tuple[Format, int]:
 @emits("ld", "ldu")
 def _ld(g: Generator, ins: Instruction) -> None:
     fmt, each = _moved_as(value_type(g, ins))
-    dst, mem = ins.operands
+    dst, mem = without_policy(ins)
     space, t, count = state_space(ins), g.temp(), len(items(dst)) * each
     if space == "param" and isinstance(mem, Mem) and isinstance(mem.base, Sym):
         g.line(f"{t} = parameter(f, {_parameter_offset(g, mem, mem.base)}, {g.bind(fmt.dtype)}, {count})")
@@ -113,7 +118,7 @@ def _parameter_offset(g: Generator, mem: Mem, symbol: Sym) -> int:
 @emits("st", results=0)
 def _st(g: Generator, ins: Instruction) -> None:
     fmt, each = _moved_as(value_type(g, ins))
-    mem, src = ins.operands
+    mem, src = without_policy(ins)
     if each == 2:
         words = [f"{g.target(x, B128)}[:, {j}]" for x in items(src) for j in (0, 1)]
         values = f"({', '.join(words)},)"
@@ -173,6 +178,14 @@ def _settle(
         if any(view is words for view in cta.words.values()):
             return f.cta.cluster.observer.shared_written(cta, agree)
     f.cta.cluster.observer.global_written(agree)
+
+
+@emits("createpolicy")
+def _createpolicy(g: Generator, ins: Instruction) -> None:
+    """Emit a policy of zero: no value depends on it (PTX ISA 9.7.9.17)."""
+    if ins.parts[1] not in ("fractional", "range", "cvt") or not any(part.startswith("L2") for part in ins.parts):
+        raise g.unknown()
+    g.write(ins.operands[0], U64, g.constant(0, U64))
 
 
 @emits("prefetch", "prefetchu", "applypriority", "discard", results=0)

@@ -69,41 +69,37 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Convert a warp's registers (parts * row halves, 32) to float32 (8 * halves, k)."""
-    w = words.reshape(-1, halves, 8, 4).transpose(1, 2, 0, 3)
-    return values(np.ascontiguousarray(w).reshape(8 * halves, -1).view(np.uint8), element)
+    """Convert warps' registers (parts * row halves, 32 * warps) to float32 (warps, 8 * halves, k)."""
+    warps = words.shape[1] // 32
+    w = np.ascontiguousarray(words.reshape(-1, halves, warps, 8, 4).transpose(2, 1, 3, 0, 4))
+    return values(w.reshape(8 * halves * warps, -1).view(np.uint8), element).reshape(warps, 8 * halves, -1)
 
 
 @runtime
 def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -> np.ndarray:
     """Return the words of D: (registers, lanes)."""
-    lanes = -(-f.n // 32) * 32
-    aw, bw, cw = (_words(x, lanes) for x in (a, b, c))
-    counts = f.machine.counts
-    out = np.empty((len(cw), lanes), np.uint32)
-    for start in range(0, lanes, 32):
-        warp = slice(start, start + 32)
-        am, bm = _rows(aw[:, warp], 2, spec.a_type), _rows(bw[:, warp], 1, spec.b_type)
-        cm = from_registers(np.ascontiguousarray(cw[:, warp]), 8, spec.d_type)
-        counts.mma_instructions += 1
-        counts.mma_flops += 2 * 16 * 8 * spec.k
-        if spec.d_type == "s32":
-            d = integer_product(am, bm, cm, spec.saturate)
-        elif spec.a_type in ("e4m3", "e5m2"):
-            d = _through_f16(am, bm, cm, spec.d_type)
-        else:
-            d = multiply(am, bm, cm, spec.a_type, spec.d_type)
-        out[:, warp] = to_registers(d, spec.d_type)
-    return out[:, : f.n]
+    warps = -(-f.n // 32)
+    aw, bw, cw = (_words(x, 32 * warps) for x in (a, b, c))
+    am, bm = _rows(aw, 2, spec.a_type), _rows(bw, 1, spec.b_type)
+    cm = from_registers(cw, 8, spec.d_type).reshape(warps, 16, 8)
+    f.machine.counts.mma_instructions += warps
+    f.machine.counts.mma_flops += 2 * 16 * 8 * spec.k * warps
+    if spec.d_type == "s32":
+        d = integer_product(am, bm, cm, spec.saturate)
+    elif spec.a_type in ("e4m3", "e5m2"):
+        d = _through_f16(am, bm, cm, spec.d_type)
+    else:
+        d = multiply(am, bm, cm, spec.a_type, spec.d_type)
+    return to_registers(d.reshape(16 * warps, 8), spec.d_type)[:, : f.n]
 
 
 def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:
     """Multiply 8-bit floats as Hopper does, through f16 products of column pairs."""
-    first = np.arange(a.shape[1]) % 4 < 2
-    if a.shape[1] == 16:  # one f16 product would suffice; not measured
+    first = np.arange(a.shape[-1]) % 4 < 2
+    if a.shape[-1] == 16:  # one f16 product would suffice; not measured
         return multiply(a, b, c, "f16", kind)
-    t = multiply(a[:, first], b[:, first], None, "f16", kind)
-    t = multiply(a[:, ~first], b[:, ~first], t.astype(np.float32), "f16", kind)
+    t = multiply(a[..., first], b[..., first], None, "f16", kind)
+    t = multiply(a[..., ~first], b[..., ~first], t.astype(np.float32), "f16", kind)
     dtype = np.float16 if kind == "f16" else np.float32
     with np.errstate(over="ignore"):
         return t.astype(dtype) + c.astype(dtype)

@@ -70,6 +70,19 @@ def test_the_default_sweep_is_the_promised_one() -> None:
     assert sweep.dtypes_for("sm_90a") == ["bf16"]  # what FlashMLA's published times are in
 
 
+def test_an_entry_of_a_simulated_list_may_have_its_own_distributions() -> None:
+    entries = [{"batch": [1, 2], "kv_length": 64}, {"batch": 2, "kv_length": [64, 65], "distributions": ["large"]}]
+    short = {"distributions": ["randn"], "workloads": entries}
+    config = {**DEFAULT, "sweeps": {"mla_decode": {"dtypes": ["bf16"], "simulation": {"short": short}}}}
+    sweep = check(config).sweeps["mla_decode"]
+    drawn = {w.id: sweep.simulated_distributions("short", w) for w in sweep.simulated("short")}
+    assert drawn == {"b1_q1_s64_bf16": ["randn"], "b2_q1_s64_bf16": ["randn", "large"], "b2_q1_s65_bf16": ["large"]}
+    for wrong, message in ((["larg"], "'larg' is unknown; did you mean 'large'"), ("large", "it must be a list")):
+        entries[1]["distributions"] = wrong
+        with pytest.raises(ConfigError, match=rf"short.workloads\[1\]: .*{message}"):
+            check(config)
+
+
 def test_types_know_every_target() -> None:
     assert set(get_args(inputs.Asked)) == {*TARGETS, LOCAL_TARGET} and set(get_args(inputs.Target)) == set(TARGETS)
     assert set(check(DEFAULT).sweeps["mla_decode"].dtypes) == set(TARGETS)  # a GPU of any of them has something to do

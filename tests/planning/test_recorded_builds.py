@@ -146,6 +146,24 @@ def test_records_that_another_machine_made_stay_while_the_build_is_the_same(tmp_
     assert write("b") == {"compile"}
 
 
+def test_a_build_that_is_made_repeats_its_first_checks_and_shows_the_others(plan, tmp_path) -> None:
+    second = plan.builds["op/cute/sm_90a/second"]
+    cases = [PlannedCase(second, Workload(name)) for name in ("w", "x", "y", "z")]
+    plan.simulated = {case.key: case for case in cases}
+    assert recorded_builds.select(plan, tmp_path, recipes()).checking == set(plan.simulated)
+    keep(tmp_path, plan, recipes())
+    chosen = recorded_builds.select(plan, tmp_path, recipes())
+    first = {case.key for case in cases[: recorded_builds.CHECKS_HERE]}
+    assert first and chosen.checking == first and chosen.live == {second.key}
+    assert chosen.kept[second.key] == ("correctness/y", "correctness/z")
+    assert recorded_builds.select(plan, tmp_path, recipes(), "ignore").checking == set(plan.simulated)
+    assert not recorded_builds.select(plan, tmp_path, recipes(), "only").checking
+    changed = dataclasses.replace(recipes(), of_check=lambda case: recipe("changed" if case == cases[3] else "same"))
+    assert recorded_builds.select(plan, tmp_path, changed).checking == first | {cases[3].key}
+    for now in (recipes("changed"), recipes(version="2")):
+        assert recorded_builds.select(plan, tmp_path, now).checking == set(plan.simulated)
+
+
 @pytest.fixture
 def predicted(plan):
     """The plan with a predicted case of its checked build, and of another one."""

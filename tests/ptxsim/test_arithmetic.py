@@ -422,3 +422,19 @@ def test_products_are_summed_roughly_only_where_that_was_asked_for() -> None:
         assert multiply(a, b, None, "f16", "f16").dtype == np.float16
     assert not np.array_equal(near, exact) and np.allclose(near, exact, atol=1e-4)
     assert np.array_equal(multiply(a, b, c, "bf16", "f32"), exact)
+
+
+@pytest.mark.parametrize("warps", [1, 8])
+def test_products_of_several_warps_are_those_of_each_warp(warps: int) -> None:
+    numbers = np.random.default_rng(2)
+    a, b, c = (
+        numbers.standard_normal((warps, *x)).astype(np.float16).astype(np.float32) for x in ((16, 16), (8, 16), (16, 8))
+    )
+    a[0, 3] = np.inf
+    together = multiply(a, b, c, "f16", "f32")
+    wide = np.concatenate([b[0]] * 16)  # so wide that it is summed in another way
+    for n in range(warps):
+        np.testing.assert_array_equal(together[n], multiply(a[n], b[n], c[n], "f16", "f32"))
+    np.testing.assert_array_equal(
+        multiply(a[0], wide, None, "f16", "f32")[:, :8], multiply(a[0], b[0], None, "f16", "f32")
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -217,8 +218,13 @@ def test_four_bit_elements_are_counted_in_pairs() -> None:
         _in_pairs("a", (6, 63), (63, 1))
 
 
+class To(NamedTuple):
+    target: np.ndarray
+    more: int
+
+
 @pytest.mark.slow
-def test_a_four_bit_tensor_is_an_argument_in_either_spelling(tmp_path) -> None:
+def test_a_four_bit_tensor_is_an_argument_in_either_spelling_and_so_are_tuples(tmp_path) -> None:
     pytest.importorskip("cutlass", reason="CuTe DSL is not installed")
     torch = pytest.importorskip("torch")
     script = Path(__file__).with_name("four_bit_kernel.py")
@@ -231,9 +237,10 @@ def test_a_four_bit_tensor_is_an_argument_in_either_spelling(tmp_path) -> None:
         raw.view(torch.float4_e2m1fn_x2),
     )
     for pairs in spellings:
-        out = np.zeros(32, np.int8)
-        assert ptxsim.run(ptxsim.capture(tmp_path / "kernel.o", "copy_bytes", (pairs, out), module)).ok
-        np.testing.assert_array_equal(out, raw.numpy().ravel()[:32])
+        to = To(np.zeros(32, np.int8), 3)
+        (launch,) = ptxsim.capture(tmp_path / "kernel.o", "copy_bytes", (pairs, to, (5, 7)), module)
+        assert ptxsim.run(launch).ok and "to.target" in {x.name for x in launch.memory.allocations}
+        np.testing.assert_array_equal(to.target, raw.numpy().ravel()[:32] + 10)
     with pytest.raises(ptxsim.CaptureError, match="expected to be 32"):
         wider = ptxsim.Tensor(raw, "float4_e2m1fn", (2, 128))
-        ptxsim.capture(tmp_path / "kernel.o", "copy_bytes", (wider, out), module)
+        ptxsim.capture(tmp_path / "kernel.o", "copy_bytes", (wider, to, (5, 7)), module)

@@ -359,3 +359,19 @@ def test_an_mbarrier_that_was_never_initialised() -> None:
     assert [f.kind for f in result.findings] == ["barrier"] and "no mbarrier was initialised" in result.findings[
         0
     ].message
+
+
+def test_cache_policies_change_no_value() -> None:
+    x, y = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
+    run_kernel(
+        "createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %d5, 0.5;"
+        "createpolicy.fractional.L2::evict_first.b64 %d6;"
+        "ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4;"
+        "add.u64 %d1, %d1, %d3; add.u64 %d2, %d2, %d3;"
+        "ld.global.L1::no_allocate.L2::cache_hint.b32 %r2, [%d1], %d5;"
+        "st.global.L2::cache_hint.b32 [%d2], %r2, %d6;"
+        "red.global.add.L2::cache_hint.u32 [%d2], %r2, %d6;",
+        x,
+        y,
+    )
+    np.testing.assert_array_equal(y, 2 * x)

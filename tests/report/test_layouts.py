@@ -130,11 +130,11 @@ def test_an_atom_holds_each_chunk_once_and_no_two_of_a_column_in_one_bank_group(
 
 def test_scale_factors_lie_where_the_simulator_reads_them(monkeypatch) -> None:
     monkeypatch.setattr(tensor_product, "check_columns", lambda *of: None)
-    words = np.zeros((128, 512), np.uint32)
+    contents = np.zeros((128, 512), np.uint32)
     for row, group in itertools.product(range(128), range(4)):
         line, place = divmod(scale_factor_place(row, group), 16)
-        words[line, place // 4] |= np.uint32((row + group) << 8 * (place % 4))
-    memory = SimpleNamespace(words=words, unwritten=lambda *of: False)
+        contents[line, place // 4] |= np.uint32((row + group) << 8 * (place % 4))
+    memory = SimpleNamespace(words=contents, unwritten=lambda *of: False)
     product = SimpleNamespace(descriptor=SimpleNamespace(scale="ue8m0", k=4), form=SimpleNamespace(scales=4))
     product.origin = SimpleNamespace(fragment=None, at=0)
     read = tensor_product.TensorProduct._scale_factors(product, SimpleNamespace(tensor_memory=memory), 0, 128, 0)

@@ -71,10 +71,12 @@ def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
     assert sum(len(b.cases) for b in result) == 10
 
 
-def test_simulated_checks_of_a_kernel_and_target_are_one_batch() -> None:
-    (result,) = make_simulated([planned(n) for n in range(3)], {planned(0).build.key})
-    assert result.path == "results/batch/simulated/op/kernel/sm_90a.json"
-    assert result.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(3)]
+def test_simulated_checks_that_a_run_makes_are_one_batch_per_kernel_and_target() -> None:
+    here, rest = make_simulated([planned(n) for n in range(3)], {planned(n).key for n in range(2)})
+    assert here.path == "results/batch/simulated/op/kernel/sm_90a.json"
+    assert here.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(2)]
+    assert rest.path == "results/batch/simulated_rest/op/kernel/sm_90a.json"
+    assert rest.records() == ["results/correctness/op/kernel/sm_90a/v/w2.json"]
 
 
 def test_without_a_number_a_job_measures_many_where_there_are_thousands() -> None:

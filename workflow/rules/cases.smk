@@ -109,10 +109,10 @@ def checking_settings(wildcards):
     return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
 
 
-def simulation_settings(wildcards):
+def simulation_settings(case):
     chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
-    sweep = EXPERIMENT.sweeps[wildcards.operator]
-    return {**chosen, "distributions": sweep.simulation[EXPERIMENT.extent]["distributions"]}
+    sweep = EXPERIMENT.sweeps[case.build.operator]
+    return {**chosen, "distributions": sweep.simulated_distributions(EXPERIMENT.extent, case.workload)}
 
 
 def simulated_of(wildcards):
@@ -129,6 +129,7 @@ def simulated_cases_of(wildcards):
     return [
         {
             **in_batch("correctness", case, recipe_of_check(wildcards, case)),
+            "settings": simulation_settings(case),
             "log": f"results/log/correctness/{case.key}.log",
         }
         for case in simulated_of(wildcards).cases
@@ -259,4 +260,4 @@ def recipe_of_prediction(names, case, timing=None):
 
 
 def recipe_of_check(names, case):
-    return recipe_of_case(SIMULATING, names, simulation_settings(names), simulation.NAME, case)
+    return recipe_of_case(SIMULATING, names, simulation_settings(case), simulation.NAME, case)

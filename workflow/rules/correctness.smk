@@ -47,7 +47,6 @@ rule simulated:
         constraint=asked_of_slurm("constraint"),
     params:
         cases=simulated_cases_of,
-        settings=simulation_settings,
         made_from=made_from,
     script:
         "../scripts/simulate_batch.py"

@@ -43,21 +43,17 @@ if snakemake_internals.is_main(workflow):
     if SELECTION.warning():
         logger.info(SELECTION.warning())
 else:
-    SELECTION = recorded_builds.Selection(frozenset(PLAN.live), PLAN.kept, frozenset(PLAN.predicting))
+    SELECTION = recorded_builds.Selection(
+        frozenset(PLAN.live), PLAN.kept, frozenset(PLAN.checking), frozenset(PLAN.predicting)
+    )
 PLAN.live, PLAN.kept = sorted(SELECTION.live), dict(SELECTION.kept)
-PLAN.predicting = sorted(SELECTION.predicting)
+PLAN.checking, PLAN.predicting = sorted(SELECTION.checking), sorted(SELECTION.predicting)
 EVERY_BUILD = [build.id for build in PLAN.builds.values()]
 BUILDS = [build for build in EVERY_BUILD if build.key in SELECTION.live]
 INSPECTED = BUILDS if "inspect" in EXPERIMENT.stages else []
 FIGURES = {"figures": "results/inspect/{operator}/{kernel}/{target}/{variant}.json"} if INSPECTED else {}
-
-
-def is_live(case):
-    return case.build.key in SELECTION.live
-
-
 MADE_OF_BUILDS = [*records("compile", BUILDS), *records("inspect", INSPECTED)]
-MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values() if is_live(case)))
+MADE_SIMULATED = records("correctness", (case.id for case in PLAN.simulated.values() if case.key in SELECTION.checking))
 MADE_CHECKED = [*records("correctness", (case.id for case in ON_CARDS["correctness"])), *MADE_SIMULATED]
 MADE_TUNED = [("autotune", cases[0].id, f"results/autotune/{key}.json") for key, cases in CHOICES.items()]
 MADE_PROFILED = [made for stage in ("nsys", "ncu") for made in records(stage, (c.id for c in PLAN.cases_to_run(stage)))]
@@ -79,7 +75,7 @@ BATCHES = {
     if CASES_PER_JOB > 1
     for batch in batches.make_batches(stage, cases, CASES_PER_JOB)
 }
-SIMULATED_BATCHES = {batch.key: batch for batch in batches.make_simulated(PLAN.simulated.values(), SELECTION.live)}
+SIMULATED_BATCHES = {batch.key: batch for batch in batches.make_simulated(PLAN.simulated.values(), SELECTION.checking)}
 BATCH_OF = {path: batch.path for batch in (BATCHES | SIMULATED_BATCHES).values() for path in batch.records()}
 
 

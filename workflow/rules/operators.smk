@@ -157,9 +157,13 @@ def timeline_case(build):
 
 
 def lesson_checks(lesson):
-    """Build -> the records of its simulated checks."""
+    """Build -> the records of its simulated checks: of a build that a run makes anyway, those that it makes."""
     return {
-        build.key: [case.id.path("correctness") for case in PLAN.simulated.values() if case.build == build]
+        build.key: [
+            case.id.path("correctness")
+            for case in PLAN.checks_of_builds.get(build.key, ())
+            if build.key not in SELECTION.live or case.key in SELECTION.checking
+        ]
         for build in lesson_builds(lesson)
     }
 

@@ -80,7 +80,7 @@ def asked_of_toolchain(wildcards):
             one = in_batch("correctness", case, recipe_of_check(names, case))
             one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
             log = f"results/log/toolchains/{name}/{case.id.key}.log"
-            asked["checks"].append({"case": one, "settings": simulation_settings(names), "log": log})
+            asked["checks"].append({"case": one, "settings": simulation_settings(case), "log": log})
             records["checks"].append(one["record"])
         for case in PLAN.predictions_of_builds.get(build.id.key, ())[:1]:
             output = beside(name, case.id.path("predict"))

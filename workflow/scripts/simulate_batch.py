@@ -2,8 +2,8 @@
 
 from cutesnake.runtime.job import do, do_each
 
-cases, settings, log = snakemake.params.cases, snakemake.params.settings, snakemake.log[0]
-jobs = [{"case": case, "settings": settings, "log": case["log"]} for case in cases]
+cases, log = snakemake.params.cases, snakemake.log[0]
+jobs = [{"case": case, "settings": case["settings"], "log": case["log"]} for case in cases]
 do_each("simulator", "correctness", log, "cutesnake.stages.measure.batch:simulate_case", jobs)
 do(
     "simulator",

@@ -54,11 +54,11 @@ def make_batches(stage: str, cases: Iterable[PlannedCase], size: int) -> list[Ba
     ]
 
 
-def make_simulated(cases: Iterable[PlannedCase], live: Collection[str]) -> list[Batch]:
-    """Return batches of simulated checks, of builds in `live` and of other builds separately."""
+def make_simulated(cases: Iterable[PlannedCase], checking: Collection[str]) -> list[Batch]:
+    """Return batches of simulated checks, of cases in `checking` and of others separately."""
     result: dict[str, list[PlannedCase]] = {}
     for case in cases:
         build = case.build
-        part = "simulated" if build.key in live else "simulated_rest"
+        part = "simulated" if case.key in checking else "simulated_rest"
         result.setdefault(f"{part}/{build.operator}/{build.kernel}/{build.target}", []).append(case)
     return [Batch("correctness", key, tuple(those)) for key, those in result.items()]

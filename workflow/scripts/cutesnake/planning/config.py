@@ -21,6 +21,7 @@ from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
     OTHERS,
+    OWN_DISTRIBUTIONS,
     Entries,
     Sweep,
     SweepError,
@@ -28,6 +29,7 @@ from cutesnake.planning.sweep import (
     is_named,
     make_sweep,
     read_sweep,
+    workloads_alone,
 )
 
 # Keys of configurations before the catalogue -> the keys that replace them.
@@ -269,7 +271,11 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
         part = sweep.simulation.get(extent, {})
         place = f"{local}.simulation.{extent}"
         _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
-        _check_workloads(f"{place}.workloads", operator, part.get("workloads", []), sweep.all_dtypes, named)
+        entries = part.get("workloads", [])
+        for index, entry in enumerate(entries):
+            _check_distributions(f"{place}.workloads[{index}]", operator, entry.get(OWN_DISTRIBUTIONS, []))
+        alone = [workloads_alone(entry) for entry in entries]
+        _check_workloads(f"{place}.workloads", operator, alone, sweep.all_dtypes, named)
     predict = sweep.predict if isinstance(sweep.predict, dict) else {OTHERS: sweep.predict}
     if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
         kernels = [*sweep.kernels, OTHERS]
@@ -295,8 +301,10 @@ def _no_kernel(operator: str, name: str) -> str | None:
     return None
 
 
-def _check_distributions(local: str, operator: str, names: list[str]) -> None:
+def _check_distributions(local: str, operator: str, names: Any) -> None:
     known = load_operator(operator).DISTRIBUTIONS
+    if not isinstance(names, list):
+        raise ConfigError(f"{local}: distributions is {names!r}; it must be a list")
     for name in names:
         if name not in known:
             raise ConfigError(f"{local}: {name!r} is unknown;{nearest(name, known)}")

@@ -88,6 +88,7 @@ class Plan:
     # Of the builds, those that this run makes, and those shown from records: see recorded_builds.py.
     live: list[str] = field(default_factory=list)
     kept: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    checking: list[str] = field(default_factory=list)  # cases that this run simulates itself
     predicting: list[str] = field(default_factory=list)  # cases that this run predicts itself
     # Where cases run: this machine, or what a job found on a node of each class.
     places: dict[str, Machine] = field(default_factory=dict)

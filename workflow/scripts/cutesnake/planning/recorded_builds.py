@@ -21,6 +21,7 @@ CODE = {
     CHECK: ("stages/simulate", "stages/measure/correctness.py"),
     PREDICTION: ("stages/predict",),
 }
+CHECKS_HERE = 2  # simulated checks of a build that a run repeats although their records hold: a sweep's first ones
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class Recipes:
 class Selection:
     """Builds that a run makes, and the kept records it shows instead.
 
-    The latter are build -> names of valid records. Of builds that are made, `kept` has predictions alone. `predicting`
-    has the cases that the run predicts. `stale` counts kept records of other sources.
+    The latter are build -> names of valid records. Of builds that are made, `kept` has checks and predictions alone.
+    `checking` and `predicting` have the cases that the run simulates and predicts. `stale` counts kept records of other
+    sources.
     """
 
     live: frozenset[str] = frozenset()
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    checking: frozenset[str] = frozenset()
     predicting: frozenset[str] = frozenset()
     stale: int = 0
 
@@ -92,12 +95,14 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds. Of their predictions, those under `predict_always` of the sweep are made, and all of a kernel and target
-    without any record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises
-    RecordedBuildsError for a damaged file.
+    holds. Of their checks, the first `CHECKS_HERE` are made, and all without a record that holds. Of their predictions,
+    those under `predict_always` of the sweep are made, and all of a kernel and target without any record; others are
+    shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises RecordedBuildsError for a damaged
+    file.
     """
     if recorded == "ignore":
-        return Selection(frozenset(plan.builds), predicting=frozenset(case.key for case in plan.predicted()))
+        predicting = frozenset(case.key for case in plan.predicted())
+        return Selection(frozenset(plan.builds), checking=frozenset(plan.simulated), predicting=predicting)
     only = recorded == "only"
     live, kept, stale = set(), {}, 0
     files: dict[str, dict[str, KeptKeys]] = {}
@@ -115,7 +120,8 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         built = known.get(COMPILE, False)
         if name in defaults or runs:
             live.add(name)
-            known = _predictions(plan, build, known) if built else {}
+            checks = _checks(plan, build, known) if built else {}
+            known = checks | _predictions(plan, build, known) if built else {}
         elif not (built and known.get(INSPECT)):
             live.add(name)
             stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
@@ -131,7 +137,19 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         for case in plan.predictions_of_builds.get(name, ())
         if name.rpartition("/")[0] not in places or (case.build.operator, case.workload.id) in plan.foreseen_always
     )
-    return Selection(frozenset(live), kept, predicting, stale)
+    checking = frozenset(
+        case.key
+        for name in live
+        for case in plan.checks_of_builds.get(name, ())
+        if f"{CHECK}/{case.workload.id}" not in kept.get(name, ())
+    )
+    return Selection(frozenset(live), kept, checking, predicting, stale)
+
+
+def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
+    """Return the records that stand for checks of a build that is made: all that hold after the first ones."""
+    names = [f"{CHECK}/{case.workload.id}" for case in plan.checks_of_builds.get(build.key, ())]
+    return {one: True for one in names[CHECKS_HERE:] if known.get(one)}
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:

@@ -34,6 +34,7 @@ PLAIN_FIELDS = (
     "operators",
     "live",
     "kept",
+    "checking",
     "predicting",
     "dtypes",
     "axes",

@@ -14,6 +14,7 @@ from cutesnake.planning import strict_yaml
 
 EXTENTS = ("short", "full")  # lists of simulated checks
 ALL = "all"  # every workload of the sweep
+OWN_DISTRIBUTIONS = "distributions"  # key of an entry of a simulated list
 OTHERS = "others"  # kernels that `predict` does not name
 Entries = list[dict[str, Any]]  # workloads of a sweep: each stands for the cross product of its lists
 
@@ -53,7 +54,18 @@ class Sweep:
 
     def simulated(self, extent: str) -> list[Workload]:
         """Return workloads checked by simulation without a GPU; empty without a list."""
-        return self._once(self.simulation.get(extent, {}).get("workloads", []))
+        return self._once([workloads_alone(entry) for entry in self._simulated_entries(extent)])
+
+    def simulated_distributions(self, extent: str, workload: Workload) -> list[str]:
+        """Return the distributions of a simulated workload: its entries' own, else the list's."""
+        part, names = self.simulation[extent], dict[str, None]()
+        for entry in self._simulated_entries(extent):
+            if any(w.id == workload.id for w in expand(self.operator, workloads_alone(entry), [workload.dtype])):
+                names |= dict.fromkeys(entry.get(OWN_DISTRIBUTIONS, part["distributions"]))
+        return list(names)
+
+    def _simulated_entries(self, extent: str) -> Entries:
+        return self.simulation.get(extent, {}).get("workloads", [])
 
     def small(self) -> list[list[Workload]]:
         """Everything that is small enough to be simulated, the shortest list first."""
@@ -118,6 +130,11 @@ def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
         data.get("predict", []),
         list(data.get("predict_always", [])),
     )
+
+
+def workloads_alone(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of a simulated list without its distributions."""
+    return {key: value for key, value in entry.items() if key != OWN_DISTRIBUTIONS}
 
 
 def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterator[Workload]:

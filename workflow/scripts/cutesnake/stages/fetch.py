@@ -74,7 +74,7 @@ def fetched(package: str, root: Path | str = "results/fetch") -> Path:
 
 
 def pins_by_file(files: Sequence[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
-    """Return each pin of `upstream.yaml` files with its file; FetchError for a bad pin or a name used twice."""
+    """Return each pin with its `upstream.yaml`; FetchError for a bad or repeated pin."""
     out: dict[str, tuple[Path, dict[str, Any]]] = {}
     for file in files:
         for name, pin in _pins(file).items():

@@ -97,8 +97,7 @@ def candidates(sweep: Sweep, kernel: str, target: str, extent: str) -> list[Cand
     module = load_kernel(sweep.operator, kernel)
     dtypes = sweep.dtypes_for(target)
     workloads = [w for w in sweep.simulated(extent) if w.dtype in dtypes and module.supports(w) is None]
-    names = sweep.simulation.get(extent, {}).get("distributions", sweep.distributions)
-    return [Candidate(w, name) for w in workloads for name in names]
+    return [Candidate(w, name) for w in workloads for name in sweep.simulated_distributions(extent, w)]
 
 
 def places(sweep: Sweep, kernel: str | None, target: str | None) -> list[Place]:
