@@ -193,6 +193,18 @@ def test_a_ring_whose_stages_have_a_barrier_for_each_tile_and_each_consumer_is_f
     assert two.stages == 2
 
 
+def test_rings_of_two_tensors_that_one_ring_of_empty_barriers_serves_are_two() -> None:
+    copies, reads = {("copy", "load"): Counter()}, {"multiply": Counter()}
+    a, b, once = (
+        Group("", [place, place + 8], 1, copies, reads, {name}, completed=phases)
+        for place, name, phases in ((0, "a", 6), (32, "b", 6), (48, "q", 1))
+    )
+    empty = Group("", [16, 24], 128, {("threads", "multiply"): Counter()}, {"load": Counter()}, completed=6)
+    pipelines = find_pipelines([a, empty, b, once])
+    assert [(one.name, one.stages) for one in pipelines] == [("a: load → multiply", 2), ("b: load → multiply", 2)]
+    assert pipelines[1].empty is empty
+
+
 def function(**changes: Any) -> dict[str, Any]:
     buffer = {"name": "ring", "bytes": 96, "stages": 3, "stage_bytes": 32}
     pipeline = {"name": "a: load → multiply", "producers": ["load"], "consumers": ["multiply"]}

@@ -123,7 +123,7 @@ def draw_overlap(spans: Sequence[Sequence[tuple[str, int, int, int]]], rows: Seq
             parts.append(_rectangle(154 + first * unit, y, (end - first) * unit - 1, height - 4, colour(shade)))
             parts.append(f'<text x="{154 + (first + end) * unit / 2:.0f}" y="{y + 15}">{text}</text>')
     title = "Main loop and epilogue with one accumulator and with two"
-    return LayoutPlot(svg_of(parts, 158 + last * unit, height * len(rows) + 4, title), title)
+    return LayoutPlot(svg_of(parts, 158 + last * unit, height * len(rows) + 4, title), f"{title}.")
 
 
 def _rectangle(x: float, y: float, width: float, height: float, fill: str) -> str:

@@ -170,8 +170,30 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
             full, empty = empty, full
         result.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
     paired = {id(group) for one in result for group in (one.full, one.empty)}
+    result += _sharing([group for group in groups if id(group) not in paired], result)
+    paired |= {id(one.full) for one in result}
     result += _tiled_rings([group for group in groups if id(group) not in paired])
     return sorted(result, key=lambda one: one.full.offsets[0])
+
+
+def _sharing(groups: Sequence[Group], pipelines: Sequence[Pipeline]) -> list[Pipeline]:
+    """Find rings of full barriers that a ring of empty ones serves along with another tensor's."""
+    result = []
+    for full in filter(_copies, groups):
+        for one in pipelines:
+            if (
+                one.stages > 1
+                and _copies(one.full)
+                and _uses(full) == _uses(one.full)
+                and full.tensors - one.full.tensors
+            ):
+                result.append(Pipeline(_pipeline_name(full), full, one.empty, one.stages))
+                break
+    return result
+
+
+def _uses(group: Group) -> tuple[int, int, set[str], set[str]]:
+    return len(group.offsets), group.completed, group.arrivers, set(group.waits)
 
 
 def _pairs(a: Group, b: Group) -> bool:
