@@ -1,11 +1,15 @@
-"""Shared limits and tile of kernels over the elements of a row-major matrix.
+"""Workloads over row-major matrices that operators share, and limits and tile of kernels over their elements.
 
 The tile of vectors is NVIDIA's.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cutesnake.model.workload import require_choice, require_sizes
 
 MOST_ELEMENTS = 2**31 - 2**14  # no tile has 2^14 elements
 VECTOR_BYTES = 16
@@ -13,14 +17,68 @@ TILE = (16, 32)  # rows, and vectors of a row: (4, 32) threads of (4, vector) va
 WIDEST = 256  # elements of a row of a tile, of the narrowest type
 
 
-class Matrix(Protocol):
-    """A workload over one."""
+@dataclass(frozen=True)
+class Matrix:
+    """A row-major matrix of `rows` x `columns` elements of `dtype`, one of TYPES."""
+
+    TYPES: ClassVar[Iterable[str]]
+    rows: int
+    columns: int
+    dtype: str = "fp32"
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "rows", "columns")
+        require_choice("dtype", self.dtype, self.TYPES)
 
     @property
-    def rows(self) -> int: ...
+    def id(self) -> str:
+        return f"m{self.rows}_n{self.columns}_{self.dtype}"
+
+
+@dataclass(frozen=True)
+class Product:
+    """An `m` x `k` by transposed `n` x `k` product of row-major matrices of `dtype`, one of TYPES."""
+
+    TYPES: ClassVar[Iterable[str]]
+    m: int
+    n: int
+    k: int
+    dtype: str
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "m", "n", "k")
+        require_choice("dtype", self.dtype, self.TYPES)
 
     @property
-    def columns(self) -> int: ...
+    def id(self) -> str:
+        return f"m{self.m}_n{self.n}_k{self.k}_{self.dtype}"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """`groups` products of about `m` x `k` by transposed `n` x `k` matrices.
+
+    How the groups differ in size is one of SIZES, the default first; `dtype` is one of TYPES.
+    """
+
+    TYPES: ClassVar[Iterable[str]]
+    SIZES: ClassVar[tuple[str, ...]] = ("even", "uneven")
+    groups: int
+    m: int
+    n: int
+    k: int
+    sizes: str
+    dtype: str
+
+    def __post_init__(self) -> None:
+        require_sizes(self, "groups", "m", "n", "k")
+        require_choice("sizes", self.sizes, self.SIZES)
+        require_choice("dtype", self.dtype, self.TYPES)
+
+    @property
+    def id(self) -> str:
+        sizes = f"_{self.sizes}" * (self.sizes != self.SIZES[0])
+        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
 
 
 def refuse_extents(matrix: Matrix) -> str | None:

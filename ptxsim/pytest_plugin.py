@@ -76,7 +76,7 @@ class Simulation:
         """Run the launches of one call, under each schedule until something is found."""
         from .core.run import DEFAULT_CHECKS, run
         from .core.schedule import DEFAULT
-        from .core.search import Snapshot
+        from .core.snapshot import Snapshot
 
         options = self.options
         checks = DEFAULT_CHECKS if options.checks is None else options.checks

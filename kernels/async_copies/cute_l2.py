@@ -5,10 +5,10 @@ The kernel is this project's.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.async_copies.cute import adapter
 from kernels.async_copies.cute.adapter import TARGETS, supports, variants
 
@@ -19,10 +19,7 @@ __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"
 
 DSL = "cute"
 SOURCE = "ours"
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return adapter.compile("CopyThroughL2", target, folder)
+compile = partial(adapter.compile, "CopyThroughL2")
 
 
 @not_baked

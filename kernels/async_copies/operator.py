@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes
+from cutesnake.model.workload import poisoned, require_choice
+from kernels.matrices import Matrix
 
 if TYPE_CHECKING:
     import torch
@@ -21,20 +22,10 @@ AXIS, AXIS_LABEL = "rows", "rows"
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Matrix):
     """A matrix of `rows` x `columns`."""
 
-    rows: int
-    columns: int
-    dtype: str = "fp32"
-
-    def __post_init__(self) -> None:
-        require_sizes(self, "rows", "columns")
-        require_choice("dtype", self.dtype, DTYPES)
-
-    @property
-    def id(self) -> str:
-        return f"m{self.rows}_n{self.columns}_{self.dtype}"
+    TYPES = DTYPES
 
 
 @dataclass
@@ -68,10 +59,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    return Outputs(torch.full((workload.rows, workload.columns), float("nan"), device=device))
+    return Outputs(poisoned((workload.rows, workload.columns), workload.dtype, device))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, torch_dtype
+from kernels.matrices import Matrix
 
 if TYPE_CHECKING:
     import torch
@@ -23,20 +24,10 @@ AXIS, AXIS_LABEL = "rows", "rows"
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Matrix):
     """Row-major matrices of `rows` x `columns` elements of `dtype`."""
 
-    rows: int
-    columns: int
-    dtype: str = "fp32"
-
-    def __post_init__(self) -> None:
-        require_sizes(self, "rows", "columns")
-        require_choice("dtype", self.dtype, DTYPES)
-
-    @property
-    def id(self) -> str:
-        return f"m{self.rows}_n{self.columns}_{self.dtype}"
+    TYPES = DTYPES
 
 
 @dataclass
@@ -74,15 +65,8 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN.
-
-    What the second kernel reads before the first has written it cannot pass.
-    """
-    import torch
-
-    shape, dtype = (workload.rows, workload.columns), torch_dtype(workload.dtype)
-    y, w = (torch.full(shape, float("nan"), dtype=dtype, device=device) for _ in "yw")
-    return Outputs(y, w)
+    """Return NaN also in w: what the second kernel reads before the first has written it cannot pass."""
+    return Outputs(*(poisoned((workload.rows, workload.columns), workload.dtype, device) for _ in "yw"))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, torch_dtype
+from kernels.matrices import Matrix
 
 if TYPE_CHECKING:
     import torch
@@ -21,20 +22,10 @@ AXIS, AXIS_LABEL = "rows", "rows"
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Matrix):
     """Row-major matrices of `rows` x `columns` elements of `dtype`."""
 
-    rows: int
-    columns: int
-    dtype: str = "fp32"
-
-    def __post_init__(self) -> None:
-        require_sizes(self, "rows", "columns")
-        require_choice("dtype", self.dtype, DTYPES)
-
-    @property
-    def id(self) -> str:
-        return f"m{self.rows}_n{self.columns}_{self.dtype}"
+    TYPES = DTYPES
 
 
 @dataclass
@@ -75,12 +66,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return poisoned outputs, so that an unwritten element fails: NaN, or the smallest integer."""
-    import torch
-
-    dtype = torch_dtype(workload.dtype)
-    poison = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
-    return Outputs(torch.full((workload.rows, workload.columns), poison, dtype=dtype, device=device))
+    return Outputs(poisoned((workload.rows, workload.columns), workload.dtype, device))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

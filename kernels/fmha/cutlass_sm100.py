@@ -5,26 +5,23 @@ Not its persistent form, whose grid is the number of multiprocessors of the GPU 
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.fmha.cutlass import adapter
+from cutesnake.model.contract import not_baked
+from kernels.fmha.cutlass.adapter import Example
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
-    from kernels.fmha.operator import Inputs, Outputs, Workload
+    from kernels.fmha.operator import Workload
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-TARGETS = {
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-}
 WIDTHS = (32, 64, 128)
-TILE = (128, 128)  # queries x keys of one product, the only one that the example takes; a CTA has two of them
-QUERIES = 2 * TILE[0]  # of a CTA
+TILE = (128, 128)  # queries x keys of one product, the only one that the example takes
+EXAMPLE = Example("blackwell.fmha", "BlackwellFusedMultiHeadAttentionForward", TILE, lse=False)
+variants, compile, bind = EXAMPLE.variants, EXAMPLE.compile, EXAMPLE.bind
 
 
 @not_baked
@@ -32,23 +29,3 @@ def supports(workload: Workload) -> str | None:
     if workload.head_dim not in WIDTHS:
         return f"NVIDIA's Blackwell example takes heads of {', '.join(map(str, WIDTHS))}"
     return None
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return (adapter.variant(workload, *TILE),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return adapter.compile("blackwell.fmha", "BlackwellFusedMultiHeadAttentionForward", variant, target, folder)
-
-
-@not_baked
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind a CTA per 256 queries of a head."""
-    from cutesnake.stages.load.cute import Call
-
-    w, scale = workload, inputs.softmax_scale
-    values = (inputs.q, inputs.k, inputs.v, outputs.out, scale * adapter.LOG2_E, scale)
-    grid = (-(-w.length // QUERIES), w.heads, w.batch)
-    return Runner(Call(build.function(), values), (build.launch(build.symbols[0], grid),))

@@ -11,12 +11,12 @@ h // (heads / kv_heads). With `causal`, a token sees itself and those before it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_multiple, require_sizes, torch_dtype
+from cutesnake.model.workload import differing, poisoned, require_choice, require_multiple, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}
 DISTRIBUTIONS = ("randn", "large", "dominant", "constant", "rising")
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "length", "sequence length (tokens)"
-OUTPUT_BYTES = 2  # of every dtype: with fp8 operands the output is fp16
+OUTPUT = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp16"}  # element type of the output
 RISE = 0.02  # of a score from key to key in `rising`
 
 
@@ -37,6 +37,7 @@ class Workload:
     smaller than what 8 bits can hold to any precision.
     """
 
+    TYPES: ClassVar[Iterable[str]] = DTYPES
     batch: int
     length: int
     dtype: str = "bf16"
@@ -47,16 +48,14 @@ class Workload:
 
     def __post_init__(self) -> None:
         require_sizes(self, "batch", "length", "heads", "kv_heads", "head_dim")
-        require_choice("dtype", self.dtype, DTYPES)
+        require_choice("dtype", self.dtype, self.TYPES)
         require_multiple(self, "heads", of="kv_heads")
 
     @property
     def id(self) -> str:
         """Short and stable: `b4_s4096_bf16`, then whatever differs from the defaults."""
-        parts = [f"b{self.batch}", f"s{self.length}", self.dtype]
-        parts += [f"h{self.heads}"] * (self.heads != 16) + [f"kv{self.kv_heads}"] * (self.kv_heads != 16)
-        parts += [f"d{self.head_dim}"] * (self.head_dim != 128) + ["causal"] * self.causal
-        return "_".join(parts)
+        others = differing(self, heads="h", kv_heads="kv", head_dim="d")
+        return "_".join([f"b{self.batch}", f"s{self.length}", self.dtype, *others, *["causal"] * self.causal])
 
     @property
     def group(self) -> int:
@@ -124,18 +123,9 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
     return Inputs(q.to(dtype), k.to(dtype), v.to(dtype), w.softmax_scale)
 
 
-def output_dtype(workload: Workload) -> torch.dtype:
-    import torch
-
-    return torch.float16 if workload.dtype == "fp8" else torch_dtype(workload.dtype)
-
-
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    shape = (workload.batch, workload.length, workload.heads, workload.head_dim)
-    return Outputs(torch.full(shape, float("nan"), dtype=output_dtype(workload), device=device))
+    w = workload
+    return Outputs(poisoned((w.batch, w.length, w.heads, w.head_dim), OUTPUT[w.dtype], device))
 
 
 def key_heads(inputs: Any, workload: Workload) -> Iterator[tuple[torch.Tensor, ...]]:
@@ -161,7 +151,7 @@ def _attend(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs
     w, dtype = workload, inputs.q.dtype
     # No CPU multiplies e4m3: its values are exact in bfloat16, so rounding the operands is the same computation.
     operand = torch.bfloat16 if w.dtype == "fp8" else dtype
-    kind = output_dtype(w) if same_precision else torch.float32
+    kind = torch_dtype(OUTPUT[w.dtype]) if same_precision else torch.float32
     out = torch.empty(inputs.q.shape, dtype=kind, device=inputs.q.device)
     position = torch.arange(w.length, device=inputs.q.device)
     hidden = position[None, :] > position[:, None]
@@ -202,7 +192,7 @@ def cost(workload: Workload) -> Cost:
     return Cost(
         flops=4 * w.head_dim * w.batch * w.heads * pairs,
         bytes_read=DTYPES[w.dtype] * tokens * (w.heads + 2 * w.kv_heads),
-        bytes_written=OUTPUT_BYTES * tokens * w.heads,
+        bytes_written=2 * tokens * w.heads,
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, require_sizes
 from kernels.fmha import operator as fmha
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class Workload(fmha.Workload):
     they lie one after the other, without padding.
     """
 
+    TYPES = DTYPES
     window: int = 0
     lengths: str = "full"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_choice("dtype", self.dtype, DTYPES)
         require_choice("lengths", self.lengths, LENGTHS)
         if self.lengths == "ragged" and self.length < LEAST_RAGGED:
             raise ValueError(f"length is {self.length}; with ragged lengths it must be at least {LEAST_RAGGED}")
@@ -168,16 +168,10 @@ def _scores(q: torch.Tensor, k: torch.Tensor, w: Workload) -> torch.Tensor:
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    w, dtype = workload, torch_dtype(workload.dtype)
-    rows, tokens = (w.batch, w.length) if w.lengths == "full" else (1, sum(sequence_lengths(w)))
-
-    def poisoned(heads: int) -> torch.Tensor:
-        return torch.full((rows, tokens, heads, w.head_dim), float("nan"), dtype=dtype, device=device)
-
-    return Outputs(poisoned(w.heads), poisoned(w.kv_heads), poisoned(w.kv_heads))
+    w = workload
+    tokens = (w.batch, w.length) if w.lengths == "full" else (1, sum(sequence_lengths(w)))
+    heads = (w.heads, w.kv_heads, w.kv_heads)
+    return Outputs(*(poisoned((*tokens, count, w.head_dim), w.dtype, device) for count in heads))
 
 
 def _gradients(inputs: Inputs, workload: Workload, same_precision: bool) -> Outputs:

@@ -4,9 +4,9 @@ A CTA computes a tile of C. Its notes and its own check name fp16 and 8-bit type
 """
 
 from kernels.gemm.cutlass import adapter
-from kernels.gemm.cutlass.adapter import SM90 as TARGETS
 from kernels.gemm.cutlass.adapter import supports_sm90 as supports
 from kernels.gemm.cutlass.adapter import variants
+from kernels.targets import HOPPER as TARGETS
 from kernels.upstream.examples import SOURCE
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]

@@ -5,9 +5,9 @@ takes bf16 as it takes fp16.
 """
 
 from kernels.gemm.cutlass import adapter
-from kernels.gemm.cutlass.adapter import SM90 as TARGETS
 from kernels.gemm.cutlass.adapter import supports_sm90 as supports
 from kernels.gemm.cutlass.adapter import variants
+from kernels.targets import HOPPER as TARGETS
 from kernels.upstream.examples import SOURCE
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]

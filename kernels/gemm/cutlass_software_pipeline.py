@@ -4,8 +4,8 @@ It works as `cutlass_dense`, but the compiler pipelines its main loop.
 """
 
 from kernels.gemm.cutlass import adapter
-from kernels.gemm.cutlass.adapter import SM100 as TARGETS
 from kernels.gemm.cutlass.adapter import supports, variants
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]

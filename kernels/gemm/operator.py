@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -103,11 +103,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    shape = (workload.batch, workload.m, workload.n)
-    return Outputs(torch.full(shape, float("nan"), dtype=torch_dtype(OUTPUT[workload.dtype]), device=device))
+    return Outputs(poisoned((workload.batch, workload.m, workload.n), OUTPUT[workload.dtype], device))
 
 
 def factors(inputs: Inputs, workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:

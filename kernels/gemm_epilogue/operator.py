@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cutesnake.model.contract import Cost
 from cutesnake.model.workload import require_choice
 from kernels.gemm import operator as gemm
+from kernels.matrices import Product
 
 if TYPE_CHECKING:
     import torch
@@ -25,19 +26,16 @@ ALPHA, BETA = 0.5, 2.0  # numbers that no kernel may mistake for 1
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Product):
     """The product of an `m` x `k` by a transposed `n` x `k` matrix, row-major."""
 
-    m: int
-    n: int
-    k: int
-    activation: str = "silu"
+    TYPES = DTYPES
     dtype: str = "bf16"
+    activation: str = "silu"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice("activation", self.activation, ACTIVATIONS)
-        require_choice("dtype", self.dtype, DTYPES)
-        _ = self.plain
 
     @property
     def id(self) -> str:
@@ -45,10 +43,7 @@ class Workload:
 
     @property
     def plain(self) -> gemm.Workload:
-        """Return the product as a workload of `gemm`.
-
-        It raises ValueError for sizes that make no sense.
-        """
+        """Return the product as a workload of `gemm`."""
         return gemm.Workload(self.m, self.n, self.k, dtype=self.dtype)
 
 
@@ -89,7 +84,6 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     return Outputs(gemm.make_outputs(workload.plain, device).c[0])
 
 

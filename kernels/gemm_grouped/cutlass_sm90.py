@@ -6,36 +6,18 @@ that DSL 4.8.1 compiles it.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Variant, not_baked
-from kernels.gemm_grouped.cutlass import adapter
+from kernels.gemm_grouped.cutlass.adapter import Example
+from kernels.targets import HOPPER as TARGETS
 from kernels.upstream.examples import SOURCE
 from kernels.upstream.gemm import Tiling
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped.operator import Workload
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "group_key", "supports", "variants"]
 
 DSL = "cute"
-TARGETS: dict[str, tuple[str, ...]] = {"sm_90a": ("TMA", "wgmma")}
-EXAMPLE = adapter.Example("hopper.grouped_gemm", "HopperGroupedGemmPersistentKernel", takes="hopper")
 TILINGS = (Tiling(128, 128, (1, 1)), Tiling(128, 256, (1, 1)), Tiling(128, 128, (2, 1)), Tiling(64, 128, (1, 1)))
-
-compile = partial(adapter.compile, EXAMPLE)
-bind = partial(adapter.bind, EXAMPLE)
-
-
-@not_baked
-def supports(workload: Workload) -> str | None:
-    return "NVIDIA's example takes 16-bit operands" if workload.scaled else None
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return adapter.variants(workload, target, TILINGS)
+EXAMPLE = Example("hopper.grouped_gemm", "HopperGroupedGemmPersistentKernel", "hopper", TILINGS)
+supports, variants, compile, bind = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile, EXAMPLE.bind
 
 
 @not_baked

@@ -14,9 +14,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, torch_dtype
 from kernels.gemm import operator as gemm
 from kernels.gemm_blockscaled import operator as blockscaled
+from kernels.matrices import Groups
 
 if TYPE_CHECKING:
     import torch
@@ -27,7 +28,6 @@ OUTPUT = {"bf16": "bf16", "fp16": "fp16", **dict.fromkeys(SCALED, "fp16")}  # el
 DISTRIBUTIONS = ("randn", "constant", "scales", "large")
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
-SIZES = ("even", "uneven")
 STEP = 32  # sizes are multiples, so that rows of all element types are multiples of 16 bytes
 
 
@@ -41,32 +41,22 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Groups):
     """`groups` products, on average an `m` x `k` by a transposed `n` x `k` matrix.
 
     With `sizes` "even" all have these sizes. With "uneven" groups are taken in pairs, of which one gives some of each
     of its sizes to the other, by multiples of 32.
     """
 
-    groups: int
-    m: int
-    n: int
-    k: int
+    TYPES = DTYPES
     sizes: str = "even"
     dtype: str = "bf16"
 
     def __post_init__(self) -> None:
-        require_sizes(self, "groups", "m", "n", "k")
-        require_choice("sizes", self.sizes, SIZES)
-        require_choice("dtype", self.dtype, DTYPES)
+        super().__post_init__()
         for key in ("m", "n", "k"):
             if getattr(self, key) % STEP:
                 raise ValueError(f"{key} is {getattr(self, key)}; it must be a multiple of {STEP}")
-
-    @property
-    def id(self) -> str:
-        sizes = "_uneven" if self.sizes == "uneven" else ""
-        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
 
     @property
     def scaled(self) -> bool:
@@ -177,11 +167,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    size = sum(p.m * p.n for p in workload.problems)
-    return Outputs(torch.full((size,), float("nan"), dtype=torch_dtype(OUTPUT[workload.dtype]), device=device))
+    return Outputs(poisoned((sum(p.m * p.n for p in workload.problems),), OUTPUT[workload.dtype], device))
 
 
 def operands(

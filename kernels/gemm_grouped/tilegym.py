@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:

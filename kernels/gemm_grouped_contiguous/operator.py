@@ -10,11 +10,12 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes
+from cutesnake.model.workload import poisoned
 from kernels.gemm_blockwise import operator as blockwise
+from kernels.matrices import Groups
 
 if TYPE_CHECKING:
     import torch
@@ -23,36 +24,25 @@ DTYPES = blockwise.DTYPES
 DISTRIBUTIONS = blockwise.DISTRIBUTIONS
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
-SIZES = ("even", "uneven")
-ALIGNED = 128  # rows: groups are padded to multiples, so that no tile of C has rows of two groups
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Groups):
     """`groups` matrices B, each n x k, and on average `m` rows of A each.
 
     With `sizes` "even" every group has `m` rows. With "uneven" groups are taken in pairs, of which one gives some of
-    its rows to the other, by multiples of 128; the first group gives all it has and is empty.
+    its rows to the other, by multiples of ALIGNED; the first group gives all it has and is empty.
     """
 
-    groups: int
-    m: int
-    n: int
-    k: int
+    TYPES = DTYPES
+    ALIGNED: ClassVar = 128  # rows: groups are padded to multiples, so that no tile of C has rows of two groups
     sizes: str = "even"
     dtype: str = "fp8"
 
     def __post_init__(self) -> None:
-        require_sizes(self, "groups", "m", "n", "k")
-        require_choice("sizes", self.sizes, SIZES)
-        require_choice("dtype", self.dtype, DTYPES)
-        if self.m % ALIGNED:
-            raise ValueError(f"m is {self.m}; groups have multiples of {ALIGNED} rows")
-
-    @property
-    def id(self) -> str:
-        sizes = "_uneven" if self.sizes == "uneven" else ""
-        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
+        super().__post_init__()
+        if self.m % self.ALIGNED:
+            raise ValueError(f"m is {self.m}; groups have multiples of {self.ALIGNED} rows")
 
     @property
     def rows(self) -> int:
@@ -62,7 +52,13 @@ class Workload:
     @property
     def group_rows(self) -> tuple[int, ...]:
         """Rows of each group, the same for all inputs of a workload."""
-        return uneven_rows(self.groups, self.m, ALIGNED) if self.sizes == "uneven" else (self.m,) * self.groups
+        rows, draw = [self.m] * self.groups, random.Random(0)
+        if self.sizes == "uneven":
+            for i in range(0, self.groups - 1, 2):
+                units = self.m // self.ALIGNED
+                moved = self.ALIGNED * (draw.randint(0, units) if i else units)
+                rows[i], rows[i + 1] = rows[i] - moved, rows[i + 1] + moved
+        return tuple(rows)
 
 
 @dataclass
@@ -78,19 +74,6 @@ class Inputs:
 @dataclass
 class Outputs:
     c: torch.Tensor  # [rows, n], bf16
-
-
-def uneven_rows(groups: int, m: int, aligned: int) -> tuple[int, ...]:
-    """Return uneven row counts of groups, by multiples of `aligned`.
-
-    The first of every two groups gives some rows to the other. The first group gives all it has. It is always the same
-    draw.
-    """
-    rows, draw = [m] * groups, random.Random(0)
-    for i in range(0, groups - 1, 2):
-        moved = aligned * (draw.randint(0, m // aligned) if i else m // aligned)
-        rows[i], rows[i + 1] = rows[i] - moved, rows[i + 1] + moved
-    return tuple(rows)
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
@@ -121,10 +104,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    return Outputs(torch.full((workload.rows, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
+    return Outputs(poisoned((workload.rows, workload.n), "bf16", device))
 
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:

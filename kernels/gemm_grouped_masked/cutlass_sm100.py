@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
@@ -21,24 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-EXAMPLE = adapter.Example(
-    "blackwell.blockwise_gemm.masked_grouped_gemm", "BlockwiseMaskedGroupedGemmKernel", indexed=True
-)
 TILINGS = (adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)), adapter.Tiling(256, (2, 1), pair=True))
-
-compile = partial(adapter.compile, EXAMPLE)
-
-
-@not_baked
-def supports(workload: Workload) -> str | None:
-    if workload.dtype != "fp8":
-        return f"dtype is {workload.dtype}: NVIDIA's example takes fp8 with scales"
-    return adapter.supports(workload.n, workload.k)
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return adapter.variants(workload.dtype, TILINGS)
+EXAMPLE = adapter.Example(
+    "blackwell.blockwise_gemm.masked_grouped_gemm", "BlockwiseMaskedGroupedGemmKernel", TILINGS, indexed=True
+)
+supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile
 
 
 @not_baked

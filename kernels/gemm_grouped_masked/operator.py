@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, torch_dtype
 from kernels.gemm_blockwise import operator as blockwise
+from kernels.matrices import Groups
 
 if TYPE_CHECKING:
     import torch
@@ -24,34 +25,20 @@ DTYPES = {**blockwise.DTYPES, "bf16": 2}
 DISTRIBUTIONS = blockwise.DISTRIBUTIONS
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "room for rows per group"
-SIZES = ("uneven", "full")
 SPARE = 256  # entries of `rows` past the groups, all 0: NVIDIA's kernel looks up tiles past the last (found by ptxsim)
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Groups):
     """`groups` matrices B, each n x k, with room for `m` rows each.
 
     With `sizes` "full" all of it is used. With "uneven" the first group has no row, the second as many as it can, and
     the others log-uniformly many.
     """
 
-    groups: int
-    m: int
-    n: int
-    k: int
+    TYPES, SIZES = DTYPES, ("uneven", "full")
     sizes: str = "uneven"
     dtype: str = "fp8"
-
-    def __post_init__(self) -> None:
-        require_sizes(self, "groups", "m", "n", "k")
-        require_choice("sizes", self.sizes, SIZES)
-        require_choice("dtype", self.dtype, DTYPES)
-
-    @property
-    def id(self) -> str:
-        sizes = "_full" if self.sizes == "full" else ""
-        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
 
     @property
     def group_rows(self) -> tuple[int, ...]:
@@ -114,11 +101,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    shape = (workload.groups, workload.m, workload.n)
-    return Outputs(torch.full(shape, float("nan"), dtype=torch.bfloat16, device=device))
+    return Outputs(poisoned((workload.groups, workload.m, workload.n), "bf16", device))
 
 
 def clear_unused(inputs: Inputs, outputs: Outputs) -> None:

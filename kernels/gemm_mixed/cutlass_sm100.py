@@ -3,32 +3,11 @@
 Separate warps convert the weights between shared memory and tensor memory.
 """
 
-from __future__ import annotations
-
-from functools import partial
-from typing import TYPE_CHECKING
-
-from cutesnake.model.contract import Variant, not_baked
-from kernels.gemm_mixed.cutlass import adapter
-from kernels.gemm_mixed.cutlass.adapter import TARGETS
+from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, bind
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.gemm_mixed.operator import Workload
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-EXAMPLE = adapter.Example("blackwell.mixed_input_gemm.mixed_input_gemm", "MixedInputGemmKernel")
-compile = partial(adapter.compile, EXAMPLE)
-bind = adapter.bind
-
-
-@not_baked
-def supports(workload: Workload) -> str | None:
-    return adapter.supports(workload.n, workload.k, workload.dtype)
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return adapter.variants(workload.dtype, 0, adapter.TILINGS)
+EXAMPLE = Example("blackwell.mixed_input_gemm.mixed_input_gemm", "MixedInputGemmKernel")
+supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile

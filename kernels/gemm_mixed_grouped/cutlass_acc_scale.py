@@ -6,26 +6,24 @@ few rows.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.gemm_mixed.cutlass import adapter
-from kernels.gemm_mixed.cutlass.adapter import TARGETS
+from cutesnake.model.contract import not_baked
+from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, Tiling
+from kernels.gemm_mixed.cutlass.adapter import bind_groups as bind
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
-    from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
+    from kernels.gemm_mixed_grouped.operator import Workload
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-EXAMPLE = adapter.Example(
-    "blackwell.mixed_input_gemm.grouped_mixed_input_gemm_acc_scale", "GroupedMixedInputGemmAccScaleKernel"
+TILINGS = (Tiling(128, 16, 128, (1, 1)), Tiling(256, 16, 128, (2, 1), pair=True))
+EXAMPLE = Example(
+    "blackwell.mixed_input_gemm.grouped_mixed_input_gemm_acc_scale", "GroupedMixedInputGemmAccScaleKernel", TILINGS
 )
-TILINGS = (adapter.Tiling(128, 16, 128, (1, 1)), adapter.Tiling(256, 16, 128, (2, 1), pair=True))
-
-compile = partial(adapter.compile, EXAMPLE)
+variants, compile = EXAMPLE.variants, EXAMPLE.compile
 
 
 @not_baked
@@ -35,14 +33,4 @@ def supports(workload: Workload) -> str | None:
             f"dtype is {workload.dtype}: NVIDIA's example scales sums and takes scaled weights (int4). Of "
             "other types it reports «convert-only mode is not supported for acc-scale kernel»"
         )
-    return adapter.supports(workload.n, workload.k, workload.dtype)
-
-
-@not_baked
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return adapter.variants(workload.dtype, workload.groups, TILINGS)
-
-
-@not_baked
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    return adapter.bind_groups(build, workload, inputs, outputs)
+    return EXAMPLE.supports(workload)

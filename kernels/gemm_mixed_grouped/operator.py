@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes
-from kernels.gemm_grouped_contiguous.operator import SIZES, multiply_groups, uneven_rows
+from cutesnake.model.workload import poisoned, require_choice
+from kernels.gemm_grouped_contiguous import operator as contiguous
 from kernels.gemm_mixed import operator as mixed
 
 if TYPE_CHECKING:
@@ -22,52 +22,24 @@ DTYPES = mixed.DTYPES
 DISTRIBUTIONS = mixed.DISTRIBUTIONS
 PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
-ALIGNED = 8  # rows: groups have multiples
 
 
 @dataclass(frozen=True)
-class Workload:
-    """`groups` matrices B, each n x k, and on average `m` rows of A each.
+class Workload(contiguous.Workload):
+    """The sizes of `gemm_grouped_contiguous`, whose groups have multiples of 8 rows here."""
 
-    With `sizes` "even" every group has `m` rows; "uneven" is as in `gemm_grouped_contiguous`, by multiples of 8 rows.
-    """
-
-    groups: int
-    m: int
-    n: int
-    k: int
-    sizes: str = "even"
+    TYPES = DTYPES
+    ALIGNED = 8
     dtype: str = "int8"
 
     def __post_init__(self) -> None:
-        require_sizes(self, "groups")
-        require_choice("sizes", self.sizes, SIZES)
+        super().__post_init__()
         _ = self.plain
-        if self.m % ALIGNED:
-            raise ValueError(f"m is {self.m}; groups have multiples of {ALIGNED} rows")
-
-    @property
-    def id(self) -> str:
-        sizes = "_uneven" if self.sizes == "uneven" else ""
-        return f"g{self.groups}_m{self.m}_n{self.n}_k{self.k}{sizes}_{self.dtype}"
 
     @property
     def plain(self) -> mixed.Workload:
-        """Return an average group as a workload of `gemm_mixed`.
-
-        It raises ValueError for sizes that make no sense.
-        """
+        """Return an average group as a workload of `gemm_mixed`; ValueError for a `k` that int4 cannot have."""
         return mixed.Workload(self.m, self.n, self.k, self.dtype)
-
-    @property
-    def rows(self) -> int:
-        """Of A and C, all groups together."""
-        return self.groups * self.m
-
-    @property
-    def group_rows(self) -> tuple[int, ...]:
-        """Rows of each group, the same for all inputs of a workload."""
-        return uneven_rows(self.groups, self.m, ALIGNED) if self.sizes == "uneven" else (self.m,) * self.groups
 
 
 @dataclass
@@ -106,16 +78,13 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    return Outputs(torch.full((workload.rows, workload.n), float("nan"), dtype=torch.bfloat16, device=device))
+    return Outputs(poisoned((workload.rows, workload.n), "bf16", device))
 
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
     """Fill and return `c` by one product per group in its element type."""
     weights = (mixed.weights(*each) for each in zip(inputs.b, inputs.b_scales, strict=True))
-    return multiply_groups(inputs.a, weights, workload.group_rows, c)
+    return contiguous.multiply_groups(inputs.a, weights, workload.group_rows, c)
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_multiple, require_sizes, torch_dtype
+from cutesnake.model.workload import differing, poisoned, require_choice, require_multiple, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -47,10 +47,8 @@ class Workload:
     @property
     def id(self) -> str:
         """Short and stable: `b4_s4096_bf16`, then whatever differs from the defaults."""
-        parts = [f"b{self.batch}", f"s{self.length}", self.dtype]
-        parts += [f"h{self.heads}"] * (self.heads != 80) + [f"g{self.groups}"] * (self.groups != 1)
-        parts += [f"d{self.head_dim}"] * (self.head_dim != 64) + [f"n{self.state}"] * (self.state != 128)
-        return "_".join(parts)
+        others = differing(self, heads="h", groups="g", head_dim="d", state="n")
+        return "_".join([f"b{self.batch}", f"s{self.length}", self.dtype, *others])
 
     @property
     def share(self) -> int:
@@ -112,13 +110,9 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
     w = workload
     shapes = (w.batch, w.length, w.heads, w.head_dim), (w.batch, w.heads, w.head_dim, w.state)
-    dtype = torch_dtype(w.dtype)
-    return Outputs(*(torch.full(shape, float("nan"), dtype=dtype, device=device) for shape in shapes))
+    return Outputs(*(poisoned(shape, w.dtype, device) for shape in shapes))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

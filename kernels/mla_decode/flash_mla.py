@@ -10,7 +10,7 @@ from typing import Any
 
 from cutesnake.model.contract import INSTALLED, Build, Runner, Variant, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
-from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
+from kernels.upstream.installed import VARIANTS, copying_runner, import_package, nothing_built
 
 DSL = "cuda"
 SOURCE = INSTALLED
@@ -41,49 +41,16 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind; ask the package for its schedule once."""
-    attention = _Attention(import_package("flash_mla"), workload, inputs, outputs)
-    return Runner(attention, finish=attention.finish)
+    """Bind the split-KV kernel and the combine, whose launches are the package's own.
 
-
-@not_baked
-class _Attention:
-    """One decode step: the split-KV kernel and the combine; the launches are the package's own.
-
-    The package allocates its outputs itself. `finish` copies them to where the operator wants them, and spoils its
-    own: if the next call did not write, that would show.
+    The first call, which is made here, makes the schedule, from the lengths.
     """
-
-    def __init__(self, package: Any, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
-        w = workload
-        self._decode = package.flash_mla_with_kvcache
-        self._inputs = inputs
-        self._outputs = outputs
-        metadata, splits = package.get_mla_metadata(inputs.kv_lengths, w.query_tokens * w.heads, 1)
-        self._arguments = {
-            **{"head_dim_v": w.latent, "tile_scheduler_metadata": metadata, "num_splits": splits},
-            **{"softmax_scale": inputs.softmax_scale, "causal": w.causal and w.query_tokens > 1},
-        }
-        self._result = self._call()  # this first call makes the schedule, from the lengths
-        self._spoil()
-
-    def __call__(self, stream: int) -> None:
-        with on_stream(self._inputs.q, stream):
-            self._result = self._call()
-
-    def finish(self) -> None:
-        out, lse = self._result
-        self._outputs.out.copy_(out)
-        self._outputs.lse.copy_(lse.transpose(1, 2))  # [batch, heads, query_tokens], natural logarithm
-        self._spoil()
-
-    def _call(self) -> tuple[Any, Any]:
-        i = self._inputs
-        cache = i.kv_cache.unsqueeze(2)  # [pages, PAGE, one head, latent + rope]
-        return self._decode(
-            q=i.q, k_cache=cache, block_table=i.page_table, cache_seqlens=i.kv_lengths, **self._arguments
-        )
-
-    def _spoil(self) -> None:
-        for tensor in self._result:
-            tensor.fill_(float("nan"))
+    package, w, i = import_package("flash_mla"), workload, inputs
+    metadata, splits = package.get_mla_metadata(i.kv_lengths, w.query_tokens * w.heads, 1)
+    arguments = {
+        **{"q": i.q, "k_cache": i.kv_cache.unsqueeze(2), "block_table": i.page_table, "cache_seqlens": i.kv_lengths},
+        **{"head_dim_v": w.latent, "tile_scheduler_metadata": metadata, "num_splits": splits},
+        **{"softmax_scale": i.softmax_scale, "causal": w.causal and w.query_tokens > 1},
+    }
+    lse = outputs.lse.transpose(1, 2)  # the package's is [batch, heads, query_tokens], natural logarithm
+    return copying_runner(i.q, lambda: package.flash_mla_with_kvcache(**arguments), outputs.out, lse, warm=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import differing, require_choice, require_sizes, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -72,9 +72,8 @@ class Workload:
     def id(self) -> str:
         """Short and stable: `b32_q1_s4096_bf16`, then whatever differs from the defaults."""
         parts = [f"b{self.batch}", f"q{self.query_tokens}", f"s{self.kv_length}", self.dtype]
-        parts += [f"h{self.heads}"] * (self.heads != 128) + [f"l{self.latent}"] * (self.latent != 512)
-        parts += [f"r{self.rope}"] * (self.rope != 64) + ["paged"] * self.paged + ["full"] * (not self.causal)
-        parts += [self.lengths] * (self.lengths != "full")
+        parts += differing(self, heads="h", latent="l", rope="r")
+        parts += ["paged"] * self.paged + ["full"] * (not self.causal) + differing(self, lengths="")
         return "_".join(parts)
 
     @property

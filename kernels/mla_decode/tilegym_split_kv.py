@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode import tilegym_inputs
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:

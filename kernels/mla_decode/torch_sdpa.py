@@ -11,11 +11,14 @@ of 0, would reach the output.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, variants
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
@@ -32,83 +35,59 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
-    return Runner(_Attention(workload, inputs, outputs))
+    import torch
 
+    w, i, rows = workload, inputs, workload.query_tokens * workload.heads
+    position = torch.arange(w.pages_per_request * PAGE, device=i.q.device)
+    token = torch.arange(w.query_tokens, device=i.q.device)
+    shortest = int(i.kv_lengths.min())
+    padded = shortest < len(position)
+    some_keyless = shortest < (w.query_tokens if w.causal else 1)
 
-@not_baked
-class _Attention:
-    """One decode step on a CUDA stream."""
+    def gathered() -> torch.Tensor:
+        """Gather keys [batch, keys, latent + rope] from pages.
 
-    def __init__(self, workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
-        import torch
+        The pages of each request come in order, with zeros past its end.
+        """
+        cache = i.kv_cache
+        past = position >= i.kv_lengths[:, None]  # [batch, keys]
+        if w.paged:
+            table = i.page_table[:, : w.pages_per_request]
+            cache = cache[table.masked_fill(past[:, ::PAGE], 0).long()]  # past a request's pages anything may stand
+        keys = cache.view(w.batch, -1, w.latent + w.rope)
+        return keys.masked_fill(past[:, :, None], 0.0) if padded else keys
 
-        self._workload = workload
-        self._inputs = inputs
-        self._outputs = outputs
-        device = inputs.q.device
-        self._position = torch.arange(workload.pages_per_request * PAGE, device=device)
-        self._token = torch.arange(workload.query_tokens, device=device)
-        shortest = int(inputs.kv_lengths.min())
-        self._padded = shortest < len(self._position)
-        self._keyless = shortest < (workload.query_tokens if workload.causal else 1)
-
-    def __call__(self, stream: int) -> None:
-        import torch
-
-        if self._inputs.q.is_cuda:
-            with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
-                self._attend(torch)
-        else:
-            self._attend(torch)
-
-    def _attend(self, torch: Any) -> None:
-        w, inputs, outputs = self._workload, self._inputs, self._outputs
-        rows = w.query_tokens * w.heads
-        keys = self._keys(torch)
-        q = inputs.q.view(w.batch, rows, w.latent + w.rope)
-        hidden = self._hidden()  # [batch, query_tokens, 1, keys]
+    def call() -> None:
+        keys = gathered()
+        q = i.q.view(w.batch, rows, w.latent + w.rope)
+        limit = i.kv_lengths[:, None].expand(-1, w.query_tokens)
+        if w.causal:
+            limit = limit - (w.query_tokens - 1) + token
+        hidden = position >= limit[:, :, None, None]  # [batch, query_tokens, 1, keys]
         mask = torch.zeros_like(hidden, dtype=torch.float32).masked_fill_(hidden, float("-inf"))
         mask = mask.expand(-1, -1, w.heads, -1).reshape(w.batch, rows, -1)
-        scores = _scores(torch, mask, q, keys.mT, inputs.softmax_scale)
+        scores = _scores(mask, q, keys.mT, i.softmax_scale)
         weights = torch.softmax(scores, dim=-1)
         # The largest weight is exp(largest score - lse): the log-sum-exp for two cheap reductions.
         lse = scores.amax(-1) - weights.amax(-1).log()
-        if self._keyless:
+        if some_keyless:
             keyless = scores.amax(-1) == float("-inf")
             lse.masked_fill_(keyless, float("inf"))
             weights.masked_fill_(keyless[..., None], 0.0)
         outputs.lse.copy_(lse.view_as(outputs.lse))
         torch.bmm(weights.to(q.dtype), keys[:, :, : w.latent], out=outputs.out.view(w.batch, rows, w.latent))
 
-    def _keys(self, torch: Any) -> Any:
-        """Gather keys [batch, keys, latent + rope] from pages.
-
-        The pages of each request come in order, with zeros past its end.
-        """
-        w, inputs = self._workload, self._inputs
-        cache = inputs.kv_cache
-        past = self._position >= inputs.kv_lengths[:, None]  # [batch, keys]
-        if w.paged:
-            table = inputs.page_table[:, : w.pages_per_request]
-            cache = cache[table.masked_fill(past[:, ::PAGE], 0).long()]  # past a request's pages anything may stand
-        keys = cache.view(w.batch, -1, w.latent + w.rope)
-        return keys.masked_fill(past[:, :, None], 0.0) if self._padded else keys
-
-    def _hidden(self) -> Any:
-        """[batch, query_tokens, 1, keys]: keys past the length, or after the query token."""
-        w = self._workload
-        limit = self._inputs.kv_lengths[:, None].expand(-1, w.query_tokens)
-        if w.causal:
-            limit = limit - (w.query_tokens - 1) + self._token
-        return self._position >= limit[:, :, None, None]
+    return runner(i.q, call)
 
 
 @not_baked
-def _scores(torch: Any, mask: Any, q: Any, keys: Any, scale: float) -> Any:
+def _scores(mask: torch.Tensor, q: torch.Tensor, keys: torch.Tensor, scale: float) -> torch.Tensor:
     """Return mask + scale * q @ keys, float32 of 16-bit operands.
 
     It is one call on GPUs, which PyTorch lacks for CPUs.
     """
+    import torch
+
     if q.is_cuda:
         return torch.baddbmm(mask, q, keys, torch.float32, alpha=scale)
     return torch.baddbmm(mask, q.float(), keys.float(), alpha=scale)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, torch_dtype
+from kernels.matrices import Matrix
 
 if TYPE_CHECKING:
     import torch
@@ -19,22 +20,19 @@ AXIS, AXIS_LABEL = "columns", "columns"
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Matrix):
     """A row-major matrix of `rows` x `columns` elements of `dtype`, each row reduced by `operation`."""
 
-    rows: int
-    columns: int
-    dtype: str = "fp32"
+    TYPES = DTYPES
     operation: str = "sum"
 
     def __post_init__(self) -> None:
-        require_sizes(self, "rows", "columns")
+        super().__post_init__()
         require_choice("operation", self.operation, OPERATIONS)
-        require_choice("dtype", self.dtype, DTYPES)
 
     @property
     def id(self) -> str:
-        return f"{self.operation}_m{self.rows}_n{self.columns}_{self.dtype}"
+        return f"{self.operation}_{super().id}"
 
 
 @dataclass
@@ -83,10 +81,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    return Outputs(torch.full((workload.rows, 1), float("nan"), dtype=torch_dtype(workload.dtype), device=device))
+    return Outputs(poisoned((workload.rows, 1), workload.dtype, device))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice, require_sizes, torch_dtype
+from cutesnake.model.workload import poisoned, require_choice, torch_dtype
+from kernels.matrices import Matrix
 
 if TYPE_CHECKING:
     import torch
@@ -23,20 +24,11 @@ EPS = 1.0e-6  # what Llama and NVIDIA's example use
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Matrix):
     """A row-major matrix of `rows` x `columns` elements of `dtype`; each row is normalized."""
 
-    rows: int
-    columns: int
+    TYPES = DTYPES
     dtype: str = "bf16"
-
-    def __post_init__(self) -> None:
-        require_sizes(self, "rows", "columns")
-        require_choice("dtype", self.dtype, DTYPES)
-
-    @property
-    def id(self) -> str:
-        return f"m{self.rows}_n{self.columns}_{self.dtype}"
 
 
 @dataclass
@@ -81,11 +73,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
-    import torch
-
-    shape = (workload.rows, workload.columns)
-    return Outputs(torch.full(shape, float("nan"), dtype=torch_dtype(workload.dtype), device=device))
+    return Outputs(poisoned((workload.rows, workload.columns), workload.dtype, device))
 
 
 def reference(inputs: Inputs, workload: Workload) -> Outputs:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Cost
-from cutesnake.model.workload import require_choice
 from kernels.gemm import operator as gemm
+from kernels.matrices import Product
 
 if TYPE_CHECKING:
     import torch
@@ -24,28 +24,15 @@ SCALE = 2.0**-5  # of B's integers: numbers up to 4 in steps that fp16 holds exa
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Product):
     """The product of an `m` x `k` by a transposed `n` x `k` matrix, row-major."""
 
-    m: int
-    n: int
-    k: int
+    TYPES = DTYPES
     dtype: str = "fp16"
-
-    def __post_init__(self) -> None:
-        require_choice("dtype", self.dtype, DTYPES)
-        _ = self.plain
-
-    @property
-    def id(self) -> str:
-        return self.plain.id
 
     @property
     def plain(self) -> gemm.Workload:
-        """Return the product as a workload of `gemm`.
-
-        It raises ValueError for sizes that make no sense.
-        """
+        """Return the product as a workload of `gemm`."""
         return gemm.Workload(self.m, self.n, self.k, dtype=self.dtype)
 
 
@@ -91,7 +78,6 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return outputs filled with NaN, so that an unwritten element fails the check."""
     return Outputs(gemm.make_outputs(workload.plain, device).c[0])
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import MULTIPROCESSORS
 
 if TYPE_CHECKING:
     import torch

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Variant
+from cutesnake.model.contract import Runner, Variant, not_baked
 
 if TYPE_CHECKING:
     import torch
@@ -45,3 +46,32 @@ def on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextMa
     if not tensor.is_cuda:
         return contextlib.nullcontext()
     return torch.cuda.stream(torch.cuda.ExternalStream(stream))
+
+
+@not_baked
+def copying_runner(
+    compared: torch.Tensor, call: Callable[[], Iterable[torch.Tensor]], *outputs: torch.Tensor, warm: bool = False
+) -> Runner:
+    """Return calls of what allocates its results, on the GPU of `compared`; `finish` copies them to `outputs`.
+
+    `finish` spoils what it copied, so that a later call that writes nothing shows. `warm` makes a first call now.
+    """
+    results: list[torch.Tensor] = []
+
+    def spoil() -> None:
+        for result in results:
+            result.fill_(float("nan"))
+
+    def enqueue(stream: int) -> None:
+        with on_stream(compared, stream):
+            results[:] = call()
+
+    def finish() -> None:
+        for output, result in zip(outputs, results, strict=True):
+            output.copy_(result)
+        spoil()
+
+    if warm:
+        results[:] = call()
+        spoil()
+    return Runner(enqueue, finish=finish)

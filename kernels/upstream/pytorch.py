@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Runner, Variant, Workload, not_baked, nothing
-from cutesnake.model.targets import TARGETS as KNOWN
+from kernels.targets import EVERY
 from kernels.upstream.installed import on_stream
 
 if TYPE_CHECKING:
     import torch
 
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(KNOWN, ())
+TARGETS = EVERY
 
 
 @not_baked

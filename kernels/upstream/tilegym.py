@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import MULTIPROCESSORS
 
 SOURCE = "tilegym"
 TARGETS = {"sm_90a": ("TMA", "wgmma"), "sm_100a": ("tcgen05", "tensor memory")}

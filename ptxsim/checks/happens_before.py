@@ -59,6 +59,7 @@ class Clocks(Actors, Observer):
         self.lifetimes = Lifetimes(self)
         self.lanes = LaneWrites(self)
         self.races = "race" in self.machine.checks
+        self.read_fences = "read-fence" in self.machine.checks
         self.ctas = cluster.ctas
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
         self.tensor: dict[TensorMemory, TensorWords] = {}
@@ -193,7 +194,28 @@ class Clocks(Actors, Observer):
             self.lifetimes.peer_accesses(f, bar.cta, me, epoch, at, f"arrives on {bar}, in", bar)
 
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
-        self._publish(f, self.phases[bar].filling, lanes)
+        filling = self.phases[bar].filling
+        for number, own in by_warp(f, lanes):
+            warp = Warp(f.cta.rank, number)
+            side = self.ids.get(("lanes", *warp), 0) if warp in self.lanes.held else 0
+            before = filling.known[side]
+            filling.learn(self.warps[warp])
+            filling.known[side] = before
+            self._advance(warp)
+            if self.races and len(lanes[own]) < 32:
+                self._hold(f, warp, lanes[own] + f.lo)
+
+    def _hold(self, f: Fragment, warp: Warp, threads: np.ndarray) -> None:
+        """Leave to an actor of its own what other lanes of a warp wrote before these threads arrived."""
+        unreleased = self.lanes.unreleased(warp, threads)
+        if not unreleased:
+            return
+        side = self.actor(("lanes", *warp), f"other lanes of warp {warp.warp} of CTA {warp.rank}", generic=True)
+        self.serial += 1
+        self.warps[warp].known[side] = self.serial
+        self.lanes.held.add(warp)
+        for index, at in unreleased:
+            self.shared[f.cta].pass_on(index, at, self.ids[warp], side, self.serial)
 
     def warp_synchronised(self, f: Fragment) -> None:
         self.lanes.synchronised(self._warps(f))
@@ -260,19 +282,18 @@ class Clocks(Actors, Observer):
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
         words = slice(start // 4, -(-end // 4))
         if bar is not None:
-            self._copied_for(target, words, origin, bar)
+            self._copied_for(target, words, origin, bar, origin.token.proxied if self.read_fences else None)
         else:
             actor, token = self._side("cp", origin.cta.rank, origin.warp), origin.token
             self.shared[target].write(words, Event(actor, token.serial, token.known, origin.at, None, co_writers=()))
 
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
-        self._copied_for(target, words, origin, bar)
+        self._copied_for(target, words, origin, bar, None)
 
-    def _copied_for(self, target: CTA, words: Index, origin: Origin, bar: MBarrier) -> None:
+    def _copied_for(self, target: CTA, words: Index, origin: Origin, bar: MBarrier, proxied: np.ndarray | None) -> None:
         """Record words written by a copy that signals an mbarrier."""
         token = origin.token
         epoch = token.phases.get(bar, bar.phase + 1)
-        proxied = token.proxied if "read-fence" in self.machine.checks else None
         event = Event(self.copies_of(bar), epoch, token.known, origin.at, None, proxied=proxied)
         self.shared[target].write(words, event)
 
@@ -316,6 +337,16 @@ class Clocks(Actors, Observer):
         self.allocs[tm, first] = Event(actor, int(known[actor]), known.copy(), at, f), learned
         self._advance(me)
 
+    def pair_allocated(self, f: Fragment, at: int, warp: int, peer: CTA) -> None:
+        """Report an alloc for a pair whose warp cannot know that the peer has started (PTX ISA 9.7.16.7.1)."""
+        me = Warp(f.cta.rank, warp)
+        if self.races and not self.warps[me].known[self._warps_of(peer)].any():
+            message = f"{self.names[self.ids[me]]} allocates tensor memory of both CTAs, and nothing orders that after"
+            f.report(at, "race", f"{message} the start of CTA {peer.rank}: put it after a cluster barrier")
+
+    def _warps_of(self, cta: CTA) -> list[int]:
+        return [self.ids[Warp(cta.rank, number)] for number in range(cta.launch.warps)]
+
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         self._tensor_words(tm).free(first, end, self._dealloc(f, at, warp, tm))
 
@@ -349,7 +380,7 @@ class Clocks(Actors, Observer):
 
         Any signal of the peer suffices. An alloc right after a cluster barrier is not late (docs/ptxsim/checks.md).
         """
-        warps = [self.ids[Warp(peer.rank, n)] for n in range(self.ctas[peer.rank].launch.warps)]
+        warps = self._warps_of(self.ctas[peer.rank])
         heard = (event.known[warps] > mine.known[warps]).any()
         if late and not heard and event.known[others.actor] < others.epoch:
             where = self.machine.program.instructions[others.at].location

@@ -1,4 +1,4 @@
-"""Bulk stores by one lane of shared memory that other lanes wrote.
+"""Bulk stores and arrivals by some lanes after other lanes of the warp wrote shared memory.
 
 Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
 """
@@ -40,6 +40,7 @@ class LaneWrites:
     def __init__(self, clocks: Actors) -> None:
         self.clocks = clocks
         self.since: dict[Warp, Writes] = {}
+        self.held: set[Warp] = set()  # warps with writes that their lanes' arrivals did not release
         self.before_store: dict[int, tuple[int, list[LaneWrite]]] = {}  # bulk store → its thread, writes before it
 
     def wrote(self, warp: Warp, write: LaneWrite) -> None:
@@ -52,6 +53,16 @@ class LaneWrites:
         """Forget the writes of warps whose lanes are ordered by a barrier."""
         for warp in warps:
             self.since.pop(warp, None)
+            self.held.discard(warp)
+
+    def unreleased(self, warp: Warp, threads: np.ndarray) -> list[tuple[np.ndarray, int]]:
+        """Return words, with the instruction, that other lanes wrote before these threads arrive."""
+        out = []
+        for offsets, writers, size, at in self.since.get(warp, ()):
+            other = offsets[~np.isin(writers, threads)].astype(np.int64)
+            if len(other):
+                out.append(((other[:, None] + np.arange(0, size, 4)).ravel() // 4, at))
+        return out
 
     def issued(self, f: Fragment, at: int, warp: Warp, serial: int) -> None:
         """Keep the writes before a bulk store that one lane issues."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Index = np.ndarray | slice
 WHOLE, ATOMIC = 15, 16  # byte mask of a word, and the flag for atomics
+READ_AT, READ_EPOCH = (1 << 20) - 1, 20  # low bits of a word's last read by an actor: the instruction
 ACTOR, EPOCH = CAPACITY - 1, CAPACITY.bit_length() - 1  # low bits of a word's last write: the writer
 
 
@@ -72,9 +73,8 @@ class Words:
         self.at = np.full(count, -1, np.int32)  # instruction of the last write
         self.how = np.zeros(count, np.uint8)  # last write: byte mask and ATOMIC
         self.doubts: list[Doubt] = []
-        self.readers: dict[int, np.ndarray] = {}
+        self.readers: dict[int, np.ndarray] = {}  # reader → last read of each word: epoch, and the instruction
         self.read_bytes: dict[int, np.ndarray] = {}  # of readers of partial words
-        self.read_at: dict[int, int] = {}
         self.latest: dict[int, int] = {}  # reader → the last epoch of its reads
         self.span: dict[int, tuple[int, int]] = {}  # reader → the first and the last word that it has read
         self.read_since = np.zeros(count, bool)  # read since the last write that was ordered after all earlier reads
@@ -224,7 +224,8 @@ class Words:
             low, high = self.span[reader]
             if high < first or end < low:
                 continue
-            bad = rows[index] > covered
+            epochs = rows[index] >> READ_EPOCH
+            bad = epochs > covered
             if count_nonzero(bad) and reader in self.read_bytes:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
             what = f"read by {self.clocks.names[reader]}"
@@ -232,9 +233,10 @@ class Words:
                 bad = self._certain(index, bad, event, what)
             if count_nonzero(bad):
                 why = self.clocks.arrivals_awaited(self.cta, event.at) if event.fragment is None else ""
-                if covered < known and not count_nonzero(rows[index] > known):
+                if covered < known and not count_nonzero(epochs > known):
                     why = ": no fence.proxy.async lies between them"
-                self._race(_first(index, bad), verb, what, self.read_at[reader], event, why)
+                n = _first(index, bad)
+                self._race(n, verb, what, int(rows[n]) & READ_AT, event, why)
                 raced = True
         return raced
 
@@ -245,9 +247,8 @@ class Words:
             rows = self.readers[actor] = np.zeros(len(self.last), np.int64)
         if event.part is not WHOLE or actor in self.read_bytes:
             masks = self.read_bytes.setdefault(actor, np.full(len(self.last), WHOLE, np.uint8))
-            masks[index] = np.where(rows[index] == event.epoch, masks[index], 0) | event.part
-        rows[index], self.read_since[index] = event.epoch, True
-        self.read_at[actor] = event.at
+            masks[index] = np.where(rows[index] >> READ_EPOCH == event.epoch, masks[index], 0) | event.part
+        rows[index], self.read_since[index] = event.epoch << READ_EPOCH | event.at, True
         (first, end), (low, high) = _span(index), self.span.get(actor, (len(self.last), 0))
         self.span[actor] = min(first, low), max(end, high)
         self.latest[actor] = max(event.epoch, self.latest.get(actor, 0))
@@ -281,6 +282,11 @@ class SharedWords(Words):
         if task is None:
             return ""
         return f": the copy at {task.origin.location}, which brings it, has not been waited for"
+
+    def pass_on(self, index: np.ndarray, at: int, writer: int, to: int, epoch: int) -> None:
+        """Attribute what an instruction of a writer wrote last to another actor."""
+        own = index[(self.last[index] & ACTOR == writer) & (self.at[index] == at)]
+        self.last[own] = epoch << EPOCH | to
 
     def forget(self, offset: int, size: int) -> None:
         """Mark bytes as holding no data."""

@@ -18,7 +18,7 @@ import numpy as np
 from ..core.work import Origin, Token
 from .global_memory import GlobalClocks
 from .happens_before import Clocks
-from .shadow import Index
+from .shadow import READ_AT, READ_EPOCH, Index
 from .tensor_words import CELL_LANES, COLUMNS, TensorWords, cells
 from .vector_clock import CAPACITY, Clock, Warp
 
@@ -163,11 +163,12 @@ class _Fences(Clocks):
                 f, at, me, words, n, int(writer[bad][0]), int(epoch[bad][0]), int(words.at[n]), "write"
             )
         for reader, rows in words.readers.items() if write else ():
-            bad = (rows[where] <= known[reader]) & (rows[where] > settled[reader])
+            epochs = rows[where] >> READ_EPOCH
+            bad = (epochs <= known[reader]) & (epochs > settled[reader])
             if reader not in own and bad.any():
                 n = int(where[bad][0])
                 return self._report_missing_fence(
-                    f, at, me, words, n, reader, int(rows[n]), words.read_at[reader], "read"
+                    f, at, me, words, n, reader, int(rows[n]) >> READ_EPOCH, int(rows[n]) & READ_AT, "read"
                 )
         return None
 

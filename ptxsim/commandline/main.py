@@ -14,7 +14,7 @@ from typing import Any
 from ..core.adversarial import PREFIX, RUNS, orders
 from ..core.coverage import Coverage
 from ..core.launch import Launch
-from ..core.run import CHECKS, run
+from ..core.run import CHECKS, check_waivers, run
 from ..core.schedule import DEFAULT, NAMES, Schedule
 from ..frontend.syntax import PtxError
 from ..host.capture import signature
@@ -57,6 +57,10 @@ def _main(options: argparse.Namespace) -> int:
     if unknown:
         raise Misuse(f"--checks: no check {unknown[0]}{nearest(unknown[0], CHECKS)}; choose from {', '.join(CHECKS)}")
     _check_schedule(options)
+    try:
+        check_waivers(dict(options.waive))
+    except ValueError as error:
+        raise Misuse(f"--{error}") from None
     _check_prediction(options)
     for option in REPORTS:
         path = getattr(options, option)
@@ -123,7 +127,9 @@ def _run_all(
         call.restore()
         observed = progress.observe(launches, f"schedule {name}, seed {seed}")
         try:
-            result = run(observed, name, seed, checks=checks, trace=trace, track=options.track)
+            result = run(
+                observed, name, seed, checks=checks, trace=trace, track=options.track, waive=dict(options.waive)
+            )
         except ValueError as error:
             if not name.startswith(PREFIX):
                 raise

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..core.coverage import Coverage
@@ -81,6 +81,11 @@ def outcome_lines(outcome: Outcome, reported: set[tuple[str, str, int | None]]) 
             yield from finding_lines(finding)
         reported.add(key)
     reported.add(("", "", None))
+    for finding, reason in result.waived:
+        key = ("waived", finding.kernel, finding.ptx_line)
+        if key not in before:
+            yield from finding_lines(replace(finding, kind=f"waived ({reason}): {finding.kind}"))
+        reported.add(key)
     repeats = sum((f.kind, f.kernel, f.ptx_line) in before for f in result.findings)
     if first:
         for n, c in enumerate(result.counts):
@@ -123,6 +128,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "seed": result.seed,
         "seconds": result.seconds,
         "findings": [asdict(f) for f in result.findings],
+        "waived": [{**asdict(f), "reason": reason} for f, reason in result.waived],
         "counts": [c.as_dict() for c in result.counts],
         "differences": [asdict(x) for x in outcome.differences],
         "changed": outcome.changed,

@@ -41,7 +41,7 @@ class CTA:
         self.shared_bytes: int = self.machine.layout.shared_bytes
         self.local_bytes: int = self.machine.layout.local_bytes  # per thread
         # NaN in every format, so that unwritten bytes do not look like a result.
-        self.shared = np.full(-(-self.shared_bytes // 16) * 16, 0xFF, np.uint8)
+        self.shared = np.full(-(-self.shared_bytes // 16) * 16, self.machine.fill, np.uint8)
         self.words = word_views(self.shared)
         self.local = word_views(np.zeros(max(n * self.local_bytes, 16), np.uint8))
         self.mbarriers: dict[int, MBarrier] = {}
@@ -74,7 +74,7 @@ class CTA:
     @property
     def tensor_memory(self) -> TensorMemory:
         if self._tensor_memory is None:
-            self._tensor_memory = TensorMemory(self.rank, "uninitialised" in self.machine.checks)
+            self._tensor_memory = TensorMemory(self.rank, "uninitialised" in self.machine.checks, self.machine.fill)
         return self._tensor_memory
 
     def finish(self) -> None:

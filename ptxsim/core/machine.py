@@ -19,6 +19,7 @@ from ..checks.access_history import AccessHistory
 from ..frontend.program import Program, program_of
 from ..memory.global_memory import Part
 from ..memory.tensor_map import ChangedMap
+from ..memory.tensor_memory import UNWRITTEN
 from .cluster import Cluster, Stuck
 from .counts import Counts
 from .coverage import Coverage
@@ -39,6 +40,7 @@ class Machine:
 
     LIMIT = 400  # findings kept per launch
     RESIDENT = 64  # CTAs that run concurrently where clusters poll
+    fill = UNWRITTEN  # each byte of shared and tensor memory before it is written
 
     def __init__(
         self,

@@ -153,6 +153,9 @@ class Observer:
     def tmem_allocated(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         """Handle the allocation of columns first..end to a warp."""
 
+    def pair_allocated(self, f: Fragment, at: int, warp: int, peer: CTA) -> None:
+        """Handle an allocation for a pair of CTAs, before `tmem_allocated`."""
+
     def tmem_freed(self, f: Fragment, at: int, warp: int, tm: TensorMemory, first: int, end: int) -> None:
         """Handle the deallocation of columns first..end by a warp."""
 

@@ -31,6 +31,7 @@ class Machine(Protocol):
     counts: Counts
     checks: frozenset[str]
     apart: bool  # whether warps run apart
+    fill: int  # each byte of shared and tensor memory before it is written
     sm_count: int
     ticks: int  # %clock counts its reads
     waiting: Iterator[list[Dim3]]  # clusters not yet launched; a running one may take over the next

@@ -34,6 +34,7 @@ class Result:
     prediction: Prediction | None = None  # of a run with the schedule "timed"
     coverage: list[Coverage] = field(default_factory=list)  # one per launch
     tried: list[tuple[str, int]] = field(default_factory=list)  # a search's (schedule, seed) pairs
+    waived: list[tuple[Finding, str]] = field(default_factory=list)  # findings waived by `run(waive=…)`, with reasons
 
     @property
     def ok(self) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..frontend.program import program_of
 from .counts import Counts
@@ -15,8 +17,12 @@ from .progress import STEP_LIMIT
 from .result import Result
 from .schedule import Schedule
 from .search import search
+from .unwritten_use import UnwrittenUse
 
-_OF_MEMORY = ("uninitialised", "race", "global", "exit")
+if TYPE_CHECKING:
+    from ..checks.access_history import AccessHistory
+
+_OF_MEMORY = ("uninitialised", "race", "read-fence", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE)
 CHECKS = (
@@ -27,7 +33,6 @@ CHECKS = (
     "outside-any",
     "tensor-fence",
     "tensor-lanes",
-    "read-fence",
 )
 
 
@@ -45,6 +50,7 @@ def run(
     seconds: float | None = None,
     judge: Callable[[], str | None] | None = None,
     step_limit: int = STEP_LIMIT,
+    waive: Mapping[str, str] | None = None,
 ) -> Result:
     """Execute launches in order; results appear in the host memory they were captured with.
 
@@ -59,34 +65,73 @@ def run(
     the same input. It stops at the first fault, or after `runs` runs or `seconds`. `judge` is called after each run
     and returns a sentence if the outputs are wrong. The result is that of the faulty run, else of the first.
     step_limit: basic blocks that a cluster may run without an exit or a completion, before it counts as a deadlock.
+    waive: regular expressions of findings (their text) that do not count, each with the reason: `Result.waived`.
 
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
-    unknown schedule or check and for a `hold:…` that matches nothing.
+    unknown schedule or check, a waiver without a reason, and a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     enabled = frozenset(checks)
     if enabled - set(CHECKS):
         raise ValueError(f"unknown check {sorted(enabled - set(CHECKS))[0]!r}: one of {', '.join(CHECKS)}")
+    check_waivers(waive or {})
+    options: dict[str, Any] = {
+        "checks": enabled,
+        "trace": trace,
+        "track": track,
+        "progress": progress,
+        "step_limit": step_limit,
+    }
     if schedule == "timed":
         from ..timing.run_timed import run_timed  # imported late: most runs have no clock
 
-        return run_timed(
-            launches, device, checks=enabled, trace=trace, track=track, progress=progress, step_limit=step_limit
-        )
+        timed = run_timed(launches, device, **options)
+        timed.findings, timed.waived = _waived(timed.findings, waive or {})
+        return timed
     if schedule == "search":
-        again = {"checks": enabled, "trace": trace, "track": track, "progress": progress, "step_limit": step_limit}
-        return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, **again)
+        return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, waive=waive, **options)
     start = time.perf_counter()
-    findings: list[Finding] = []
-    counts: list[Counts] = []
-    coverage: list[Coverage] = []
     plan = Schedule(schedule, seed)
     delay = plan.delay
     if delay is not None and not any(delay.matches(x, program_of(x.module, x.kernel)) for x in launches):
         raise ValueError(f"schedule {schedule!r}: nothing in these launches matches")
+    use = UnwrittenUse(launches) if "uninitialised" in enabled else None
+
+    def machine_of(launch: Launch, before: AccessHistory | None) -> Machine:
+        return Machine(launch, plan, enabled, trace, track, before=before, step_limit=step_limit)
+
+    findings, counts, coverage = _run(launches, machine_of, progress)
+    if use is not None:
+
+        def again(fill: int) -> list[Counts]:
+            second = Schedule(schedule, seed)
+
+            def other(launch: Launch, before: AccessHistory | None) -> Machine:
+                machine = Machine(launch, second, step_limit=step_limit)
+                machine.fill = fill
+                return machine
+
+            return _run(launches, other)[1]
+
+        findings = use.explain(findings, counts, again)
+    kept, waived = _waived(findings, waive or {})
+    seconds = time.perf_counter() - start
+    names = [x.name for x in launches]
+    return Result(kept, counts, schedule, seed, seconds, names, coverage=coverage, waived=waived)
+
+
+def _run(
+    launches: list[Launch],
+    machine_of: Callable[[Launch, AccessHistory | None], Machine],
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Finding], list[Counts], list[Coverage]]:
+    """Run launches until one deadlocks."""
+    findings: list[Finding] = []
+    counts: list[Counts] = []
+    coverage: list[Coverage] = []
     history = None
     for n, launch in enumerate(launches):
-        machine = Machine(launch, plan, enabled, trace, track, before=history, step_limit=step_limit)
+        machine = machine_of(launch, history)
         machine.run()
         history = machine.history
         findings += machine.findings
@@ -96,5 +141,28 @@ def run(
             progress(n + 1, len(launches))
         if any(f.kind == "deadlock" for f in machine.findings):
             break
-    seconds = time.perf_counter() - start
-    return Result(findings, counts, schedule, seed, seconds, [x.name for x in launches], coverage=coverage)
+    return findings, counts, coverage
+
+
+def check_waivers(waive: Mapping[str, str]) -> None:
+    """Raise ValueError for a waiver that is no regular expression or has no reason."""
+    for pattern, reason in waive.items():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"waive: {pattern!r} is no regular expression: {error}") from None
+        if not reason.strip():
+            raise ValueError(f"waive: {pattern!r} has no reason")
+
+
+def _waived(findings: list[Finding], waive: Mapping[str, str]) -> tuple[list[Finding], list[tuple[Finding, str]]]:
+    """Return the findings that no pattern waives, and the others with the reason."""
+    kept: list[Finding] = []
+    waived: list[tuple[Finding, str]] = []
+    for finding in findings:
+        reasons = [reason for pattern, reason in waive.items() if re.search(pattern, str(finding))]
+        if reasons:
+            waived.append((finding, reasons[0]))
+        else:
+            kept.append(finding)
+    return kept, waived

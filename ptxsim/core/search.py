@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from ..memory.global_memory import Allocation
 from .adversarial import RUNS, orders
 from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
 from .result import Result
-
-
-class Snapshot:
-    """The content of all buffers of launches, to restore before another run."""
-
-    def __init__(self, launches: Iterable[Launch]) -> None:
-        allocations = {id(a): a for launch in launches for a in launch.memory.allocations}
-        self.contents: list[tuple[Allocation, np.ndarray]] = [(a, a.bytes.copy()) for a in allocations.values()]
-
-    def restore(self) -> None:
-        for allocation, content in self.contents:
-            if not np.array_equal(allocation.bytes, content):  # unwritten buffers may be read-only
-                allocation.bytes[:] = content
+from .snapshot import Snapshot
 
 
 def search(

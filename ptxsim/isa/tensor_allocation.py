@@ -63,7 +63,10 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
     tm.done += 1
     tm.locations[start] = f.machine.program.instructions[spec.at].location
     cluster.progress += 1
-    cluster.observer.tmem_allocated(f, spec.at, f.warp_of(f.lanes()[0]), tm, start, start + n)
+    warp = f.warp_of(f.lanes()[0])
+    if peer is not None:
+        cluster.observer.pair_allocated(f, spec.at, warp, peer)
+    cluster.observer.tmem_allocated(f, spec.at, warp, tm, start, start + n)
     _store_by_first_lane(f, spec.result, addr, np.full(f.n, start, np.uint32))
     return True
 
@@ -116,9 +119,7 @@ def tmem_dealloc(f: Fragment, at: int, pair: bool, addr: np.ndarray, columns: np
     tm = f.cta.tensor_memory
     start, n = f.value(addr) & 0xFFFF, f.value(columns)
     if tm.blocks.get(start) != n or start in tm.freeing:
-        allocated = f"{tm.blocks or 'nothing'} is allocated{tm.freed_note(start, start + n)}"
-        what = f"tcgen05.dealloc of {n} columns at {start}, where {allocated}"
-        f.report(at, "leak", what)
+        f.report(at, "leak", f"tcgen05.dealloc of {n} columns at {start}{_why_not_freed(tm, start, n)}")
         return
     warp, where = f.warp_of(f.lanes()[0]), f.machine.program.instructions[at].location
     observer, peer = f.cta.cluster.observer, f.cta.peer(f.cta.rank ^ 1) if pair else None
@@ -133,6 +134,18 @@ def tmem_dealloc(f: Fragment, at: int, pair: bool, addr: np.ndarray, columns: np
             tm.release(start)
             other.release(start)
     f.cta.cluster.progress += 1
+
+
+def _why_not_freed(tm: TensorMemory, start: int, columns: int) -> str:
+    """Return why a dealloc is wrong, and what would be right, as a sentence end."""
+    if start in tm.freeing:
+        return f", issued before {tm.freeing[start]} and not yet by the peer CTA: each CTA of a pair issues it once"
+    if start in tm.blocks:
+        return f", allocated as {tm.blocks[start]} columns by {tm.locations[start]}: free as many"
+    if freed := tm.freed_note(start, start + columns):
+        return f", which are not allocated{freed}: free each allocation once"
+    held = ", ".join(f"{n} columns at {first}" for first, n in tm.blocks.items())
+    return f", where no allocation begins; allocated: {held or 'none'}"
 
 
 @runtime

@@ -9,7 +9,7 @@ import numpy as np
 from ..core.counting import count_nonzero
 
 COLUMNS, LANES = 512, 128
-UNWRITTEN = 0xFFFFFFFF  # NaN in every format
+UNWRITTEN = 0xFF  # each byte: NaN in every format
 
 Index = np.ndarray | slice
 
@@ -21,10 +21,10 @@ class TensorMemory:
     `granted` are columns that the peer CTA's call has already taken for this one.
     """
 
-    def __init__(self, rank: int, checked: bool) -> None:
+    def __init__(self, rank: int, checked: bool, fill: int = UNWRITTEN) -> None:
         self.rank = rank  # of its CTA
         self.checked = checked  # whether reads of unwritten cells are checked
-        self.words = np.full((LANES, COLUMNS), UNWRITTEN, np.uint32)
+        self.words = np.full((LANES, COLUMNS), fill * 0x01010101, np.uint32)
         self.written = np.zeros((LANES, COLUMNS), bool)
         self.owned = np.zeros(COLUMNS, bool)
         self.blocks: dict[int, int] = {}  # first column → columns of an allocation

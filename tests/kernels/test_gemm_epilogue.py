@@ -30,7 +30,7 @@ def test_a_workload_that_makes_no_sense_is_refused(values, message) -> None:
 
 
 def test_the_reference_is_written_out() -> None:
-    workload = Workload(8, 16, 32, "silu")
+    workload = Workload(8, 16, 32, activation="silu")
     inputs = OPERATOR.make_inputs(workload, 0)
     x = 0.5 * float((inputs.a[3].float() * inputs.b[5].float()).sum()) + 2.0 * float(inputs.c[3, 5])
     result = float(OPERATOR.reference(inputs, workload).d[3, 5])
@@ -51,7 +51,7 @@ def test_what_is_drawn_has_a_result_that_fits_its_type(dtype, distribution) -> N
 def test_the_baseline_is_the_operator(activation) -> None:
     import torch
 
-    workload = Workload(48, 32, 64, activation)
+    workload = Workload(48, 32, 64, activation=activation)
     inputs, outputs = OPERATOR.make_inputs(workload, 1), OPERATOR.make_outputs(workload)
     load_kernel("gemm_epilogue", "torch_addmm").bind(None, workload, inputs, outputs)(0)
     torch.testing.assert_close(outputs.d.float(), OPERATOR.reference(inputs, workload).d, rtol=2e-2, atol=5e-2)

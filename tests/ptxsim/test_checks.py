@@ -32,6 +32,36 @@ def test_atomics_do_not_race_with_each_other_but_with_loads(barrier) -> None:
     assert not barrier or (out == 64).all()
 
 
+UNWRITTEN = """mov.u32 %r1, dyn; ld.shared.u32 %r2, [%r1]; ld.param.u64 %d1, [p0]; mov.u32 %r3, 1; USE
+A: st.global.u32 [%d1], %r3;"""
+USES = {  # of an unwritten word: what the finding says
+    "add.u32 %r4, %r2, 1;": "no store or branch",
+    "mov.u32 %r3, %r2;": "stores of",
+    "setp.eq.u32 %p1, %r2, -1; @%p1 bra A; add.u32 %r4, %r4, 1; add.u32 %r4, %r4, 1;": "branches of",
+    "setp.eq.u32 %p1, %r2, -1; @%p1 bra A; mov.u32 %r3, 2;": "stores and branches of",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_an_unwritten_read_says_whether_a_store_or_branch_depends_on_it(use) -> None:
+    out, body = np.zeros(1, np.uint32), UNWRITTEN.replace("USE", use)
+    (finding,) = run_kernel(body, out, shared=64, checks=("uninitialised",)).findings
+    assert f"; {USES[use]}" in finding.message
+    kept = out.copy()
+    run_kernel(body, out, shared=64)
+    np.testing.assert_array_equal(out, kept)  # the run with other values leaves nothing behind
+
+
+def test_a_finding_is_waived_with_a_reason() -> None:
+    body, out, checks = UNWRITTEN.replace("USE", ""), np.zeros(1, np.uint32), ("uninitialised",)
+    waived = run_kernel(body, out, shared=64, checks=checks, waive={"^uninitialised: .* offset 0": "padding"})
+    assert waived.ok and [(f.kind, reason) for f, reason in waived.waived] == [("uninitialised", "padding")]
+    assert not run_kernel(body, out, shared=64, checks=checks, waive={"^race": "of equal values"}).ok
+    for bad in ({"race": " "}, {"(": "no expression"}):
+        with pytest.raises(ValueError, match="waive: "):
+            run_kernel(body, out, shared=64, waive=bad)
+
+
 LOAD = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1];
 shl.b32 %r5, %r3, 21; add.u32 %r5, %r5, %r4; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r2};

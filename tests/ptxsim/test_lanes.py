@@ -109,3 +109,32 @@ def test_a_bulk_store_of_each_lane_for_itself_needs_none() -> None:
     cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r3], 16; cp.async.bulk.commit_group;
     cp.async.bulk.wait_group 0;"""
     assert not run_kernel(body, np.zeros(128, np.uint32), shared=512, checks=("race",)).findings
+
+
+# Every lane of warp 0 stores a word; lane 0 arrives for all; warp 1 waits and loads them.
+ARRIVAL = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; shr.u32 %r4, %r2, 5; setp.ne.u32 %p1, %r4, 0;
+setp.ne.u32 %p2, %r2, 0; mad.lo.u32 %r5, %r3, 4, %r1; @%p2 bra A; mbarrier.init.shared.b64 [%r1], 1; A: bar.sync 0;
+@%p1 bra W; ADDRESS st.shared.u32 [%r5+128], %r2; SYNC @%p2 bra E; mbarrier.arrive.shared.b64 _, [%r1]; bra E;
+W: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], 0; @!%p3 bra W; ld.shared.u32 %r6, [%r1+128]; LOAD E:"""
+
+
+@pytest.mark.parametrize("schedule", ["eager", "random", "warps"])
+@pytest.mark.parametrize(
+    ("sync", "load", "races"),
+    [
+        ("", "ld.shared.u32 %r6, [%r5+128];", True),
+        ("bar.warp.sync -1;", "ld.shared.u32 %r6, [%r5+128];", False),
+        ("", "", False),  # only what lane 0 wrote
+    ],
+)
+def test_an_arrival_of_one_lane_releases_no_writes_of_other_lanes(schedule, sync, load, races) -> None:
+    body = ARRIVAL.replace("SYNC", sync).replace("LOAD", load).replace("ADDRESS", "")
+    findings = run_kernel(body, threads=64, shared=512, schedule=schedule, checks=("race",)).findings
+    assert [f.kind for f in findings] == (["race"] if races else [])
+
+
+def test_what_lanes_wrote_is_released_by_an_arrival_after_their_synchronisation() -> None:
+    late = "mbarrier.arrive.shared.b64 _, [%r1]; B: bar.warp.sync -1;"
+    body = ARRIVAL.replace("init.shared.b64 [%r1], 1", "init.shared.b64 [%r1], 2").replace("ADDRESS", "")
+    body = body.replace("SYNC", f"@%p2 bra B; {late}").replace("LOAD", "ld.shared.u32 %r6, [%r5+128];")
+    assert run_kernel(body, threads=64, shared=512, checks=("race",)).ok

@@ -78,10 +78,10 @@ def test_an_access_of_freed_tensor_memory_says_who_freed_it_where() -> None:
 
 
 PAIR = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.ne.u32 %p1, %r3, 0; @%p1 bra A;
-tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1]; BEFORE
+tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32; A: bar.sync 0; ld.shared.u32 %r4, [%r1];
 shl.b32 %r5, %r3, 21; add.u32 %r5, %r5, %r4; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r5], {%r2};
 tcgen05.wait::st.sync.aligned; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5]; tcgen05.wait::ld.sync.aligned;
-bar.sync 0; AFTER @%p1 bra E; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32; E:"""
+bar.sync 0; @%p1 bra E; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32; E:"""
 MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 
 
@@ -89,20 +89,29 @@ MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
 @pytest.mark.parametrize(("barrier", "races"), [("bar.sync 0;", False), ("", True)])
 def test_a_cta_of_a_pair_frees_tensor_memory_after_its_own_last_use(barrier, races, schedule) -> None:
     """A dealloc of cta_group::2 ends with the later CTA's warp (PTX ISA 9.7.16.5)."""
-    body = PAIR.replace("BEFORE", MEET).replace("bar.sync 0; AFTER", barrier)
+    body = MEET + PAIR.replace("bar.sync 0; @%p1 bra E", f"{barrier} @%p1 bra E")
     result = run_kernel(body, threads=128, grid=(2,), cluster=(2,), shared=64, schedule=schedule, checks=("race",))
     assert {f.kind for f in result.findings} == ({"race"} if races else set())
 
 
 @pytest.mark.parametrize(
     ("before", "after", "ok"),
-    [("", "", False), ("", MEET, True), (MEET, "", True), (f"{MEET} bar.sync 0;", "", False)],
+    [(f"{MEET} bar.sync 0;", MEET, True), (MEET, "", True), (f"{MEET} bar.sync 0;", "", False)],
 )
 def test_a_cta_pair_frees_tensor_memory_after_both_have_allocated(before, after, ok) -> None:
     """An alloc right behind a cluster barrier is in time on GPUs so far."""
     body = f"""mov.u32 %r1, dyn; {before} tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32;
     ld.shared.u32 %r4, [%r1]; {after} tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32;"""
     assert run_kernel(body, grid=(2,), cluster=(2,), shared=64, checks=("race",)).ok == ok
+
+
+@pytest.mark.parametrize("before", ["", MEET, MEET.replace("arrive", "arrive.relaxed")])
+def test_a_cta_pair_allocates_after_both_have_started(before) -> None:
+    """The issuing warp makes sure that the peer CTA runs (PTX ISA 9.7.16.7.1)."""
+    body = f"""mov.u32 %r1, dyn; {before} tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32;
+    ld.shared.u32 %r4, [%r1]; {MEET} tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32;"""
+    result = run_kernel(body, grid=(2,), cluster=(2,), shared=64, checks=("race",))
+    assert {f.kind for f in result.findings} == (set() if before else {"race"})
 
 
 def test_a_copy_that_the_peer_issues_shows_that_it_has_allocated() -> None:
@@ -123,7 +132,7 @@ def test_a_copy_that_the_peer_issues_shows_that_it_has_allocated() -> None:
 @pytest.mark.parametrize("early", [True, False])
 def test_a_pair_keeps_its_tensor_memory_until_both_have_freed_it(early) -> None:
     """CTA 1 frees first; CTA 0 stores, loads and frees after that, or frees first."""
-    body = f"""mov.u32 %r1, dyn; mov.u32 %r7, %cluster_ctarank; setp.ne.u32 %p1, %r7, 0;
+    body = f"""mov.u32 %r1, dyn; mov.u32 %r7, %cluster_ctarank; setp.ne.u32 %p1, %r7, 0; {MEET}
     tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32; ld.shared.u32 %r4, [%r1]; {MEET}
     @!%p1 bra A; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32; A: {MEET} @%p1 bra E; FREE
     tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {{%r1}}; tcgen05.wait::st.sync.aligned; LAST E:"""
@@ -135,7 +144,7 @@ def test_a_pair_keeps_its_tensor_memory_until_both_have_freed_it(early) -> None:
 
 @pytest.mark.parametrize("times", [0, 2])
 def test_a_cta_of_a_pair_frees_its_tensor_memory_once(times) -> None:
-    body = f"""mov.u32 %r1, dyn; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0;
+    body = f"""mov.u32 %r1, dyn; mov.u32 %r7, %cluster_ctarank; setp.eq.u32 %p1, %r7, 0; {MEET}
     tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%r1], 32; ld.shared.u32 %r4, [%r1]; {MEET} @%p1 bra A;
     {"tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32;" * times} bra E;
     A: tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r4, 32; E:"""

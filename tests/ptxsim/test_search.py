@@ -10,7 +10,8 @@ from test_deadlock import PIPELINE, RELEASE
 import ptxsim
 from ptxsim.core.adversarial import delays
 
-OUT = "ld.shared.u32 %r6, [%r5+128]; mad.wide.u32 %d3, %r2, 4, %d2; st.global.u32 [%d3], %r6;"
+OUT = """ld.shared.u32 %r6, [%r5+128]; fence.proxy.async.shared::cta; mad.wide.u32 %d3, %r2, 4, %d2;
+st.global.u32 [%d3], %r6;"""
 
 # Warp 1 asks for a copy, all threads meet, and warp 0 takes what should have come, without a wait.
 UNWAITED = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;

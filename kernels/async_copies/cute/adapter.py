@@ -30,16 +30,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return (Variant(workload.dtype, {"dtype": workload.dtype}),)
 
 
-def compile(name: str, target: str, folder: Path) -> dict[str, Any]:
+def compile(name: str, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     """Build the kernel `name` of kernel.py."""
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.async_copies.cute.kernel import program
-
-        return program(name)
-
-    return cute_build.build(program, FUNCTION, target, folder)
+    return build_program("kernels.async_copies.cute.kernel:program", FUNCTION, target, folder, name)
 
 
 @not_baked

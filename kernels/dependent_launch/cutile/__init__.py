@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import refuse_extents
+from kernels.targets import EVERY
 
 if TYPE_CHECKING:
     from kernels.dependent_launch.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
+TARGETS = EVERY
 TILE = (4, 1024)  # rows x columns
 
 

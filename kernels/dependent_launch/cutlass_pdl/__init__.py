@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import refuse_coordinates, tiles
+from kernels.targets import EVERY
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 DSL = "cute"
 SOURCE = EXAMPLES
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
+TARGETS = EVERY
 
 
 @not_baked
@@ -39,14 +38,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.dependent_launch.cutlass_pdl import program as pdl
-
-        return pdl.program(**variant.params)
-
-    return cute_build.build(program, "dependent_launch", target, folder)
+    return build_program(
+        "kernels.dependent_launch.cutlass_pdl.program:program", "dependent_launch", target, folder, **variant.params
+    )
 
 
 @not_baked

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import refuse_count
+from kernels.targets import EVERY
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
+TARGETS = EVERY
 VECTOR_BYTES = 16
 SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors per thread
 
@@ -38,14 +37,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.elementwise_add.cute import kernel
-
-        return kernel.program(**variant.params)
-
-    return cute_build.build(program, "elementwise_add", target, folder)
+    return build_program(
+        "kernels.elementwise_add.cute.kernel:program", "elementwise_add", target, folder, **variant.params
+    )
 
 
 @not_baked

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import EVERY
 
 if TYPE_CHECKING:
     from kernels.elementwise_add.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
+TARGETS = EVERY
 SYMBOL = "elementwise_add"
 TILES = ((4, 1024), (1, 4096), (16, 256))  # rows x columns; wide tiles make the longest contiguous reads
 

@@ -3,34 +3,54 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 
 if TYPE_CHECKING:
-    from kernels.fmha.operator import Workload
+    from kernels.fmha.operator import Inputs, Outputs, Workload
 
 FUNCTION = "fmha"
 LOG2_E = 1.0 / math.log(2.0)
 
 
-@not_baked
-def variant(workload: Workload, tile_m: int, tile_n: int) -> Variant:
-    """Return the build for a workload, its mask as NVIDIA's runner chooses it."""
-    w = workload
-    mask = "causal" if w.causal else "residual" if w.length % tile_n else "none"
-    params = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n, "mask": mask}
-    return Variant(f"{w.dtype}_d{w.head_dim}_{tile_m}x{tile_n}_{mask}", params)
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples, as a kernel.
 
+    `tile` is queries x keys of one product, of which a CTA has two. `lse` says that it always writes the log-sum-exp.
+    """
 
-def compile(path: str, name: str, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    """Build the class `name` of the example `path`."""
-    from cutesnake.stages.compile import cute as cute_build
+    path: str  # below the folder of examples
+    name: str
+    tile: tuple[int, int]
+    lse: bool
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.fmha.cutlass import program as cutlass_program
+    @not_baked
+    def variants(self, workload: Workload, target: str) -> tuple[Variant, ...]:
+        """Return the build for a workload, its mask as NVIDIA's runner chooses it."""
+        w, (tile_m, tile_n) = workload, self.tile
+        mask = "causal" if w.causal else "residual" if w.length % tile_n else "none"
+        params = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n, "mask": mask}
+        return (Variant(f"{w.dtype}_d{w.head_dim}_{tile_m}x{tile_n}_{mask}", params),)
 
-        return cutlass_program.program(path, name, **variant.params)
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.stages.compile.cute import build_program
 
-    return cute_build.build(program, FUNCTION, target, folder)
+        program = "kernels.fmha.cutlass.program:program"
+        return build_program(program, FUNCTION, target, folder, self.path, self.name, **variant.params)
+
+    @not_baked
+    def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """Bind a CTA per two tiles of queries of a head; the log-sum-exp goes to separate memory."""
+        import torch
+
+        from cutesnake.stages.load.cute import Call
+
+        w, scale = workload, inputs.softmax_scale
+        lse = [torch.empty(w.batch, w.heads, w.length, dtype=torch.float32, device=inputs.q.device)] * self.lse
+        values = (inputs.q, inputs.k, inputs.v, outputs.out, *lse, scale * LOG2_E, scale)
+        grid = (-(-w.length // (2 * self.tile[0])), w.heads, w.batch)
+        return Runner(Call(build.function(), values), (build.launch(build.symbols[0], grid),))

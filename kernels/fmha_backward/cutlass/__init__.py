@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 FUNCTION = "fmha_backward"
 WIDTHS = (64, 128)
 TILE = (128, 128)  # queries x keys, the example's default
@@ -40,14 +40,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.fmha_backward.cutlass import program as cutlass_program
-
-        return cutlass_program.program(**variant.params)
-
-    return cute_build.build(program, FUNCTION, target, folder)
+    return build_program("kernels.fmha_backward.cutlass.program:program", FUNCTION, target, folder, **variant.params)
 
 
 @not_baked

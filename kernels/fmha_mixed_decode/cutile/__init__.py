@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import TENSOR_CORES
 
 if TYPE_CHECKING:
     from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = {
-    "sm_90a": ("TMA", "wgmma"),
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-    "sm_120a": ("TMA",),
-}
+TARGETS = TENSOR_CORES | {"sm_120a": ("TMA",)}
 SYMBOLS = {"kernel": "fmha_mixed_decode_split", "combine": "fmha_mixed_decode_combine"}
 TILES = (64, 32)  # tokens of a tile, the default first
 LEAST_HEADS, MOST_HEADS = 16, 64  # of a tile

@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import TENSOR_CORES
 
 if TYPE_CHECKING:
     from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = {
-    "sm_90a": ("TMA", "wgmma"),
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-    "sm_120a": ("TMA",),
-}
+TARGETS = TENSOR_CORES | {"sm_120a": ("TMA",)}
 SYMBOL = "fmha_mixed_prefill"
 # Queries x keys of a tile for heads of up to 256 elements, and for wider ones; warps that compute. The default first.
 TILINGS = (((128, 64), (64, 64), 8), ((64, 64), (64, 32), 4))

@@ -13,8 +13,6 @@ from kernels.upstream.gemm import Tiling
 if TYPE_CHECKING:
     from kernels.gemm.operator import Inputs, Outputs, Workload
 
-SM90 = {"sm_90a": ("TMA", "wgmma")}
-SM100 = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 FUNCTION = "gemm"
 
 
@@ -31,14 +29,18 @@ class Example:
     scheduler: str
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile import cute as cute_build
+        from cutesnake.stages.compile.cute import build_program
 
-        def program() -> tuple[Any, tuple[Any, ...]]:
-            from kernels.gemm.cutlass import program as cutlass_program
-
-            return cutlass_program.program(self.path, self.name, self.scheduler, dict(variant.params))
-
-        return cute_build.build(program, FUNCTION, target, folder)
+        return build_program(
+            "kernels.gemm.cutlass.program:program",
+            FUNCTION,
+            target,
+            folder,
+            self.path,
+            self.name,
+            self.scheduler,
+            dict(variant.params),
+        )
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import BLACKWELL
 
 if TYPE_CHECKING:
     from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+TARGETS = BLACKWELL
 SYMBOL = "gemm_blockscaled"
 ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds
 ALIGNED = 16  # bytes: what TMA asks of every row

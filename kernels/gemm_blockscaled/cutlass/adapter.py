@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.upstream.gemm import cluster_params
+from kernels.targets import BLACKWELL
+from kernels.upstream.gemm import Tiling, cluster_params
 
 if TYPE_CHECKING:
     from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
 
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+TARGETS = BLACKWELL
 FUNCTION = "gemm"
 ALIGNED = 32  # elements: what the examples assume of M, N and K
 TUTORIAL_K = 256  # elements of K in a tile of the tutorials
@@ -30,14 +31,18 @@ class Example:
     takes: str
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile import cute as cute_build
+        from cutesnake.stages.compile.cute import build_program
 
-        def program() -> tuple[Any, tuple[Any, ...]]:
-            from kernels.gemm_blockscaled.cutlass import program as cutlass_program
-
-            return cutlass_program.program(self.path, self.name, self.takes, **variant.params)
-
-        return cute_build.build(program, FUNCTION, target, folder)
+        return build_program(
+            "kernels.gemm_blockscaled.cutlass.program:program",
+            FUNCTION,
+            target,
+            folder,
+            self.path,
+            self.name,
+            self.takes,
+            **variant.params,
+        )
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
@@ -67,19 +72,6 @@ class Example:
         if self.takes == "problem":
             return along_m * p["cluster_m"], along_n * p["cluster_n"], 1
         return p["cluster_m"], p["cluster_n"], min(along_m * along_n, p["most_clusters"])
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """Elements of C of a cluster along M, and CTAs of a cluster."""
-
-    m: int
-    n: int
-    cluster: tuple[int, int]
-
-    @property
-    def id(self) -> str:
-        return f"{self.m}x{self.n}_c{self.cluster[0]}x{self.cluster[1]}"
 
 
 TILINGS = (Tiling(256, 256, (2, 1)), Tiling(256, 128, (2, 1)), Tiling(128, 128, (1, 1)))  # 256 rows take a pair of CTAs

@@ -11,23 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Launch, Variant, not_baked
+from kernels.targets import BLACKWELL
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
     import torch
 
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+    from kernels.matrices import Groups, Product
+
+TARGETS = BLACKWELL
 FUNCTION = "gemm"
 TILE_N = 128  # all that the examples take: a block of B's scales
-
-
-@dataclass(frozen=True)
-class Example:
-    """A class of NVIDIA's examples; `indexed` ones take integers after the scales."""
-
-    path: str  # below the folder of examples
-    name: str
-    indexed: bool
 
 
 @dataclass(frozen=True)
@@ -43,38 +37,53 @@ class Tiling:
         return f"{self.m}x{TILE_N}_c{self.cluster[0]}x{self.cluster[1]}" + "_pair" * self.pair
 
 
-@not_baked
-def supports(n: int, k: int) -> str | None:
-    """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
-    return upstream.refused_rows(("k", k, 8, "A and B"), ("n", n, 16, "C"))
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples; `indexed` ones take integers after the scales."""
 
+    path: str  # below the folder of examples
+    name: str
+    tilings: tuple[Tiling, ...]
+    indexed: bool = False
 
-@not_baked
-def variants(dtype: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
-    """Return a build per tiling, which serves every size."""
-    return tuple(
-        Variant(
-            f"{dtype}_{tiling.id}",
-            {
-                "dtype": dtype,
-                "tile_m": tiling.m,
-                "pair": tiling.pair,
-                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a GPU has as many multiprocessors
-            },
+    @not_baked
+    def supports(self, workload: Product | Groups) -> str | None:
+        """All of fp8 whose rows are whole multiples of 16 bytes, which TMA asks for."""
+        w = workload
+        if w.dtype != "fp8":
+            return f"dtype is {w.dtype}: NVIDIA's example takes fp8 with scales"
+        return upstream.refused_rows(("k", w.k, 8, "A and B"), ("n", w.n, 16, "C"))
+
+    @not_baked
+    def variants(self, workload: Product | Groups, target: str) -> tuple[Variant, ...]:
+        """Return a build per tiling, which serves every size."""
+        dtype = workload.dtype
+        return tuple(
+            Variant(
+                f"{dtype}_{tiling.id}",
+                {
+                    "dtype": dtype,
+                    "tile_m": tiling.m,
+                    "pair": tiling.pair,
+                    **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a GPU has as many multiprocessors
+                },
+            )
+            for tiling in self.tilings
         )
-        for tiling in tilings
-    )
 
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.stages.compile.cute import build_program
 
-def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
-
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.gemm_blockwise.cutlass import program as cutlass_program
-
-        return cutlass_program.program(example.path, example.name, example.indexed, dict(variant.params))
-
-    return cute_build.build(program, FUNCTION, target, folder)
+        return build_program(
+            "kernels.gemm_blockwise.cutlass.program:program",
+            FUNCTION,
+            target,
+            folder,
+            self.path,
+            self.name,
+            self.indexed,
+            dict(variant.params),
+        )
 
 
 @not_baked

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import TENSOR_CORES
 from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {
-    "sm_90a": ("TMA", "wgmma"),
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-}
+TARGETS = TENSOR_CORES
 SYMBOL = "gemm_epilogue"
 TILES = ((128, 128, 64), (128, 256, 64), (64, 128, 64))  # M x N x K
 # For Hopper: M x N x K, blocks per multiprocessor, worker warps (0: the compiler chooses). Tiles of 256 rows or columns

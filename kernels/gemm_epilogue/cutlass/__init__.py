@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import gemm as upstream
 from kernels.upstream.examples import SOURCE
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 TILES = ((256, 128, 2), (256, 256, 2), (128, 128, 1))  # elements of D that the CTAs of a cluster compute, CTAs
 
 
@@ -50,14 +50,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.gemm_epilogue.cutlass import program as cutlass_program
-
-        return cutlass_program.program(dict(variant.params))
-
-    return cute_build.build(program, "gemm_epilogue", target, folder)
+    return build_program(
+        "kernels.gemm_epilogue.cutlass.program:program", "gemm_epilogue", target, folder, dict(variant.params)
+    )
 
 
 @not_baked

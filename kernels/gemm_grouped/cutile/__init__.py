@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import BLACKWELL, MULTIPROCESSORS
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+TARGETS = BLACKWELL
 SYMBOL = "gemm_grouped"
 MOST_BLOCKS = MULTIPROCESSORS["sm_100a"]  # an sm_103a GPU has as many
 ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
+TILINGS = (Tiling(128, 128, (1, 1)), Tiling(256, 128, (2, 1), pair=True), Tiling(256, 256, (2, 1), pair=True))
 FUNCTION = "gemm"
 DESCRIPTOR_WORDS = 16  # of 8 bytes: a TMA descriptor
 TEMPLATE = 32  # rows and columns of the tensors that give descriptors their element type and majors
@@ -32,16 +33,77 @@ TEMPLATE = 32  # rows and columns of the tensors that give descriptors their ele
 
 @dataclass(frozen=True)
 class Example:
-    """A class of NVIDIA's examples; `takes` is `plain`, `scaled` or `hopper`."""
+    """A class of NVIDIA's examples, as a kernel; `takes` is `plain`, `scaled` or `hopper`."""
 
     path: str  # below the folder of examples
     name: str
     takes: str
+    tilings: tuple[Tiling, ...]
 
-    @property
-    def kinds(self) -> int:
-        """Return the TMA descriptors per multiprocessor: 3 for A, B, C, 2 for scales."""
-        return 5 if self.takes == "scaled" else 3
+    @not_baked
+    def supports(self, workload: Workload) -> str | None:
+        if workload.scaled == (self.takes == "scaled"):
+            return None
+        return f"NVIDIA's example takes {'16-bit operands' if workload.scaled else 'operands with a scale per block'}"
+
+    @not_baked
+    def variants(self, workload: Workload, target: str) -> tuple[Variant, ...]:
+        """Return a build per element type, tiling and number of groups.
+
+        The last is a constant of NVIDIA's kernels.
+        """
+        w, counted = workload, target == "sm_90a"
+        return tuple(
+            Variant(
+                (w.id if counted else f"{w.dtype}_g{w.groups}") + f"_{tiling.id}",
+                {
+                    "dtype": w.dtype,
+                    "groups": w.groups,
+                    "tile_m": tiling.m,
+                    "tile_n": tiling.n,
+                    "pair": tiling.pair,
+                    **upstream.cluster_params(target, tiling.cluster),
+                    "processors": MULTIPROCESSORS[target],
+                    "tiles": clusters(tiling, w) if counted else 0,  # 0: as many clusters as fit on the GPU
+                },
+            )
+            for tiling in self.tilings
+        )
+
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.stages.compile.cute import build_program
+
+        return build_program(
+            "kernels.gemm_grouped.cutlass.program:program",
+            FUNCTION,
+            target,
+            folder,
+            self.path,
+            self.name,
+            self.takes,
+            dict(variant.params),
+        )
+
+    @not_baked
+    def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+        """Bind tables of addresses and room for descriptors, which are made here once."""
+        from cutesnake.stages.load.cute import Call
+
+        w, p = workload, build.params
+        if w.groups != p["groups"]:
+            raise ValueError(f"this build is for {p['groups']} groups, not {w.groups}")
+        if p["tiles"] and p["tiles"] != (tiles := clusters(_tiling(p), w)):
+            raise ValueError(f"this build is for {p['tiles']} clusters' tiles, not {tiles}")
+        sizes, strides, addresses, scales = tables(inputs, outputs, w)
+        arguments: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
+        if self.takes == "scaled":
+            arguments = (*arguments, inputs.a_scales, inputs.b_scales, sizes, strides, addresses, scales)
+        else:
+            arguments = (*arguments, sizes, strides, addresses)
+        kinds = 5 if self.takes == "scaled" else 3  # TMA descriptors per multiprocessor: A, B and C, and of scales
+        call = Call(build.function(), (*arguments, descriptors(p["processors"], kinds, outputs.c.device), TEMPLATE))
+        grid = (p["cluster_m"], p["cluster_n"], min(p["tiles"] or p["most_clusters"], p["most_clusters"]))
+        return Runner(call, (build.launch(build.symbols[0], grid),))
 
 
 @not_baked
@@ -49,42 +111,6 @@ def clusters(tiling: Tiling, workload: Workload) -> int:
     """Clusters that cover C of all groups."""
     cta_tile = (tiling.m // 2 if tiling.pair else tiling.m, tiling.n)
     return sum(math.prod(upstream.clusters(p.m, p.n, 1, cta_tile, tiling.cluster)) for p in workload.problems)
-
-
-@not_baked
-def variants(workload: Workload, target: str, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
-    """Return a build per element type, tiling and number of groups.
-
-    The last is a constant of NVIDIA's kernels.
-    """
-    w, counted = workload, target == "sm_90a"
-    return tuple(
-        Variant(
-            (w.id if counted else f"{w.dtype}_g{w.groups}") + f"_{tiling.id}",
-            {
-                "dtype": w.dtype,
-                "groups": w.groups,
-                "tile_m": tiling.m,
-                "tile_n": tiling.n,
-                "pair": tiling.pair,
-                **upstream.cluster_params(target, tiling.cluster),
-                "processors": MULTIPROCESSORS[target],
-                "tiles": clusters(tiling, w) if counted else 0,  # 0: as many clusters as fit on the GPU
-            },
-        )
-        for tiling in tilings
-    )
-
-
-def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
-
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.gemm_grouped.cutlass import program as cutlass_program
-
-        return cutlass_program.program(example.path, example.name, example.takes, dict(variant.params))
-
-    return cute_build.build(program, FUNCTION, target, folder)
 
 
 @not_baked
@@ -105,27 +131,6 @@ def tables(inputs: Inputs, outputs: Outputs, workload: Workload) -> tuple[torch.
     scales = [tuple(x.data_ptr() for x in group[2:]) for group, _ in groups]
     whole = [torch.tensor(x, dtype=torch.int32, device=device) for x in (sizes, strides)]
     return *whole, *(torch.tensor(x, dtype=torch.int64, device=device) for x in (addresses, scales))
-
-
-@not_baked
-def bind(example: Example, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind tables of addresses and room for descriptors, which are made here once."""
-    from cutesnake.stages.load.cute import Call
-
-    w, p = workload, build.params
-    if w.groups != p["groups"]:
-        raise ValueError(f"this build is for {p['groups']} groups, not {w.groups}")
-    if p["tiles"] and p["tiles"] != (tiles := clusters(_tiling(p), w)):
-        raise ValueError(f"this build is for {p['tiles']} clusters' tiles, not {tiles}")
-    sizes, strides, addresses, scales = tables(inputs, outputs, w)
-    arguments: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
-    if example.takes == "scaled":
-        arguments = (*arguments, inputs.a_scales, inputs.b_scales, sizes, strides, addresses, scales)
-    else:
-        arguments = (*arguments, sizes, strides, addresses)
-    call = Call(build.function(), (*arguments, descriptors(p["processors"], example.kinds, outputs.c.device), TEMPLATE))
-    grid = (p["cluster_m"], p["cluster_n"], min(p["tiles"] or p["most_clusters"], p["most_clusters"]))
-    return Runner(call, (build.launch(build.symbols[0], grid),))
 
 
 @not_baked

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import TENSOR_CORES
 from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {
-    "sm_90a": ("TMA", "wgmma"),
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-}
+TARGETS = TENSOR_CORES
 SYMBOL = "gemm_grouped_masked"
 BLOCK = 128  # elements along K, and along N of B, that share a scale
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import TENSOR_CORES
 from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
@@ -14,11 +15,7 @@ if TYPE_CHECKING:
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = {
-    "sm_90a": ("TMA", "wgmma"),
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-}
+TARGETS = TENSOR_CORES
 SYMBOL = "gemm_mixed"
 TILE_K = 128  # a block of B's scales
 CODES = {"int8": "int8", "int4": "int8", "fp8": "fp8"}  # element type of the array of codes; of int4, bytes of two

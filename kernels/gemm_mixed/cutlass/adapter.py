@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
+from kernels.targets import BLACKWELL
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
@@ -16,18 +17,10 @@ if TYPE_CHECKING:
     from kernels.gemm_mixed_grouped.operator import Inputs as GroupedInputs
     from kernels.gemm_mixed_grouped.operator import Outputs as GroupedOutputs
     from kernels.gemm_mixed_grouped.operator import Workload as Grouped
+    from kernels.matrices import Groups, Product
 
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+TARGETS = BLACKWELL
 FUNCTION = "gemm"
-
-
-@dataclass(frozen=True)
-class Example:
-    """A class of NVIDIA's examples, or `batch_first` one of nvidia-cutlass-operators."""
-
-    path: str  # below the folder of examples, or of implementations
-    name: str
-    batch_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,51 +46,65 @@ TILINGS = (
 )
 
 
-@not_baked
-def supports(n: int, k: int, dtype: str) -> str | None:
-    """All whose rows are whole multiples of 16 bytes, which TMA asks for.
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples, or `batch_first` one of nvidia-cutlass-operators."""
 
-    NVIDIA's examples say that they are for weights of int8, uint8 and int4. They compile for fp8 weights as well, and
-    are right with them in the simulator.
-    """
-    from kernels.gemm_mixed.operator import BITS
+    path: str  # below the folder of examples, or of implementations
+    name: str
+    tilings: tuple[Tiling, ...] = TILINGS
+    batch_first: bool = False
 
-    return upstream.refused_rows(("k", k, BITS[dtype], "B"), ("k", k, 16, "A"), ("n", n, 16, "C and scales"))
+    @not_baked
+    def supports(self, workload: Product | Groups) -> str | None:
+        """All whose rows are whole multiples of 16 bytes, which TMA asks for.
 
+        NVIDIA's examples say that they are for weights of int8, uint8 and int4. They compile for fp8 weights as well,
+        and are right with them in the simulator.
+        """
+        from kernels.gemm_mixed.operator import BITS
 
-@not_baked
-def variants(dtype: str, groups: int, tilings: tuple[Tiling, ...]) -> tuple[Variant, ...]:
-    """Return a build per element type, tiling and number of groups, if any.
-
-    That number is a constant of the class.
-    """
-    return tuple(
-        Variant(
-            f"{dtype}_" + f"g{groups}_" * (groups > 0) + tiling.id,
-            {
-                "dtype": dtype,
-                "groups": groups,
-                "tile_m": tiling.m,
-                "tile_n": tiling.n,
-                "tile_k": tiling.k,
-                "pair": tiling.pair,
-                **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a GPU has as many multiprocessors
-            },
+        w = workload
+        return upstream.refused_rows(
+            ("k", w.k, BITS[w.dtype], "B"), ("k", w.k, 16, "A"), ("n", w.n, 16, "C and scales")
         )
-        for tiling in tilings
-    )
 
+    @not_baked
+    def variants(self, workload: Product | Groups, target: str) -> tuple[Variant, ...]:
+        """Return a build per element type, tiling and number of groups, if any.
 
-def compile(example: Example, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+        That number is a constant of the class.
+        """
+        dtype, groups = workload.dtype, getattr(workload, "groups", 0)
+        return tuple(
+            Variant(
+                f"{dtype}_" + f"g{groups}_" * (groups > 0) + tiling.id,
+                {
+                    "dtype": dtype,
+                    "groups": groups,
+                    "tile_m": tiling.m,
+                    "tile_n": tiling.n,
+                    "tile_k": tiling.k,
+                    "pair": tiling.pair,
+                    **upstream.cluster_params("sm_100a", tiling.cluster),  # an sm_103a GPU has as many multiprocessors
+                },
+            )
+            for tiling in self.tilings
+        )
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.gemm_mixed.cutlass import program as cutlass_program
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.stages.compile.cute import build_program
 
-        make = cutlass_program.batch_first if example.batch_first else cutlass_program.program
-        return make(example.path, example.name, variant.params["groups"], dict(variant.params))
-
-    return cute_build.build(program, FUNCTION, target, folder)
+        return build_program(
+            "kernels.gemm_mixed.cutlass.program:program",
+            FUNCTION,
+            target,
+            folder,
+            self.path,
+            self.name,
+            self.batch_first,
+            dict(variant.params),
+        )
 
 
 @not_baked

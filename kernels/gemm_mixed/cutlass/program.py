@@ -57,23 +57,6 @@ def unpacked(codes: cute.Tensor) -> cute.Tensor:
     return cute.make_tensor(pointer, cute.make_layout((rows, width, batch), stride=stride))
 
 
-def program(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[Mixed, tuple]:
-    """Return the class `name` of the example `path` and fake arguments.
-
-    The class is made for a variant; sizes are dynamic. `groups` is 0 for the class without groups.
-    """
-    p, packed = params, params["dtype"] == "int4"
-    granularity = (1, BLOCK) if packed else (0, 0)
-    tile, cluster = (p["tile_m"], p["tile_n"], p["tile_k"]), (p["cluster_m"], p["cluster_n"])
-    last = groups or True  # the number of groups, or whether C is stored by TMA
-    example = getattr(module(path), name)(*granularity, cutlass.Float32, p["pair"], tile, cluster, last, False)
-    narrow = fake("uint8" if packed else p["dtype"])
-    scales = fake("bf16", first_major=True) if packed else None
-    ends = make_fake_compact_tensor(cutlass.Int32, (groups + 1,), assumed_align=4) if groups else None
-    arguments = (narrow, scales, fake("bf16"), ends, fake("bf16", first_major=True))
-    return Mixed(example, packed, bool(groups), p["most_clusters"]), (*arguments, make_fake_stream())
-
-
 class BatchFirst:
     """The operator on the class of nvidia-cutlass-operators.
 
@@ -110,15 +93,23 @@ def turned(tensor: cute.Tensor, modes: cutlass.Constexpr) -> cute.Tensor:
     return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, modes))
 
 
-def batch_first(path: str, name: str, groups: int, params: dict[str, Any]) -> tuple[BatchFirst, tuple]:
-    """As `program`, for the class `name` of the implementation `path` of nvidia-cutlass-operators; no groups."""
-    p, packed = params, params["dtype"] == "int4"
+def program(path: str, name: str, batch_first: bool, params: dict[str, Any]) -> tuple[Mixed | BatchFirst, tuple]:
+    """Return the class `name` of the example `path` and fake arguments.
+
+    The class is made for a variant; sizes are dynamic. `batch_first` is for an implementation of
+    nvidia-cutlass-operators, which has no groups.
+    """
+    p, packed, groups = params, params["dtype"] == "int4", params["groups"]
+    made = getattr((operators.module if batch_first else module)(path), name)
     granularity = (1, BLOCK) if packed else (0, 0)
     tile, cluster = (p["tile_m"], p["tile_n"], p["tile_k"]), (p["cluster_m"], p["cluster_n"])
-    narrow = cutlass.Int4 if packed else element(p["dtype"])
-    made = getattr(operators.module(path), name)
-    example = made(*granularity, cutlass.Float32, p["pair"], tile, cluster, True, False, narrow)
-    scales = fake("bf16", first_major=True) if packed else None
-    codes = fake("uint8" if packed else p["dtype"])
-    arguments = (codes, scales, fake("bf16"), None, fake("bf16", first_major=True))
-    return BatchFirst(example, packed, p["most_clusters"]), (*arguments, make_fake_stream())
+    last: list[Any] = [groups or True, False]  # the number of groups, or whether C is stored by TMA
+    if batch_first:
+        last.append(cutlass.Int4 if packed else element(p["dtype"]))
+    example = made(*granularity, cutlass.Float32, p["pair"], tile, cluster, *last)
+    codes, scales = fake("uint8" if packed else p["dtype"]), fake("bf16", first_major=True) if packed else None
+    ends = make_fake_compact_tensor(cutlass.Int32, (groups + 1,), assumed_align=4) if groups else None
+    arguments = (codes, scales, fake("bf16"), ends, fake("bf16", first_major=True), make_fake_stream())
+    if batch_first:
+        return BatchFirst(example, packed, p["most_clusters"]), arguments
+    return Mixed(example, packed, bool(groups), p["most_clusters"]), arguments

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.multiprocessors import MULTIPROCESSORS
+from kernels.targets import BLACKWELL as TARGETS
+from kernels.targets import MULTIPROCESSORS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
 FUNCTION = "mamba2_ssd"
 CHUNK, WIDTH, STATE = 128, 64, 128  # tokens, elements of a head and of a state: all that its epilogue is written for
 
@@ -52,14 +52,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.mamba2_ssd.cutlass import program as cutlass_program
-
-        return cutlass_program.program(**variant.params)
-
-    return cute_build.build(program, FUNCTION, target, folder)
+    return build_program("kernels.mamba2_ssd.cutlass.program:program", FUNCTION, target, folder, **variant.params)
 
 
 @not_baked

@@ -418,9 +418,6 @@ class MlaDecodeSm100:
         cute.arch.cluster_arrive_relaxed()
         # Not before: ptxas moves what is loaded into uniform registers at once, and waits for it there.
         first, first_work, end_work = self._first_work(params, pair, pair_of_cluster)
-        if warp == mma_warp:  # the load warp need not wait for this
-            cute.arch.alloc_tmem(TMEM_COLUMNS, signals.tensor_memory.ptr, is_two_cta=True)
-            cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
         cute.arch.cluster_wait()  # mutant: set-up
 
         if params.row_warps == 0:
@@ -432,6 +429,9 @@ class MlaDecodeSm100:
             load = Load(sizes, tma_q, tma_kv, *targets, params.mPageTable, params.mWork, rank, barriers)
             load.run(first_work, end_work, first)
         elif warp == mma_warp:
+            # Behind the cluster barrier, since an alloc for a pair needs both CTAs to run (PTX ISA 9.7.16.7.1).
+            cute.arch.alloc_tmem(TMEM_COLUMNS, signals.tensor_memory.ptr, is_two_cta=True)
+            cute.arch.relinquish_tmem_alloc_permit(is_two_cta=True)
             tmem = self._tensor_memory(signals)
             if rank == 0:
                 self._mma(storage, tmem, barriers, pair_of_cluster).run(params.mWork, first_work, end_work)
@@ -489,10 +489,7 @@ class MlaDecodeSm100:
         return WorkTile(request, row_block, begin, end, length), first_work, end_work
 
     def _tensor_memory(self, signals: Any) -> cute.Pointer:
-        """Allocate tensor memory and return its start.
-
-        All warps that use it sync here.
-        """
+        """Return the start of tensor memory, once the warps that use it have met."""
         before_thread_sync()
         NamedBarrier.TMEM.sync(self.sizes.softmax_threads + WARP)  # mutant: tmem allocated
         after_thread_sync()

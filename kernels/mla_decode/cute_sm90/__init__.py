@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from cutesnake.stages.compile import cute as cute_build
 from kernels.mla_decode.cute_sm90 import layout
+from kernels.targets import HOPPER
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
     from kernels.mla_decode.split_kv.plan import Schedule
 
 DSL = "cute"
-TARGETS = {"sm_90a": ("TMA", "wgmma")}
 SOURCE = "ours"
+TARGETS = HOPPER
 FUNCTION = "mla_decode_cute_sm90"
 DTYPES = ("bf16", "fp16")
 NOT_PLANNED = None, None, None  # lengths, lanes, plans: arguments of planned builds alone

@@ -15,18 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.targets import TENSOR_CORES
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = {
-    "sm_90a": ("TMA", "wgmma"),
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-    "sm_120a": ("TMA",),
-}
+TARGETS = TENSOR_CORES | {"sm_120a": ("TMA",)}
 # Device functions of a build: the name of its files and its symbol.
 SYMBOLS = {
     "kernel": "mla_decode_split",

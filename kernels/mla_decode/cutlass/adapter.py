@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
+from kernels.targets import BLACKWELL
 
 if TYPE_CHECKING:
     from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
-TARGETS = {
-    "sm_100a": ("tcgen05", "tensor memory"),
-    "sm_103a": ("tcgen05", "tensor memory"),
-}
+TARGETS = BLACKWELL
 UNSUPPORTED = {
     "nan_padding": "NVIDIA's example says nothing of NaN in the cache past a request's end",
     "empty_requests": "NVIDIA's example says nothing of requests without keys",
@@ -27,7 +25,7 @@ MAX_SPLITS = 32
 
 
 @not_baked
-def supports(workload: Workload, dtype: str) -> str | None:
+def supports(dtype: str, workload: Workload) -> str | None:
     w = workload
     if w.dtype != dtype:
         return f"NVIDIA's example computes in {dtype} only"
@@ -52,7 +50,7 @@ def split_count(batch: int, query_tokens: int, kv_length: int, clusters: int = M
 
 
 @not_baked
-def variants(workload: Workload) -> tuple[Variant, ...]:
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return two builds, as in NVIDIA's runner: with and without a split.
 
     Split keys go through a workspace.
@@ -73,14 +71,16 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.mla_decode.cutlass import program as cutlass_program
-
-        return cutlass_program.program(**variant.params)
-
-    return cute_build.build(program, FUNCTION, target, folder, options="--opt-level 2")  # as NVIDIA's runner does
+    return build_program(
+        "kernels.mla_decode.cutlass.program:program",
+        FUNCTION,
+        target,
+        folder,
+        **variant.params,
+        options="--opt-level 2",
+    )  # as NVIDIA's runner does
 
 
 @not_baked

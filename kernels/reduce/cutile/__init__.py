@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import refuse_extents
+from kernels.targets import EVERY
 
 if TYPE_CHECKING:
     from kernels.reduce.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ()
-)
+TARGETS = EVERY
 TILES = ((4, 1024), (1, 4096), (1, 2048))  # rows x columns; 4,096 elements are 32 registers of each of 128 threads
 COMBINED = (4, 128)  # tile of the second launch
 SHARED_COLUMNS = 16384  # rows at least this long are shared among blocks where there are few of them

@@ -65,14 +65,17 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.reduce.cutlass_reduce import kernel
-
-        return kernel.program(threads=THREADS, vectors=VECTORS, **variant.params)
-
-    return cute_build.build(program, "reduce", target, folder)
+    return build_program(
+        "kernels.reduce.cutlass_reduce.kernel:program",
+        "reduce",
+        target,
+        folder,
+        threads=THREADS,
+        vectors=VECTORS,
+        **variant.params,
+    )
 
 
 @not_baked

@@ -47,14 +47,9 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile import cute as cute_build
+    from cutesnake.stages.compile.cute import build_program
 
-    def program() -> tuple[Any, tuple[Any, ...]]:
-        from kernels.rmsnorm.cutlass_rmsnorm import program as cutlass_program
-
-        return cutlass_program.program(**variant.params)
-
-    return cute_build.build(program, "rmsnorm", target, folder)
+    return build_program("kernels.rmsnorm.cutlass_rmsnorm.program:program", "rmsnorm", target, folder, **variant.params)
 
 
 @not_baked

@@ -105,10 +105,12 @@ class Products:
                 cute.arch.mbarrier_init(loaded, 1)
                 cute.arch.mbarrier_init(multiplied, 1)
             cute.arch.mbarrier_init_fence()
+        self.meet()
+        if warp == 0:  # of a pair, both CTAs must run before one allocates
             cute.arch.alloc_tmem(TENSOR_MEMORY_COLUMNS, holder, is_two_cta=self.ctas == 2)
             cute.arch.relinquish_tmem_alloc_permit(is_two_cta=self.ctas == 2)
         before_thread_sync()
-        self.meet()
+        cute.arch.sync_threads()
         after_thread_sync()
         tensor_memory = cute.arch.retrieve_tmem_ptr(self.sum, 16, holder)
 

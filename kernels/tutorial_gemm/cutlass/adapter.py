@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
+from kernels.targets import BLACKWELL
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
     from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
 
-TARGETS = {target: ("tcgen05", "tensor memory") for target in ("sm_100a", "sm_103a")}
+TARGETS = BLACKWELL
 FUNCTION = "gemm"
 PAIRS = 148 // 2  # of the multiprocessors of a B200 or B300: the tutorial asks the device
 DEQUANTIZED_PER_BLOCK = 128 * 64  # elements of B: elements per thread, times threads
@@ -54,14 +55,18 @@ class Step:
         return (Variant("fp16", {"most_clusters": PAIRS}),)
 
     def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile import cute as cute_build
+        from cutesnake.stages.compile.cute import build_program
 
-        def program() -> tuple[Any, tuple[Any, ...]]:
-            from kernels.tutorial_gemm.cutlass import program as tutorial
-
-            return tutorial.program(self.name, self.limits, variant.params["most_clusters"], self.ab_stages)
-
-        return cute_build.build(program, FUNCTION, target, folder)
+        return build_program(
+            "kernels.tutorial_gemm.cutlass.program:program",
+            FUNCTION,
+            target,
+            folder,
+            self.name,
+            self.limits,
+            variant.params["most_clusters"],
+            self.ab_stages,
+        )
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -16,7 +16,6 @@ EXHIBIT = Exhibit(
     area="ordering",
     grid=2,
     cluster=2,
-    missed="all CTAs of a cluster start together in ptxsim",
     ptx="""
 +   barrier.cluster.arrive;
 +   barrier.cluster.wait;

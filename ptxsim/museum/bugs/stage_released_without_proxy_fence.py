@@ -18,7 +18,6 @@ EXHIBIT = Exhibit(
     args=lambda: [np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)],
     expected=lambda: [None, np.arange(64, dtype=np.uint32)],
     threads=64,
-    missed="only the check `read-fence` reports it, which is off by default",
     ptx="""
     setp.ne.u32 %p1, %warp, 1;              // warp 1 loads, warp 0 computes
     setp.ne.u32 %p2, %lane, 0;

@@ -5,8 +5,9 @@ Like operators and `contract.py`, this module touches only the standard library 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -43,9 +44,25 @@ def require_choice(name: str, value: object, allowed: Iterable[str]) -> None:
         raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
 
 
+def differing(workload: Any, **prefixes: str) -> list[str]:
+    """Return `<prefix><value>` of the named fields that are not at their defaults, for an id."""
+    defaults = {field.name: field.default for field in dataclasses.fields(workload)}
+    values = {name: getattr(workload, name) for name in prefixes}
+    return [f"{prefixes[name]}{value}" for name, value in values.items() if value != defaults[name]]
+
+
 def torch_dtype(name: str) -> torch.dtype:
     """Return torch's type of elements called `name`; KeyError for an unknown name."""
     import torch
 
     dtype: torch.dtype = getattr(torch, TORCH[name])
     return dtype
+
+
+def poisoned(shape: tuple[int, ...], dtype: str, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Return a tensor of NaN, or of the smallest integer: an unwritten element cannot pass."""
+    import torch
+
+    kind = torch_dtype(dtype)
+    poison = float("nan") if kind.is_floating_point else torch.iinfo(kind).min
+    return torch.full(shape, poison, dtype=kind, device=device)

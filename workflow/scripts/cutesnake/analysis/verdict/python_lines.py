@@ -14,10 +14,11 @@ from pathlib import Path, PurePosixPath
 
 from cutesnake.model.catalog import kernel_file, label, roots
 from cutesnake.model.records.verdict import Lines
+from cutesnake.planning.staleness import TASK
 
 DSL_MODULES = ("cutlass", "cuda.tile")
 LAUNCH = "launch"
-SHARED = ("kernels.upstream", "kernels.multiprocessors", "kernels.matrices")  # adapters that many kernels share
+SHARED = ("kernels.upstream", "kernels.targets", "kernels.matrices")  # adapters that many kernels share
 _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -102,11 +103,13 @@ def _imports_dsl(tree: ast.Module) -> bool:
 
 
 def _imported(node: ast.AST) -> list[str]:
-    """Names of modules, and of what may be modules, that a statement imports."""
+    """Names of modules, and of what may be modules, that a statement or a `module:function` imports."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
         return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Constant) and isinstance(node.value, str) and TASK.fullmatch(node.value):
+        return [node.value.partition(":")[0]]
     return []
 
 

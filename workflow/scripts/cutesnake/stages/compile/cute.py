@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import importlib.metadata
 import os
 import re
@@ -77,6 +78,20 @@ def build(
         "notes": [] if linked else [NO_LINKER],
         "runtime": [str(runtime)],
     }
+
+
+def build_program(
+    program: str, function: str, target: str, folder: Path, *arguments: Any, options: str = "", **constants: Any
+) -> dict[str, Any]:
+    """Do as `build` with what a function, `module:function`, returns for the arguments."""
+    module, _, name = program.partition(":")
+    return build(
+        lambda: getattr(importlib.import_module(module), name)(*arguments, **constants),
+        function,
+        target,
+        folder,
+        options,
+    )
 
 
 def link(object_file: Path, library: Path) -> str | None:
