@@ -67,6 +67,7 @@ localrules:
     gate,
     overview,
     report,
+    front_link,
     keep,
     site,
     learn,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cutesnake.analysis.toolchains import gate, matrix
+from cutesnake.analysis.toolchains import by_operator, gate, matrix, rows
 from cutesnake.model import record
 from cutesnake.model.records.inspect import Instructions
 from cutesnake.report.toolchains import render
@@ -30,11 +30,12 @@ def build(spill: int = 0, sites: int = 0, cold: float | None = 10.0, **options: 
         "spills": [{"source": "kernels/add/k.py:7", "loads": sites, "stores": 0}] if sites else [],
         "checks": [{"workload": "n1", "status": "ok", "reason": None}],
         "predictions": [{**predicted, "reason": None if cold else "too long"}],
+        "times": [],
     } | options
 
 
 def failed(reason: str = "TypeError: no\nmore") -> dict[str, Any]:
-    return build(status="failed", reason=reason, functions=[], checks=[], predictions=[])
+    return build(status="failed", reason=reason, functions=[], checks=[], predictions=[], times=[])
 
 
 def kernel(toolchain: str, *builds: dict[str, Any], name: str = "k") -> Any:
@@ -53,9 +54,19 @@ def test_equal_builds_change_nothing_and_pass():
     assert "1 pairs of builds" in gate(result)[1]
 
 
+def times(cold: float) -> list[dict[str, Any]]:
+    return [{"workload": "n1", "device": "NVIDIA H200", "cold_us": cold, "warm_us": 8.0, "reason": None}]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "limit", "figure"),
     [
+        (
+            build(times=times(9.0)),
+            build(times=times(9.4)),
+            {"slower_percent": 5},
+            "measured cold µs on NVIDIA H200, n1",
+        ),
         (build(spill=8), build(spill=16), {"spill_bytes": 8}, "spill bytes"),
         (build(sites=55), build(sites=73), {"spill_sites": 18}, "spill sites"),
         (build(cold=10.0), build(cold=10.4), {"slower_percent": 5}, "predicted cold µs on B200, n1"),
@@ -119,6 +130,24 @@ def test_the_page_shows_failures_values_and_bands():
     records = [kernel("old", build(sites=2), name="k"), kernel("new", failed("a <b> c"), name="k")]
     page = render(matrix(records, NAMES, LIMITS), records, [], "front.html")
     assert "not compiled: a &lt;b&gt; c" in page and "± 20 %" in page and "beyond the limit" in page
+
+
+def test_an_operators_page_has_its_own_builds_with_counts_spill_sites_and_measured_times():
+    builds = build(sites=2), build(sites=5, times=times(12.34))
+    records = [kernel("old", builds[0]), kernel("new", builds[1])]
+    other = record.convert("toolchain", record.plain(records[0]) | {"operator": "scale2"}, "test")
+    compared = matrix([*records, other], NAMES, LIMITS)
+    page = render(compared, [*records, other], [], "front.html", "add")
+    assert "scale2" not in page and "kernels/add/k.py:7</td><td" in page and "tensor core" in page
+    assert "12.3; 8 <span" in page and "NVIDIA H200" in page
+    every = render(compared, [*records, other], [], "front.html")
+    assert all(f'href="toolchains/{name}.html"' in every for name in ("add", "scale2"))
+
+
+def test_pairs_are_counted_per_operator():
+    records = [kernel("old", build()), kernel("new", build(spill=8)), kernel("old", build(), name="k2")]
+    compared = matrix(records, NAMES, LIMITS)
+    assert by_operator(compared, rows(records, NAMES)) == {"add": {"pairs": 1, "worse": 1, "better": 0, "over": 1}}
 
 
 def test_records_of_toolchains_survive_a_round_trip():

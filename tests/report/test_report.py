@@ -15,6 +15,7 @@ import pytest
 
 import sample
 from cutesnake.analysis.summary import OperatorSummary
+from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.report.formatting import Notes, signed
 from loose import compare, panels, render, sets, state, summary, totals, typed, untested
 from loose import view_tables as tables
@@ -345,19 +346,31 @@ def large(tmp_path_factory):
     return contents(sample.evidence(sweep, gpu=True, recorded=True), tmp_path_factory.mktemp("large"), draw=True)
 
 
+def test_the_first_screen_has_the_verdict_and_marks_the_lower_cost(tmp_path):
+    evidence = sample.evidence(gpu=True, recorded=True)
+    decided = verdicts(typed(evidence), typed(compare(evidence)))
+    page = render(contents(evidence, tmp_path, verdicts=decided))
+    cost = page[page.index('id="cost"') : page.index('id="findings"')]
+    first, more = cost.split("Other kernels and targets")
+    assert "Tensor memory" in more and "Tensor memory" not in first  # Hopper has none
+    assert re.findall(r'<td class="n best" data-v="([^"]*)">', first) == ["0"]  # spills; compile times are equal
+    assert 'data-v="48"' in first
+    assert Page(page).open == []
+
+
 def test_an_operators_page_stays_small(large):
     assert len(render(dataclasses.replace(large, is_front=False)).encode()) < 2_000_000
 
 
 def test_the_front_page_links_all_operators_and_shows_their_recorded_verdicts(large):
     names = ["blend", *(f"operator_{number}" for number in range(14))]
-    verdicts = [one for one in typed(compare(sample.evidence(gpu=True, recorded=True))).verdicts if one.warm]
-    assert verdicts and verdicts[0].warm.winner == "cute"
-    summary = {"operator_3": OperatorSummary("operator_3", verdicts)}
+    decided = [one for one in typed(compare(sample.evidence(gpu=True, recorded=True))).verdicts if one.warm]
+    assert decided and decided[0].warm.winner == "cute"
+    summary = {"operator_3": OperatorSummary("operator_3", decided)}
     page = Page(render(dataclasses.replace(large, summary=summary, arch={**large.arch, "operators": names})))
     assert {f"report/{name}.html" for name in names[1:]} <= set(page.links)
     row = page.text[page.text.index("operator_3") : page.text.index("operator_4")]
-    assert f"CuTe DSL {verdicts[0].warm.mean:.2f}" in row and verdicts[0].gpu in page.text
+    assert f"CuTe DSL {decided[0].warm.mean:.2f}" in row and decided[0].gpu in page.text
 
 
 def test_pages_lead_to_each_other(tmp_path):

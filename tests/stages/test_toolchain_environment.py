@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from cutesnake.model import record
 from cutesnake.planning.toolchains import ToolchainError
-from cutesnake.stages.toolchain.builds import spills
+from cutesnake.stages.toolchain.builds import compile_with, spills
 from cutesnake.stages.toolchain.environment import install, python_of
 
 SASS = """
@@ -76,6 +77,13 @@ def test_pins_come_first_all_else_from_the_main_environment_and_a_failure_leaves
     done = subprocess.run([python_of(output), "-P", "-c", program], capture_output=True, text=True, check=True)
     version, elsewhere = json.loads(done.stdout)
     assert version == "99.0" and not elsewhere.startswith(str(tmp_path))
+
+    names = {"operator": "no_such", "kernel": "k", "target": "sm_90a", "variant": {"id": "v", "params": {}}}
+    files = {"folder": str(tmp_path / "build/a/b/c/d"), "figures": None, "figures_recipe": None, "devices": ""}
+    for jobs, fault in (([], None), ([names | files | {"recipe": {}, "upstream": []}], "no_such")):
+        with contextlib.nullcontext() if fault is None else pytest.raises(ToolchainError, match=fault) as error:
+            compile_with(str(output), "host", "sm_90a", jobs)  # by the environment's Python
+    assert "\n" not in str(error.value)
 
     pins.write_text("jinja2==98.0\nnvidia-cuda-nvdisasm==13.9.9\n")
     with pytest.raises(ToolchainError, match=r"pip could not install it .*jinja2==98.0") as error:

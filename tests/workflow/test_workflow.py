@@ -124,6 +124,14 @@ def test_the_report_is_there_and_says_why_nothing_was_measured(built) -> None:
 
 
 @pytest.mark.slow
+def test_the_first_operators_page_can_be_asked_for_as_the_others_are(project) -> None:
+    done = snakemake(project, "results/report/elementwise_add.html")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '<a href="../mla_report.html">' in (project / "results/report/elementwise_add.html").read_text()
+    assert jobs(project) == {}
+
+
+@pytest.mark.slow
 def test_a_second_run_does_nothing(project) -> None:
     assert jobs(project) == {}
 

@@ -44,6 +44,21 @@ rule report:
         "../scripts/report.py"
 
 
+# The first operator's page is the front page. Its file that is named as the others' are leads there.
+rule front_link:
+    input:
+        f"results/{FRONT_PAGE}",
+    output:
+        f"results/report/{FRONT}.html",
+    log:
+        f"results/log/report/{FRONT}.log",
+    params:
+        link=f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url=../{FRONT_PAGE}">'
+        f'<title>{FRONT}</title><a href="../{FRONT_PAGE}">{FRONT}</a>',
+    shell:
+        "echo '<!doctype html>{params.link}' > {output} 2> {log}"
+
+
 rule page:
     input:
         **inputs(

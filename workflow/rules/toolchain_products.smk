@@ -34,6 +34,13 @@ def environment_of(name):
     return [] if name == toolchains.MAIN else [f"results/toolchains/{name}/environment.json"]
 
 
+TOOLCHAIN_PAGES = [
+    f"results/report/toolchains/{operator}.html"
+    for operator in dict.fromkeys(key.partition("/")[0] for key in TOOLCHAIN_KERNELS)
+]
+TIMED_HERE = {}
+for case in ON_CARDS["timing"] if TOOLCHAINS else ():
+    TIMED_HERE.setdefault(case.build.id.key, []).append(case)
 ENVIRONMENTS = [path for name in TOOLCHAINS for path in environment_of(name)]
 
 
@@ -53,7 +60,7 @@ def asked_of_toolchain(wildcards):
     name = wildcards.toolchain
     path = f"results/toolchains/{name}/{wildcards.operator}/{wildcards.kernel}/{wildcards.target}.json"
     asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
-    asked |= {part: [] for part in ("jobs", "checks", "predictions", "builds")}
+    asked |= {part: [] for part in ("jobs", "checks", "predictions", "measured", "builds")}
     for build in planned(TOOLCHAIN_BUILDS, path):
         built, figures = beside(name, build.id.path("compile")), beside(name, build.id.path("inspect"))
         names = names_of(build.id)
@@ -75,7 +82,7 @@ def asked_of_toolchain(wildcards):
                 "limit_s": config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
             }
         )
-        records = {"compile": built, "inspect": figures, "checks": [], "predictions": []}
+        records = {"compile": built, "inspect": figures, "checks": [], "predictions": [], "times": []}
         for case in PLAN.checks_of_builds.get(build.id.key, ())[:1]:
             one = in_batch("correctness", case, recipe_of_check(names, case))
             one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
@@ -89,8 +96,32 @@ def asked_of_toolchain(wildcards):
                 {"identity": identity(case), "settings": settings, "build": built, "output": output}
             )
             records["predictions"].append(output)
+        for case in measured_here(build):
+            check, time = (measured_beside(name, stage, names, case) for stage in ("correctness", "timing"))
+            time["case"]["needs"] = [check["case"]["record"]]
+            asked["measured"] += [check, time]
+            records["checks"].append(check["case"]["record"])
+            records["times"].append(time["case"]["record"])
         asked["builds"].append(records)
     return asked
+
+
+def measured_here(build):
+    """The case of a build that is timed on this machine's GPU; none without one."""
+    return [case for case in TIMED_HERE.get(build.id.key, ()) if not case.place][:1]
+
+
+def measured_beside(name, stage, names, case):
+    """What a stage on the GPU does with a toolchain's build."""
+    settings = EXPERIMENT.timing if stage == "timing" else checking_settings(names)
+    one = in_batch(stage, case, recipe_of_case(RUNNING[stage], names, settings, MACHINE.fingerprint, case))
+    one |= {"build": beside(name, one["build"]), "record": beside(name, one["record"]), "needs": []}
+    return {"stage": stage, "case": one, "settings": settings, "planned_gpu": MACHINE.fingerprint}
+
+
+def gpus_of_toolchain(wildcards):
+    builds = TOOLCHAIN_KERNELS.get("{0.operator}/{0.kernel}/{0.target}".format(wildcards), ())
+    return int(any(map(measured_here, builds)))
 
 
 def toolchain_products():
@@ -116,7 +147,7 @@ def toolchain_products():
             "toolchains",
             lambda: recipe(code_of("toolchains.py"), toolchains=list(TOOLCHAINS), limits=gate_limits()),
             [*TOOLCHAIN_BUILDS, *ENVIRONMENTS, *TEMPLATES],
-            others=((TOOLCHAIN_PAGE, "page"),),
+            others=tuple((page, "page") for page in (TOOLCHAIN_PAGE, *TOOLCHAIN_PAGES)),
         )
 
 

@@ -33,6 +33,7 @@ rule toolchain:
     conda:
         "../../envs/environment.yaml"
     resources:
+        gpu=gpus_of_toolchain,
         slurm_partition=asked_of_slurm("partition"),
         constraint=asked_of_slurm("constraint"),
     params:
@@ -45,7 +46,7 @@ rule toolchain:
 rule toolchains:
     input:
         **inputs(
-            (TOOLCHAIN_MATRIX, TOOLCHAIN_PAGE),
+            (TOOLCHAIN_MATRIX, TOOLCHAIN_PAGE, *TOOLCHAIN_PAGES),
             records=list(TOOLCHAIN_BUILDS),
             environments=ENVIRONMENTS,
             templates=TEMPLATES,
@@ -58,6 +59,7 @@ rule toolchains:
             category="Overview",
             labels={"page": "toolchains"},
         ),
+        operators=TOOLCHAIN_PAGES,
     log:
         "results/log/toolchains.log",
     conda:

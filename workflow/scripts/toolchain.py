@@ -15,6 +15,8 @@ do(
 )
 do_each("simulator", "correctness", log, "cutesnake.stages.measure.batch:simulate_case", asked["checks"])
 do_each("simulator", "predict", log, "cutesnake.stages.predict.prediction:run_case", asked["predictions"])
+for measured in asked["measured"]:
+    do(None, measured["stage"], log, "cutesnake.stages.measure.batch:measure_case", **measured)
 do(
     "host",
     "toolchain",

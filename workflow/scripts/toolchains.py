@@ -14,5 +14,6 @@ do(
     front=snakemake.params.front,
     output=snakemake.output.record,
     page=snakemake.output.page,
+    pages=listed(snakemake.output.get("operators", [])),
     made_from=snakemake.params.made_from,
 )

@@ -26,7 +26,7 @@ COSTS = {SPILLS: "spill_bytes", SITES: "spill_sites"}
 FIGURES = {"registers": "registers_per_thread", SPILLS: "spill_bytes", "stack bytes": "stack_bytes"}
 FIGURES |= {"code bytes": "code_bytes", "instructions": "instructions", SITES: "instructions, local memory"}
 CAUSES = 3  # source lines of a change
-NOTICED_PERCENT = 0.5  # predicted times that differ less count as neither worse nor better
+NOTICED_PERCENT = 0.5  # times that differ less count as neither worse nor better
 Key = tuple[str, str, str, str]  # operator, kernel, target, variant
 Row = Mapping[str, ToolchainBuild]  # by toolchain
 
@@ -38,6 +38,20 @@ def rows(records: Iterable[Toolchain], toolchains: Sequence[str]) -> Mapping[Key
         for build in entry.builds:
             key = entry.operator, entry.kernel, entry.target, build.variant
             result.setdefault(key, {})[entry.toolchain] = build
+    return result
+
+
+def by_operator(compared: Toolchains, known: Mapping[Key, Row]) -> dict[str, dict[str, int]]:
+    """Return each operator's pairs of builds, and how many of them a change made worse, better, or too bad."""
+    result = {}
+    for operator in dict.fromkeys(key[0] for key in known):
+        changes = [one for one in compared.changes if one.build.startswith(f"{operator}/")]
+        pairs = {name: {(one.build, one.now) for one in changes if one.effect == name} for name in ("worse", "better")}
+        result[operator] = {
+            "pairs": sum(len(row) - 1 for key, row in known.items() if key[0] == operator),
+            **{name: len(builds) for name, builds in pairs.items()},
+            "over": len({(one.build, one.now) for one in changes if one.over}),
+        }
     return result
 
 
@@ -109,8 +123,10 @@ def _changes(
         over = limit is not None and grown is not None and grown > limit
         effect: Effect = "other" if name not in COSTS or grown is None else "worse" if grown > 0 else "better"
         yield change(name, was, is_now, effect, over, _sites(old, new) if name in COSTS else None)
-    for case in _paired(old.predictions, new.predictions):
-        yield from _slower(change, *case, limits.slower_percent)
+    for kind in ("predictions", "times"):
+        verb = "predicted" if kind == "predictions" else "measured"
+        for case in _paired(getattr(old, kind), getattr(new, kind)):
+            yield from _slower(change, verb, *case, limits.slower_percent)
     for left_check, right_check in _paired(old.checks, new.checks):
         if left_check.status != right_check.status:
             worse = right_check.status == "failed"
@@ -119,7 +135,7 @@ def _changes(
             yield change(name, left_check.status, right_check.status, effect, worse, first_line(right_check.reason))
 
 
-def _slower(change: Any, old: Any, new: Any, limit: float) -> Iterator[ToolchainChange]:
+def _slower(change: Any, verb: str, old: Any, new: Any, limit: float) -> Iterator[ToolchainChange]:
     for cache in ("cold", "warm"):
         was, is_now = getattr(old, f"{cache}_us"), getattr(new, f"{cache}_us")
         if was is None or is_now is None:
@@ -129,7 +145,7 @@ def _slower(change: Any, old: Any, new: Any, limit: float) -> Iterator[Toolchain
             over = percent > limit
             small = abs(percent) < NOTICED_PERCENT and not over
             effect = "other" if small else "worse" if percent > 0 else "better"
-            name = f"predicted {cache} µs on {new.device}, {new.workload}"
+            name = f"{verb} {cache} µs on {new.device}, {new.workload}"
             yield change(name, round(was, 3), round(is_now, 3), effect, over, None)
 
 

@@ -26,6 +26,7 @@ MOST_CAUSES = 2  # per DSL on the first screen
 MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
+LONGEST = 24  # characters of a headline in large type
 MOST_NAMED = 3  # workloads that a verdict names per side
 ABOUT = "≈ "
 BASIS = {"measured": "measured", "recorded": "measured", "predicted": "predicted, not measured"}
@@ -51,9 +52,8 @@ def view(verdicts: Verdicts) -> View | None:
             for one in verdict.warm_slower[:MOST_WARM]
         ],
         "rules": verdicts.rules,
-        "columns": [(name, unit) for name, unit, _, _ in COLUMNS],
-        "costs": _marked(front, [_cost(verdicts.operator, one) for one in front]),
-        "more_costs": [_cost(verdicts.operator, one) for one in verdicts.costs if one not in front],
+        "costs": _costs(verdicts.operator, front),
+        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front]),
     }
 
 
@@ -120,6 +120,7 @@ def _box(verdict: TargetVerdict) -> View:
         "predicted": verdict.predicted,
         "class": look,
         "headline": headline,
+        "long": len(headline) > LONGEST,
         "slower": sentences.rival(rival) if rival and rival.beats_both else None,
         "text": _text(main),
         "small": small,
@@ -288,14 +289,14 @@ def _explained(verdict: TargetVerdict, one: Explained) -> View:
     return {"title": title, "causes": one.causes}
 
 
-Value = Callable[[KernelCost], float | None]
+Column = tuple[str, str, str, Callable[[KernelCost], float | None]]  # heading, unit, key of a missing value, value
 
 
 def _spilled(cost: KernelCost) -> float | None:
     return cost.spill_bytes[1] if cost.spill_bytes else None
 
 
-COLUMNS: tuple[tuple[str, str, str, Value], ...] = (  # heading, unit, key of a missing value's reason, value
+COLUMNS: tuple[Column, ...] = (
     ("Lines, device", "", "lines", lambda c: c.lines.device if c.lines else None),
     ("Lines, host", "", "lines", lambda c: c.lines.host if c.lines else None),
     ("Compile", "CPU s", "compile_seconds", lambda c: c.compile_seconds),
@@ -305,31 +306,33 @@ COLUMNS: tuple[tuple[str, str, str, Value], ...] = (  # heading, unit, key of a 
     ("achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
     ("Spills, most", "B", "spill_bytes", _spilled),
     ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
-    ("Variants", "timed of offered", "variants_offered", lambda c: c.variants_timed),
+    ("Variants", "timed", "variants_timed", lambda c: c.variants_timed),
 )
 
 LESS_IS_BETTER = ("lines", "compile_seconds", "spill_bytes")  # more registers or shared memory may be the better use
 
 
-def _marked(costs: list[KernelCost], rows: list[View]) -> list[View]:
-    """Mark the least value per column of LESS_IS_BETTER, unless both DSLs reach it."""
-    for place, (_, _, key, value) in enumerate(COLUMNS):
+def _costs(operator: str, costs: list[KernelCost]) -> View:
+    """Return the table of costs, without empty columns; mark the least values."""
+    columns = [one for one in COLUMNS if any(one[3](cost) is not None for cost in costs)]
+    columns = [one for one in columns if one[2] != "tensor_memory_columns" or any(map(one[3], costs))]
+    rows = [_cost(operator, cost, columns) for cost in costs]
+    for place, (_, _, key, value) in enumerate(columns):
         known = {dsl: [v for one in costs if one.dsl == dsl and (v := value(one)) is not None] for dsl in COMPARED}
         least = [min(values) for values in known.values() if values]
-        if key in LESS_IS_BETTER and len(least) == len(COMPARED) and len(set(least)) > 1:
+        if key in LESS_IS_BETTER and len(least) == len(COMPARED) and len(set(least)) > 1:  # equal ones get no mark
             for row in rows:
                 row["cells"][place]["best"] = row["cells"][place]["value"] == min(least)
-    return rows
+    return {"columns": [(name, unit) for name, unit, _, _ in columns], "rows": rows}
 
 
-def _cost(operator: str, cost: KernelCost) -> View:
+def _cost(operator: str, cost: KernelCost, columns: Iterable[Column]) -> View:
     cells = []
-    for _, _, key, value in COLUMNS:
+    for _, _, key, value in columns:
         known = value(cost)
         text = NONE if known is None else number(known)
-        if key == "variants_offered":
-            text += f" of {cost.variants_offered or NONE}"
-        cells.append({"text": text, "value": known, "why": None if known is not None else cost.missing.get(key)})
+        why = None if known is not None else cost.missing.get(key)
+        cells.append({"text": text, "value": known, "why": why, "best": False})
     return {
         "kernel": cost.kernel,
         "target": cost.target,

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from cutesnake.runtime import pool
+
 # How many objects more than were freed make Python look for garbage (700 by default), and how many such
 # looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
 RARELY = (1_000_000, 20, 100)
@@ -34,6 +36,13 @@ def host() -> None:
     for name in ("cuda.pathfinder", "cutesnake.stages.inspect.cubin"):
         with contextlib.suppress(ImportError):  # a machine without compilers has neither
             _import(name)
+
+
+def toolchain(kind: str) -> None:
+    """Prepare jobs of another Python that build in its own servers of `kind`."""
+    host()
+    _import("cutesnake.stages.toolchain.builds")
+    pool.start([kind])
 
 
 def pages() -> None:

@@ -86,9 +86,14 @@ def stop() -> None:
 
 
 def _launch(
-    name: str, settings: Mapping[str, Any], kinds: Sequence[str], env: Mapping[str, str], **streams: Any
+    name: str,
+    settings: Mapping[str, Any],
+    kinds: Sequence[str],
+    env: Mapping[str, str],
+    python: str = sys.executable,
+    **streams: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start `main` with a listening socket per kind."""
+    """Start `main` with a listening socket per kind, in the interpreter `python`."""
     with contextlib.ExitStack() as stack:
         listeners = {kind: stack.enter_context(socket.socket(socket.AF_UNIX)) for kind in kinds}
         for kind, listener in listeners.items():
@@ -97,7 +102,7 @@ def _launch(
         handles = {kind: listener.fileno() for kind, listener in listeners.items()}
         paths = [str(SCRIPTS), *filter(None, [env.get("PYTHONPATH")])]
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "cutesnake.runtime.pool", json.dumps({**settings, "listeners": handles})],
+            [python, "-P", "-m", "cutesnake.runtime.pool", json.dumps({**settings, "listeners": handles})],
             stdin=subprocess.DEVNULL,
             env={**env, "PYTHONPATH": os.pathsep.join(paths)},
             pass_fds=list(handles.values()),
@@ -128,33 +133,34 @@ def _connect(name: str, kind: str) -> socket.socket:
     raise NotServedError("another user's process")
 
 
-def lock_path(kind: str) -> Path:
+def lock_path(kind: str, python: str = sys.executable, run: str = "") -> Path:
     """Return the start lock of a shared server, which holds the server's name.
 
-    Its folder is private to this user. There is one server per interpreter, checkout, choice of GPU and version of this
-    code. Under Slurm there is one per job: two jobs of a node may both call their GPU number 0, and what a job started
-    ends with it. Raises PrivateError.
+    Its folder is private to this user. There is one server per interpreter, run, checkout, choice of GPU and version of
+    this code. Under Slurm there is one per job: two jobs of a node may both call their GPU number 0, and what a job
+    started ends with it. Raises PrivateError.
     """
     own = Path(__file__).resolve()
-    parts = [kind, sys.executable, str(own), *(path.read_text() for path in sorted(own.parent.glob("*.py")))]
+    parts = [kind, python, run, str(own), *(path.read_text() for path in sorted(own.parent.glob("*.py")))]
     choices = ("CUDA_VISIBLE_DEVICES", "PYTHONPATH", "SLURM_JOB_ID", "SLURM_ARRAY_TASK_ID")
     parts += [os.environ.get(name, "") for name in choices]
     return private_folder() / f"{kind}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}.lock"
 
 
-def shared(kind: str, idle_s: float = IDLE_SECONDS) -> socket.socket:
+def shared(kind: str, idle_s: float = IDLE_SECONDS, python: str = sys.executable, run: str = "") -> socket.socket:
     """Connect to this user's server of a kind, started if necessary; for `replies`.
 
-    Raises NotServedError with one line, or PrivateError.
+    `python` is the interpreter that a server starts with. `run` keeps servers of runs apart, for jobs whose code may
+    change from one run to the next. Raises NotServedError with one line, or PrivateError.
     """
-    path = lock_path(kind)
+    path = lock_path(kind, python, run)
     with locks.locked(locks.open_lock(path)) as lock:
         with contextlib.suppress(NotServedError):
             return _connect(os.pread(lock, 64, 0).decode(errors="replace"), kind)
         name, log = uuid.uuid4().hex, path.with_suffix(".log")
         settings = {"idle_s": idle_s, "lock": str(path)}
         with os.fdopen(open_private(log, os.O_WRONLY | os.O_TRUNC), "w") as errors:
-            server = _launch(name, settings, [kind], os.environ, stdout=subprocess.PIPE, stderr=errors)
+            server = _launch(name, settings, [kind], os.environ, python, stdout=subprocess.PIPE, stderr=errors)
         assert server.stdout is not None
         with server.stdout as output:
             if not select.select([output], [], [], START_SECONDS)[0]:
@@ -215,11 +221,11 @@ def run(
         try:
             connection.settimeout(limit_s)
             try:
-                return _exit_code(replies(connection, task, arguments, streams, more))
+                return exit_code(replies(connection, task, arguments, streams, more))
             except TimeoutError:
                 connection.settimeout(None)
                 connection.shutdown(socket.SHUT_WR)
-                _exit_code(_lines(connection))
+                exit_code(_lines(connection))
                 return None
         except (OSError, ValueError) as error:
             if connection not in _open:
@@ -227,7 +233,8 @@ def run(
             raise NotServedError from error
 
 
-def _exit_code(messages: Iterator[dict[str, Any]]) -> int:
+def exit_code(messages: Iterator[dict[str, Any]]) -> int:
+    """Return how a job of `replies` ended, as Popen.wait does."""
     return next(os.waitstatus_to_exitcode(message["exit"]) for message in messages if "exit" in message)
 
 

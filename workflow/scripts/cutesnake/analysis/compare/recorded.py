@@ -71,5 +71,4 @@ def _table(folder: Path, sweep: Sweep, kernels: Collection[str]) -> TimesTable |
             for workload in sweep.workloads()
             if workload.id in timings
         ],
-        [],
     )

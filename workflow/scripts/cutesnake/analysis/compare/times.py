@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cutesnake.analysis.evidence.gather import Evidence, Source, first_line
-from cutesnake.model.records.compare import FailedTiming, KernelTime, TimesRow, TimesTable
-from cutesnake.model.records.measurement import device_name, variant_id
+from cutesnake.analysis.evidence.gather import Evidence, Source
+from cutesnake.model.records.compare import KernelTime, TimesRow, TimesTable
+from cutesnake.model.records.measurement import variant_id
 from cutesnake.model.records.timing import Timing
 
 
@@ -12,7 +12,7 @@ def times(evidence: Evidence) -> list[TimesTable]:
     """Return a table per target and source with times; of each kernel the fastest variant.
 
     `rows` hold `cold_us` (median of single calls, L2 flushed before each) and `hot_us` (mean over back-to-back calls)
-    per kernel, each with variant, TFLOP/s and flags. `variants` holds all warm times.
+    per kernel, each with variant and flags. `variants` holds all warm times.
     """
     targets = dict.fromkeys(target for _, target in evidence.decisions)
     tables = (_table(evidence, source, target) for target in targets for source in evidence.sources(target))
@@ -36,7 +36,7 @@ def _table(evidence: Evidence, source: Source, target: str) -> TimesTable:
         if workload in timings
     ]
     timed = {kernel: dsl for kernel, dsl in dsls.items() if any(kernel in row.kernels for row in rows)}
-    return TimesTable(target, evidence.label(source, "timing"), timed, rows, _failed(evidence, source, target))
+    return TimesTable(target, evidence.label(source, "timing"), timed, rows)
 
 
 def best(entries: list[Timing]) -> KernelTime:
@@ -48,21 +48,8 @@ def best(entries: list[Timing]) -> KernelTime:
         cold_us=metrics[cold].cold_us,
         cold_variant=cold,
         spread_percent=metrics[cold].spread_percent,
-        tflops=metrics[cold].tflops,
         hot_us=metrics[warm].hot_us,
         hot_variant=warm,
-        hot_tflops=metrics[warm].hot_tflops,
         variants={variant: one.hot_us for variant, one in metrics.items()},
         flags=list(dict.fromkeys([*metrics[cold].flags, *metrics[warm].flags])),
     )
-
-
-def _failed(evidence: Evidence, source: Source, target: str) -> list[FailedTiming]:
-    """Return the cases whose timing failed on the source, with the reason."""
-    entries = (evidence.measured if source.kind == "live" else evidence.recorded).values()
-    return [
-        FailedTiming(entry.case.kernel, entry.case.workload, first_line(entry.reason))
-        for entry in entries
-        if (entry.stage, entry.status, entry.case.target) == ("timing", "failed", target)
-        and device_name(entry) in (None, source.device)
-    ]

@@ -102,10 +102,8 @@ class KernelTime(Part):
     cold_us: Annotated[float, doc("median of single calls, L2 flushed before each")]
     cold_variant: str
     spread_percent: Annotated[float, doc("of the cold samples")]
-    tflops: float
     hot_us: Annotated[float, doc("mean over back-to-back calls")]
     hot_variant: str
-    hot_tflops: float
     variants: Annotated[dict[str, float], doc("warm µs of each")]
     flags: list[str]
 
@@ -118,14 +116,6 @@ class TimesRow(Part):
     kernels: dict[str, KernelTime]
 
 
-class FailedTiming(Part):
-    """A case that could not be timed."""
-
-    kernel: str
-    workload: str
-    reason: str
-
-
 class TimesTable(Part):
     """Times of a target on a device."""
 
@@ -133,7 +123,6 @@ class TimesTable(Part):
     device: Origin
     kernels: dict[str, Dsl]
     rows: list[TimesRow]
-    failed: list[FailedTiming]
 
 
 class Speed(Part):

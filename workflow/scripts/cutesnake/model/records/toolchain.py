@@ -47,6 +47,16 @@ class ToolchainPrediction(Part):
     reason: Annotated[str | None, doc("why there is no time")]
 
 
+class ToolchainTime(Part):
+    """A measured time of a build."""
+
+    workload: str
+    device: str | None
+    cold_us: float | None
+    warm_us: float | None
+    reason: Annotated[str | None, doc("why there is no time")]
+
+
 class ToolchainBuild(Part):
     """One build of a kernel with a toolchain."""
 
@@ -59,6 +69,7 @@ class ToolchainBuild(Part):
     spills: Annotated[list[SpillSite], doc("most accesses first")]
     checks: list[ToolchainCheck]
     predictions: list[ToolchainPrediction]
+    times: Annotated[list[ToolchainTime], doc("where a GPU of the target is")]
 
 
 class Toolchain(Record, tag="toolchain"):

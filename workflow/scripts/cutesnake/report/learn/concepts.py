@@ -234,14 +234,15 @@ def variations(facts: Facts) -> list[tuple[str, Facts]]:
     """Return a kernel with one number changed at a time, by what changed."""
     m, n, k = facts.tile
     half = facts.bits // 2
-    return [
+    changed = [
         ("nothing", facts),
         (f"elements of {half} bits", replace(facts, bits=half)),
         (f"elements of {half} bits, K tile as wide in bytes", replace(facts, bits=half, tile=(m, n, 2 * k))),
         ("K tile twice as long", replace(facts, tile=(m, n, 2 * k))),
         ("half of N", replace(facts, tile=(m, n // 2, k))),
-        ("one CTA, with its part of M", replace(facts, tile=(m // facts.ctas, n, k), ctas=1)),
     ]
+    alone = [("one CTA, with its part of M", replace(facts, tile=(m // 2, n, k), ctas=1))]
+    return changed + alone * (facts.ctas == 2)
 
 
 def first_uses(stages: int) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
 OUTPUT_BYTES = 1 << 20  # of what was printed last
 INSTALL = "install it with: pip install -r envs/requirements.txt"
 # Packages that compiling takes for granted: one that is not there is a fault of the machine.
-PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy"})
+PACKAGES = frozenset({"cutlass", "cuda", "tvm_ffi", "numpy", "torch"})
 
 
 class CompileError(MachineFaultError):

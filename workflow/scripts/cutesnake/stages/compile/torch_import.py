@@ -1,12 +1,17 @@
-"""Builds without importing torch, which takes longer than compiling most kernels."""
+"""Builds that import torch only where a kernel asks: the import takes longer than compiling most kernels."""
 
 from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from typing import Any
+
+# They import torch, where it is installed, to recognise its types. Builds use none of them.
+RECOGNISERS = ("cuda.tile", "tvm_ffi")
+IMPORT_SYSTEM = "importlib"
 
 
 class StandIn(types.ModuleType):
@@ -22,23 +27,46 @@ class StandIn(types.ModuleType):
         return getattr(self, name)
 
 
+class _HiddenTorch(MetaPathFinder):
+    """Hide torch from modules of RECOGNISERS; all others import it as usual."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> None:
+        if fullname == "torch" and _within(_importer(), RECOGNISERS):
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+
+def _importer() -> str:
+    """Return the name of the module that imports."""
+    frame = sys._getframe(1)
+    while frame.f_back and _within(frame.f_globals.get("__name__", ""), (__name__, IMPORT_SYSTEM)):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _within(module: str, packages: Sequence[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in packages)
+
+
 @contextmanager
 def without_torch(stand_in: types.ModuleType | None = None) -> Iterator[None]:
-    """Prevent the import of torch; imports get `stand_in` instead.
+    """Hide torch from the DSLs' packages; with `stand_in`, all imports of torch get it instead.
 
-    cuTile and tvm-ffi import torch, where it is installed, to recognise its types. Builds use none of them. A block
-    within another may bring a stand-in of its own; modules among its attributes can be imported by their names.
+    A block within another may bring a stand-in of its own; modules among its attributes can be imported by their names.
+    A torch that was imported before, or that a kernel imports within the block, stays.
     """
     if sys.modules.get("torch") is not None:
         yield
         return
     parts = [part for part in vars(stand_in).values() if isinstance(part, types.ModuleType)] if stand_in else []
-    modules: dict[str, Any] = {"torch": stand_in} | {part.__name__: part for part in parts}
+    modules: dict[str, Any] = {part.__name__: part for part in (stand_in, *parts) if part}
     before = {name: sys.modules[name] for name in modules if name in sys.modules}
-    sys.modules.update(modules)  # None makes an import fail, as if torch were not installed
+    hidden = _HiddenTorch()
+    sys.meta_path.insert(0, hidden)
+    sys.modules.update(modules)
     try:
         yield
     finally:
         for name in modules:
             del sys.modules[name]
         sys.modules.update(before)
+        sys.meta_path.remove(hidden)

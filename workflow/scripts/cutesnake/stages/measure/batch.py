@@ -50,6 +50,12 @@ def simulate_case(case: Mapping[str, Any], settings: Mapping[str, Any], log: str
     _measure("correctness", case, settings, backend=simulation.NAME, log=log)
 
 
+def measure_case(stage: str, case: Mapping[str, Any], settings: Mapping[str, Any], planned_gpu: str) -> None:
+    """Measure one case as `run_batch` does; a fault of the machine raises."""
+    with one_gpu(probe()):
+        _measure(stage, case, settings, planned_gpu=planned_gpu)
+
+
 def _measure(stage: str, case: Mapping[str, Any], settings: Mapping[str, Any], **options: Any) -> None:
     made_from = provenance.made_from(case["recipe"], (case["build"], *case["needs"]))
     if not _is_there(stage, case["record"], made_from):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
+import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,12 +24,13 @@ from cutesnake.stages.compile.limited_process import kind_of
 from cutesnake.stages.toolchain.environment import python_of
 
 Jobs = Sequence[Mapping[str, Any]]
+TASK = "cutesnake.stages.toolchain.builds:compile_all"
 SITES = 12  # source lines of spills that a record keeps
 LOCAL = re.compile(r"(?:@!?U?P\w+\s+)?(?P<opcode>LDL|STL)\b")
 
 
 def compile_with(environment: str | None, dsl: str, target: str, jobs: Jobs) -> None:
-    """Do compile jobs in a process of the toolchain's Python.
+    """Do compile jobs in a process of the toolchain's Python, forked from a server that the run's jobs share.
 
     `environment` is the path of the toolchain's record; None stands for the main environment, whose servers do it.
     `jobs` are arguments of `compile_job`. Raises ToolchainError for faults of the machine.
@@ -38,29 +39,28 @@ def compile_with(environment: str | None, dsl: str, target: str, jobs: Jobs) -> 
         for job in jobs:
             compile_job(**job)
         return
-    python = python_of(environment).absolute()
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as request:
-        json.dump({"kind": kind_of(dsl, target), "jobs": list(jobs)}, request)
-        request.flush()
-        command = [str(python), "-P", "-m", "cutesnake.stages.toolchain.builds", request.name]
-        own = {name: value for name, value in os.environ.items() if name != pool.VARIABLE}  # servers of another DSL
+    python = str(python_of(environment).absolute())
+    if not os.access(python, os.X_OK):
+        raise ToolchainError(f"{environment}: its Python does not start; delete its folder")
+    run = os.environ.get(pool.VARIABLE) or uuid.uuid4().hex
+    with tempfile.TemporaryFile() as output:
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=own)
-        except OSError as error:
-            raise ToolchainError(
-                f"{environment}: its Python does not start ({error.strerror}); delete its folder"
-            ) from None
-    if done.returncode:
-        raise ToolchainError((done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1])
+            kind = f"toolchain:{kind_of(dsl, target)}"
+            with contextlib.closing(pool.shared(kind, python=python, run=run)) as connection:
+                streams = output.fileno(), output.fileno()
+                status = pool.exit_code(pool.replies(connection, TASK, {"jobs": list(jobs)}, streams))
+        except (OSError, ValueError, pool.NotServedError) as error:
+            raise ToolchainError(f"{environment}: the process that builds went away ({error}); run again") from None
+        if status:
+            output.seek(0)
+            lines = output.read().decode(errors="replace").strip().splitlines()
+            raise ToolchainError((lines or [f"{environment}: the process that builds ended with status {status}"])[-1])
 
 
-def main(request: str) -> None:
+def compile_all(jobs: Jobs) -> None:
     """Compile in this process; end with one line on a fault of the machine."""
-    pool.die_with(os.getppid())
-    asked = json.loads(Path(request).read_text(encoding="utf-8"))
-    pool.start([asked["kind"]])
     try:
-        for job in asked["jobs"]:
+        for job in jobs:
             compile_job(**job)
     except Exception as error:
         if not is_foreseen(error):
@@ -71,7 +71,7 @@ def main(request: str) -> None:
 def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: str, builds: Jobs, output: str) -> None:
     """Write the toolchain record of a kernel and target.
 
-    Each of `builds` has paths of its records: compile, inspect, checks, predictions.
+    Each of `builds` has paths of its records: compile, inspect, checks, predictions, times.
     """
     entry = {
         "stage": "toolchain",
@@ -94,6 +94,7 @@ def _build(paths: Mapping[str, Any]) -> dict[str, Any]:
         "spills": spills(Path(paths["compile"]).parent, built.files),
         "checks": [_check(path) for path in paths["checks"]] if built.status == "ok" else [],
         "predictions": [_prediction(path) for path in paths["predictions"]] if built.status == "ok" else [],
+        "times": [_time(path) for path in paths["times"]] if built.status == "ok" else [],
     }
 
 
@@ -115,6 +116,18 @@ def _prediction(path: str) -> dict[str, Any]:
     }
 
 
+def _time(path: str) -> dict[str, Any]:
+    timed = record.read("timing", path)
+    metrics = timed.metrics
+    return {
+        "workload": timed.case.workload,
+        "device": timed.device and timed.device.name,
+        "cold_us": metrics and metrics.cold_us,
+        "warm_us": metrics and metrics.hot_us,
+        "reason": timed.reason,
+    }
+
+
 def spills(folder: Path, files: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return source lines that access local memory, most accesses first."""
     from cutesnake.stages.anatomy.listing import UNPLACED, instructions  # not where a toolchain only compiles
@@ -127,7 +140,3 @@ def spills(folder: Path, files: Mapping[str, str]) -> list[dict[str, Any]]:
                     counts.setdefault("unknown" if place == UNPLACED else place, Counter())[access["opcode"]] += 1
     ordered = sorted(counts.items(), key=lambda item: (-item[1].total(), item[0]))
     return [{"source": place, "loads": count["LDL"], "stores": count["STL"]} for place, count in ordered[:SITES]]
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

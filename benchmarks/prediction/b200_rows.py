@@ -1,0 +1,89 @@
+"""Predict the rows of b200_published.json, which others timed on a B200; published times are not read.
+
+    python -m benchmarks.prediction.b200_rows RESULTS --out benchmarks/prediction/b200_rows.jsonl
+
+RESULTS is a results folder with builds for sm_100a. Of a kernel's variants there, the fastest predicted one counts. A
+predicted time lasts from the start of the first launch to the end of the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ptxsim
+from benchmarks.prediction.cases import capture
+from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.stages.measure.case import Case
+from cutesnake.stages.predict.band import band
+from cutesnake.stages.predict.bottleneck import bound
+from cutesnake.stages.predict.prediction import BUSY
+from cutesnake.stages.predict.validated import files, read_validated
+
+PUBLISHED = Path(__file__).with_name("b200_published.json")
+
+
+def cases(results: Path) -> Iterator[tuple[str, list[Case], Mapping[str, Any]]]:
+    """Yield each row's name, its cases (variants with a build) and its group."""
+    for group in json.loads(PUBLISHED.read_text()):
+        for row in group["rows"]:
+            operator, kernel = group["operator"], row["kernel"]
+            workload = make_workload(operator, row["parameters"])
+            found = []
+            for variant in load_kernel(operator, kernel).variants(workload, "sm_100a"):
+                folder = results / "compile" / operator / kernel / "sm_100a" / variant.id
+                if (folder / "build.json").exists():
+                    known = {"id": variant.id, "params": dict(variant.params)}
+                    found.append(Case("predict", operator, kernel, "sm_100a", known, row["parameters"], str(folder)))
+            yield f"{operator}/{kernel}/{workload.id}", found, group
+
+
+def predict(case: Case, cache: Any, clock_mhz: float | None) -> dict[str, Any]:
+    """Return µs, clock and the band in percent of a case on a B200."""
+    captured = capture(case)
+    result = ptxsim.predict(captured.launches, "b200", cache=cache, clock_mhz=clock_mhz, code=captured.code)
+    busy = [(one.end_us - one.start_us, {key: getattr(one, key) for key in BUSY}) for one in result.launches]
+    width = band(bound(busy), cache, len(result.assumed), read_validated(files())).percent
+    return {
+        "variant": case.variant["id"],
+        "predicted_us": round(result.launches[-1].end_us - result.launches[0].start_us, 2),
+        "sm_clock_mhz": result.sm_clock_mhz,
+        "band_percent": None if width is None else round(width, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--match", default="", help="only rows whose name contains this")
+    options = parser.parse_args()
+    kept = (
+        {row["case"]: row for row in map(json.loads, options.out.read_text().splitlines())}
+        if options.out.exists()
+        else {}
+    )
+    for name, found, group in cases(options.results.resolve()):
+        if options.match not in name:
+            continue
+        key = {"case": name, "source": group["source"]}
+        began, predicted, reasons = time.process_time(), [], ["no build"]
+        for case in found:
+            try:
+                predicted.append(predict(case, group["cache"], group.get("clock_mhz")))
+            except Exception as error:  # one variant less; the row says why
+                reasons.append(str(error).splitlines()[0])
+        row = min(predicted, key=lambda one: float(one["predicted_us"])) if predicted else {"error": reasons[-1]}
+        kept[name] = key | row | {"seconds": round(time.process_time() - began, 1)}
+        print(json.dumps(kept[name]), flush=True)
+        scratch = options.out.with_name(options.out.name + ".tmp")
+        scratch.write_text("".join(json.dumps(line) + "\n" for line in kept.values()))
+        scratch.replace(options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""`gemm_epilogue` for Hopper in CuTe DSL: sum, activation and the read of C before the store of a tile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.hopper_gemm import adapter
+from kernels.hopper_gemm.adapter import TARGETS, compile
+from kernels.upstream.gemm import refused_rows
+
+if TYPE_CHECKING:
+    from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
+    return refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C and D"))
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return a build per element type, activation and tile; small tiles first for few rows."""
+    w = workload
+    tilings = adapter.TILINGS if w.m > 128 else adapter.TILINGS[::-1]
+    choices = {"dtype": w.dtype, "output": w.dtype, "activation": w.activation}
+    return tuple(adapter.variant(f"{w.dtype}_{w.activation}", tiling, **choices) for tiling in tilings)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    i = inputs
+    return adapter.bind(build, (i.a[None], i.b[None], outputs.d[None]), epilogue=(i.c, i.alpha, i.beta))

@@ -1,0 +1,46 @@
+"""`gemm_grouped_masked` for Hopper in CuTe DSL: CTAs count through the tiles that have rows in use."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.hopper_gemm import adapter
+from kernels.hopper_gemm.adapter import TARGETS, compile
+from kernels.upstream.gemm import refused_rows
+
+if TYPE_CHECKING:
+    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
+    from kernels.gemm_grouped_masked.operator import DTYPES
+
+    return refused_rows(("k", workload.k, 8 * DTYPES[workload.dtype], "A and B"), ("n", workload.n, 16, "C"))
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return a build per type and tile, which serves every size."""
+    dtype = workload.dtype
+    choices = {"dtype": dtype, "output": "bf16", "scaled": dtype == "fp8", "groups": "masked"}
+    tilings = adapter.SCALED_TILINGS if workload.m > 128 else adapter.SCALED_TILINGS[1:]
+    return tuple(adapter.variant(dtype, tiling, **choices) for tiling in tilings)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    from kernels.gemm_grouped_masked.operator import clear_unused
+
+    i = inputs
+    scales = (i.a_scales, i.b_scales) if workload.dtype == "fp8" else (None, None)
+    finish = partial(clear_unused, inputs, outputs)
+    return adapter.bind(build, (i.a, i.b, outputs.c), scales=scales, groups=i.rows, finish=finish)

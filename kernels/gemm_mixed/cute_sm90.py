@@ -1,0 +1,56 @@
+"""`gemm_mixed` for Hopper in CuTe DSL: weights become bf16 in registers, from which wgmma takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.hopper_gemm import adapter
+from kernels.hopper_gemm.adapter import TARGETS, compile
+from kernels.upstream.gemm import refused_rows
+
+if TYPE_CHECKING:
+    from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "pairs", "refused", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return refused(workload)
+
+
+@not_baked
+def refused(workload: Workload) -> str | None:
+    """Whole multiples of 16 bytes, which TMA asks for, and no fp8."""
+    from kernels.gemm_mixed.operator import BITS
+
+    w = workload
+    if w.dtype == "fp8":
+        return "dtype is fp8: this kernel takes int8 and int4"
+    return refused_rows(("k", w.k, BITS[w.dtype], "B"), ("k", w.k, 16, "A"), ("n", w.n, 16, "C"))
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return a build per type of weights and tile, which serves every size."""
+    tilings = adapter.MIXED_TILINGS if workload.m > 64 else adapter.MIXED_TILINGS[1:]
+    choices = {"dtype": workload.dtype, "mixed": True}
+    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
+
+
+@not_baked
+def pairs(b: Any) -> Any:
+    """View codes as elements of two: int8 as int16; bytes of two int4 stay as they are."""
+    import torch
+
+    return b.view(torch.int16) if b.dtype == torch.int8 else b
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    scales = (None, inputs.b_scales[None] if workload.scaled else None)
+    return adapter.bind(build, (inputs.a[None], pairs(inputs.b)[None], outputs.c[None]), scales=scales)

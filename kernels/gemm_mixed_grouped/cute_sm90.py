@@ -1,0 +1,38 @@
+"""`gemm_mixed_grouped` for Hopper in CuTe DSL: CTAs count through the tiles of all groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_mixed.cute_sm90 import pairs, refused
+from kernels.hopper_gemm import adapter
+from kernels.hopper_gemm.adapter import TARGETS, compile
+
+if TYPE_CHECKING:
+    from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    return refused(workload.plain)
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return a build per type of weights and tile, which serves every size."""
+    tilings = adapter.MIXED_TILINGS if workload.m > 64 else adapter.MIXED_TILINGS[::-1]
+    choices = {"dtype": workload.dtype, "mixed": True, "groups": "starts"}
+    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    i = inputs
+    scales = (None, i.b_scales if workload.plain.scaled else None)
+    return adapter.bind(build, (i.a[None], pairs(i.b), outputs.c[None]), scales=scales, groups=i.starts)

@@ -1,0 +1,75 @@
+"""What the adapters of the Hopper products share: variants, builds and launches."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TARGETS = {"sm_90a": ("TMA", "wgmma")}
+FUNCTION = "hopper_gemm"
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows and columns of D per CTA and tile; CTAs that a multiprocessor is to hold."""
+
+    tile_m: int
+    tile_n: int
+    occupancy: int = 1
+
+    @property
+    def id(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}_o{self.occupancy}"
+
+
+LARGE, SMALL = Tiling(128, 256), Tiling(64, 128, 2)
+TILINGS = (LARGE, Tiling(128, 128), SMALL, Tiling(64, 64, 2), Tiling(64, 32, 2))
+SCALED_TILINGS = (Tiling(128, 128), SMALL, Tiling(64, 64, 2), Tiling(64, 32, 2))
+MIXED_TILINGS = (Tiling(128, 128), Tiling(64, 128), Tiling(64, 64, 2), Tiling(16, 64, 2), Tiling(16, 128))
+
+
+def variant(name: str, tiling: Tiling, **choices: Any) -> Variant:
+    """Return a build of a tiling, which serves every size."""
+    return Variant(f"{name}_{tiling.id}", {**choices, **asdict(tiling)})
+
+
+def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+    from cutesnake.stages.compile import cute as cute_build
+
+    def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.hopper_gemm.kernel import HopperGemm
+        from kernels.hopper_gemm.mixed import HopperMixed
+
+        choices = dict(variant.params)
+        tile = choices.pop("tile_m"), choices.pop("tile_n")
+        kernel = (HopperMixed if choices.pop("mixed", False) else HopperGemm)(tile=tile, **choices)
+        return kernel, kernel.arguments()
+
+    return cute_build.build(program, FUNCTION, target, folder)
+
+
+@not_baked
+def bind(
+    build: Build,
+    operands: tuple[Any, Any, Any],  # A [batch, m, k], B [groups, n, k], D [batch, m, n]
+    epilogue: tuple[Any, Any, Any] = (None, None, None),  # C [m, n], alpha, beta
+    scales: tuple[Any, Any] = (None, None),  # of A [batch, blocks along k, m], of B [groups, along n, along k]
+    groups: Any = None,  # int32: the group of each row, or rows in use
+    finish: Callable[[], None] | None = None,
+) -> Runner:
+    """Bind as many CTAs as the GPU holds, or as there are tiles."""
+    from cutesnake.stages.load.cute import Call, multiprocessors
+
+    p, d = build.params, operands[2]
+    batch, m, n = d.shape
+    tiles = batch * -(-m // p["tile_m"]) * -(-n // p["tile_n"])
+    ctas = min(tiles, p["occupancy"] * multiprocessors(d.device))
+    call = Call(build.function(), (*operands, *epilogue, *scales, groups, tiles, ctas))
+    launches = (build.launch(build.symbols[0], (ctas, 1, 1)),)
+    return Runner(call, launches) if finish is None else Runner(call, launches, finish=finish)

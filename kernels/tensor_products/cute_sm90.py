@@ -1,0 +1,42 @@
+"""`tensor_products` for Hopper in CuTe DSL: wgmma, with sums in float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.hopper_gemm import adapter
+from kernels.hopper_gemm.adapter import TARGETS, compile
+from kernels.upstream.gemm import refused_rows
+
+if TYPE_CHECKING:
+    from kernels.tensor_products.operator import Inputs, Outputs, Workload
+
+__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
+
+DSL = "cute"
+SOURCE = "ours"
+
+
+@not_baked
+def supports(workload: Workload) -> str | None:
+    """Of fp16 and fp8, all whose rows are whole multiples of 16 bytes."""
+    from kernels.tensor_products.operator import BITS
+
+    w = workload
+    if w.dtype not in ("fp16", "fp8"):
+        return f"dtype is {w.dtype}: this kernel takes fp16 and fp8"
+    return refused_rows(("k", w.k, BITS[w.dtype], "A and B"), ("n", w.n, 32, "D"))
+
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return a build per kind of product and tile, which serves every size."""
+    tilings = adapter.TILINGS if workload.m > 1024 else adapter.TILINGS[::-1]
+    choices = {"dtype": workload.dtype, "output": "fp32"}
+    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
+
+
+@not_baked
+def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+    return adapter.bind(build, (inputs.a[None], inputs.b[None], outputs.d[None]))
