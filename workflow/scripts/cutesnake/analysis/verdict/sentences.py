@@ -83,6 +83,10 @@ CAUSES = {
         "{fast_occupancy:.0f} %. It uses {registers} registers per thread, and {wait:.0f} % of its stalls are waits "
         "for memory."
     ),
+    "instructions": (
+        "{slow} issues {ratio:.1f} times the instructions of {fast} for the same DRAM traffic. Its warps spend "
+        "{slow_busy:.0f} % of their time issuing or waiting to issue, those of {fast} {fast_busy:.0f} %."
+    ),
     "row_clusters": (
         "There are {rows} rows for {processors} SMs. {fast} spreads its work over clusters of {cluster} CTAs, {slow} "
         "over clusters of {other}."
