@@ -85,7 +85,7 @@ CAUSES = {
     ),
     "instructions": (
         "{slow} issues {ratio:.1f} times the instructions of {fast} for the same DRAM traffic. Its warps spend "
-        "{slow_busy:.0f} % of their time issuing or waiting to issue, those of {fast} {fast_busy:.0f} %."
+        "{slow_busy:.0f} % of their time issuing or waiting to issue, vs {fast_busy:.0f} % for {fast}."
     ),
     "row_clusters": (
         "There are {rows} rows for {processors} SMs. {fast} spreads its work over clusters of {cluster} CTAs, {slow} "
