@@ -121,7 +121,7 @@ def _box(verdict: TargetVerdict) -> View:
         "class": look,
         "headline": headline,
         "long": len(headline) > LONGEST,
-        "slower": sentences.rival(rival) if rival and rival.beats_both else None,
+        "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
         "text": _text(main),
         "small": small,
         "flags": flag_texts(verdict.flags),

@@ -19,7 +19,7 @@ from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
-UNKNOWN_SHARE = 25.0  # percent: a cause known to matter less comes after those of unknown share
+UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
 ISSUING = (
     "selected",
