@@ -1,4 +1,4 @@
-"""Workloads over row-major matrices that operators share, and limits and tile of kernels over their elements.
+"""Workloads over row-major matrices, and limits and tile of kernels over their elements.
 
 The tile of vectors is NVIDIA's.
 """
@@ -37,7 +37,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """An `m` x `k` by transposed `n` x `k` product of row-major matrices of `dtype`, one of TYPES."""
+    """A product of row-major matrices, `m` x `k` by transposed `n` x `k`.
+
+    The operands have `dtype`, one of TYPES.
+    """
 
     TYPES: ClassVar[Iterable[str]]
     m: int

@@ -1,4 +1,4 @@
-"""Targets that kernels share, with the features they need there, and what kernels assume of a GPU."""
+"""Targets of several kernels, with the features needed there."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return NaN also in w: what the second kernel reads before the first has written it cannot pass."""
+    """Fill w too: an element read before it is written cannot pass."""
     return Outputs(*(poisoned((workload.rows, workload.columns), workload.dtype, device) for _ in "yw"))
 
 

@@ -38,7 +38,7 @@ class Workload(contiguous.Workload):
 
     @property
     def plain(self) -> mixed.Workload:
-        """Return an average group as a workload of `gemm_mixed`; ValueError for a `k` that int4 cannot have."""
+        """Return an average group as a workload of `gemm_mixed`."""
         return mixed.Workload(self.m, self.n, self.k, self.dtype)
 
 

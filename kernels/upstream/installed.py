@@ -52,9 +52,10 @@ def on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextMa
 def copying_runner(
     compared: torch.Tensor, call: Callable[[], Iterable[torch.Tensor]], *outputs: torch.Tensor, warm: bool = False
 ) -> Runner:
-    """Return calls of what allocates its results, on the GPU of `compared`; `finish` copies them to `outputs`.
+    """Return calls, on the GPU of `compared`, of a function that allocates its results.
 
-    `finish` spoils what it copied, so that a later call that writes nothing shows. `warm` makes a first call now.
+    `finish` copies the results to `outputs` and spoils them, so that a later call that writes nothing shows. `warm`
+    makes a first call now.
     """
     results: list[torch.Tensor] = []
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.work import Origin, Token
+from ..memory.tensor_memory import COLUMNS
 from .global_memory import GlobalClocks
 from .happens_before import Clocks
 from .shadow import READ_AT, READ_EPOCH, Index
-from .tensor_words import CELL_LANES, COLUMNS, TensorWords, cells
+from .tensor_words import CELL_LANES, TensorWords, cells
 from .vector_clock import CAPACITY, Clock, Warp
 
 if TYPE_CHECKING:

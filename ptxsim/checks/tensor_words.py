@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.counting import flatnonzero
+from ..memory.tensor_memory import COLUMNS
 from .shadow import WHOLE, Event, Index, Words
 from .vector_clock import Actors
 
 if TYPE_CHECKING:
     from ..core.cta import CTA
 
-COLUMNS, CELL_LANES = 512, 16
+CELL_LANES = 16
 CELLS = 128 // CELL_LANES  # of a column
 SMALL = 640  # most row and column numbers per cached call
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .warp import Fragment
 
 NAMES = ("random", "eager", "late", "tma_late", "mma_late", "warps")
-DEFAULT = (("eager", 0), ("late", 0), ("tma_late", 0), ("mma_late", 0), ("random", 0), ("random", 1), ("random", 2))
+_DRAWN = (("random", 0), ("random", 1), ("random", 2), ("warps", 0))
+DEFAULT = (("eager", 0), ("late", 0), ("tma_late", 0), ("mma_late", 0), *_DRAWN)
 
 # Deterministic schedules: whether each kind of work completes at once.
 _FIXED: dict[str, dict[Kind, bool]] = {

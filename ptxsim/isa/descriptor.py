@@ -64,13 +64,18 @@ def instruction(kind: str, v: int) -> Descriptor:
     saturate = bool(v >> 3 & 1)
     if a is None or b is None or d is None or (not scaled and (v >> 30 or (saturate and kind != "i8"))):
         raise ValueError(f"instruction descriptor {v:#x} of kind::{kind}")
+    k = {"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32)
+    if not scaled and v >> 29 & 1:  # of sm_107a; elsewhere the bit is reserved
+        if kind != "f8f6f4":
+            raise ValueError(f"instruction descriptor {v:#x} of kind::{kind}")
+        k *= 2
     if scaled and v >> 31:
         raise ValueError(f"instruction descriptor {v:#x}: K of 96")
     return Descriptor(
         kind=kind,
         m=(v >> 24 & 31) << 4,
         n=(v >> 17 & 63) << 3,
-        k={"f16": 16, "tf32": 8, "mxf4": 64, "mxf4nvf4": 64}.get(kind, 32),
+        k=k,
         a=a,
         b=b,
         d=d,

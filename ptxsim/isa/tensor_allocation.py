@@ -12,29 +12,34 @@ from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction
 from ..memory.global_memory import Access
-from ..memory.tensor_memory import COLUMNS, TensorMemory
+from ..memory.tensor_memory import COLUMNS, SHARED_COLUMNS, TensorMemory
 from .memory import store
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """tcgen05.alloc; `pair` is cta_group::2. `result` stores the address to shared memory."""
+    """tcgen05.alloc; `pair` is cta_group::2. `result` stores the address to shared memory.
+
+    `exclusive` is of sm_107a. What NVIDIA's compiler emits is simulated: an alloc of all columns.
+    """
 
     at: int
     pair: bool
+    exclusive: bool
     result: Access
 
 
 @emits("tcgen05.alloc", "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", own_block=True, results=0)
 def _alloc(g: Generator, ins: Instruction) -> None:
     known = {"cta_group::1", "cta_group::2", "sync", "aligned", "shared::cta", "b32"}
-    if set(ins.parts[2:]) - known:
+    exclusive = "exclusive" in ins.parts and g.program.module.target.startswith("sm_107")
+    if set(ins.parts[2:]) - known - ({"exclusive"} if exclusive else set()):
         raise g.unknown()
     g.collective()
     if ins.parts[1] == "alloc":
         addr, offset = g.address(ins.operands[0])
         result = Access.of(g.at, "shared", U32.dtype, 1, offset, write=True)
-        spec = g.bind(Allocation(g.at, "cta_group::2" in ins.parts, result))
+        spec = g.bind(Allocation(g.at, "cta_group::2" in ins.parts, exclusive, result))
         columns = g.read(ins.operands[1], U32)
         g.line(f"if not tmem_alloc(f, {spec}, {addr}, {columns}): return {g.block.index}")
     elif ins.parts[1] == "dealloc":
@@ -55,7 +60,7 @@ def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndar
     other = None if peer is None else peer.tensor_memory
     if other is not None and not _peer_arrived(f, spec.at, tm, other):
         return False
-    n = _requested_columns(f, spec.at, columns)
+    n = _requested_columns(f, spec, columns)
     start = tm.granted.pop(0) if tm.granted else _take_columns(tm, other, n)
     if start is None:
         cluster.rest = True
@@ -84,14 +89,17 @@ def _peer_arrived(f: Fragment, at: int, tm: TensorMemory, other: TensorMemory) -
     return True
 
 
-def _requested_columns(f: Fragment, at: int, columns: np.ndarray) -> int:
+def _requested_columns(f: Fragment, spec: Allocation, columns: np.ndarray) -> int:
     n = f.value(columns)
-    if n < 32 or n > COLUMNS or n & (n - 1):
+    if spec.exclusive and n != COLUMNS:
+        f.report(spec.at, "out-of-bounds", f"tcgen05.alloc.exclusive of {n} columns: {COLUMNS} are needed")
+        n = COLUMNS
+    elif not spec.exclusive and (n < 32 or n > SHARED_COLUMNS or n & (n - 1)):
         what = f"tcgen05.alloc of {n} columns: a power of two from 32 to 512 is needed"
-        f.report(at, "out-of-bounds", what)
-        n = max(32, min(COLUMNS, 1 << (n - 1).bit_length()))
+        f.report(spec.at, "out-of-bounds", what)
+        n = max(32, min(SHARED_COLUMNS, 1 << (n - 1).bit_length()))
     if not f.cta.tensor_memory.permit:
-        f.report(at, "barrier", "tcgen05.alloc after the permit was relinquished")
+        f.report(spec.at, "barrier", "tcgen05.alloc after the permit was relinquished")
     return n
 
 

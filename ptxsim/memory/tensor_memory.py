@@ -1,4 +1,4 @@
-"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns (PTX ISA 9.7.16)."""
+"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns, 576 on sm_107a (PTX ISA 9.7.16)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from ..core.counting import count_nonzero
 
-COLUMNS, LANES = 512, 128
+COLUMNS, LANES = 576, 128
+SHARED_COLUMNS = 512  # what an alloc that is not exclusive may have
 UNWRITTEN = 0xFF  # each byte: NaN in every format
 
 Index = np.ndarray | slice
@@ -40,7 +41,8 @@ class TensorMemory:
 
         The hardware's granularity and order of placement are unknown; this allocator has its own.
         """
-        for start in range(0, COLUMNS - columns + 1, max(columns, 32)):
+        room = COLUMNS if columns > SHARED_COLUMNS else SHARED_COLUMNS
+        for start in range(0, room - columns + 1, max(columns, 32)):
             if not self.owned[start : start + columns].any():
                 self.owned[start : start + columns] = True
                 self.blocks[start] = columns

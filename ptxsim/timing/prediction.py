@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 SpanKind = Literal["work", "wait", "copy", "store", "product"]
@@ -76,7 +75,3 @@ class Prediction:
     launches: tuple[LaunchTime, ...]
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
-
-    def to_json(self) -> str:
-        """Return the prediction as JSON."""
-        return json.dumps(asdict(self))

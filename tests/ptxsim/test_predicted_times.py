@@ -1,7 +1,6 @@
 """ptxsim's clock on kernels whose time follows from the GPU's parameters."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -265,7 +264,7 @@ def test_the_timeline_says_who_waited_for_what() -> None:
     (copy,) = tracks["CTA 0 TMA loads"]
     assert wait.what == "mbarrier at shared offset 65536 of CTA 0" and wait.ptx_line is not None
     assert copy.begin <= wait.begin < copy.end <= wait.end
-    assert json.loads(prediction.to_json())["launches"][0]["timeline"]["tracks"][0]["name"] == "CTA 0 warp 0"
+    assert prediction.launches[0].timeline.tracks[0].name == "CTA 0 warp 0"
 
 
 def test_a_prediction_names_the_assumed_parameters_that_its_code_touches() -> None:

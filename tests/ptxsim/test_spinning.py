@@ -13,7 +13,7 @@ import ptxsim
 from ptxsim.core.schedule import DEFAULT
 from ptxsim.timing import scout
 
-SCHEDULES = [*DEFAULT, ("warps", 0), ("timed", 0)]
+SCHEDULES = [*DEFAULT, ("timed", 0)]
 
 # Thread 0 asks for a copy of 128 bytes to byte 128, which signals the mbarrier at byte 0. Then warp 0 goes to W.
 COPY = """ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;

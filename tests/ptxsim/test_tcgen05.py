@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from snippets import run_kernel
+from snippets import kernel_text, run_kernel
 
 import ptxsim
 from ptxsim.core.work import Origin
@@ -170,6 +170,30 @@ def test_float_kinds(fa, fb, m, n) -> None:
     want = 2 * av @ bv.T
     rows = np.arange(m) if m == 128 else np.arange(m) % 16 + np.arange(m) // 16 * 32
     np.testing.assert_allclose(got[rows], want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+def test_rubins_products_of_64_bytes_a_row() -> None:
+    """Bit 29 of the descriptor, as CuTe DSL sets it for sm_107a: K = 64."""
+    (a, av), (b, bv) = random_matrix("e4m3", 128, 64, 1), random_matrix("e4m3", 32, 64, 2)
+    got = mma(a, b, "f8f6f4", encode("f8f6f4", 0, 0, 1, 128, 32) | 1 << 29, 32).view(np.float32)
+    want = av @ bv.T
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("columns", [576, 512])
+def test_rubins_exclusive_alloc_takes_all_columns(columns: int) -> None:
+    body = (
+        f"mov.u32 %r1, dyn; tcgen05.alloc.exclusive.cta_group::1.sync.aligned.shared::cta.b32 [%r1], {columns};"
+        "ld.shared.b32 %r2, [%r1]; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r2+575], {%r1};"
+        "tcgen05.wait::st.sync.aligned; tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"
+        "tcgen05.dealloc.exclusive.cta_group::1.sync.aligned.b32 %r2, 576;"
+    )
+    module = ptxsim.Module.from_text(kernel_text(body, 0).replace("sm_100a", "sm_107a"))
+    result = ptxsim.run(ptxsim.launch(module, "k", (1,), (32,), (), dynamic_shared=64))
+    wrong = [] if columns == 576 else [f"tcgen05.alloc.exclusive of {columns} columns: 576 are needed"]
+    assert [x.message for x in result.findings] == wrong
+    with pytest.raises(ptxsim.PtxError, match=r"unknown opcode tcgen05\.alloc\.exclusive"):
+        run_kernel(body, shared=64)
 
 
 @pytest.mark.parametrize("fa,fb", [("u8", "u8"), ("s8", "u8"), ("s8", "s8")])

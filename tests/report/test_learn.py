@@ -143,7 +143,8 @@ def test_a_kernel_of_the_users_own_is_read_too(fresh, own: Path) -> None:
 
 
 def test_each_known_answer_has_a_reason_that_follows_the_record() -> None:
-    shared = {"buffers": [{"name": "a", "bytes": 4096, "stages": 4}], "left_bytes": 1000, "limit_bytes": 5096}
+    ring = [{"name": name, "bytes": 4096, "stages": 4} for name in "ab"]
+    shared = {"buffers": ring, "left_bytes": 1500, "limit_bytes": 9692}
     pipelines = [{"name": "a", "stages": 4}, {"name": "b", "stages": 1}]
     product = {"instruction": "tcgen05.mma", "cta_group": 2, "words": "a product"}
     known = record(
@@ -151,7 +152,7 @@ def test_each_known_answer_has_a_reason_that_follows_the_record() -> None:
     )
     names = ["shared", "pipelines", "products", "registers", "copies", "grid"]
     why = {name: reason for name, (_, _, reason) in zip(names, answers(known, names), strict=True)}
-    assert "A further stage of a takes 1,024 B and does not fit: 1,000 B are free" in why["shared"]
+    assert "A further stage of a and b takes 2,048 B and does not fit: 1,500 B are free" in why["shared"]
     assert "3 more loads" in why["pipelines"] and "used 1 time." in why["pipelines"]
     assert "each loads half of B" in why["products"] and "keep 40" in why["registers"] and why["copies"]
     assert why["grid"] == ""  # unknown: nothing ran

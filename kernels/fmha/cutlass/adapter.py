@@ -44,7 +44,10 @@ class Example:
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """Bind a CTA per two tiles of queries of a head; the log-sum-exp goes to separate memory."""
+        """Bind a CTA per two tiles of queries of a head.
+
+        The log-sum-exp goes to separate memory.
+        """
         import torch
 
         from cutesnake.stages.load.cute import Call

@@ -88,7 +88,8 @@ class Step:
         launches = [replace(build.launch(build.symbols[-1], grid), cluster=(*(self.fallback or self.cluster), 1))]
         values: tuple[Any, ...] = (inputs.a, inputs.b, outputs.c)
         if self.dequantizes:
-            values = (inputs.a, inputs.b_quantized, torch.empty_like(inputs.b), outputs.c, inputs.scale)
+            b_dequantized = torch.empty_like(inputs.b)  # a variable of its own, whose name the anatomy shows
+            values = (inputs.a, inputs.b_quantized, b_dequantized, outputs.c, inputs.scale)
             launches.insert(0, _dequantization(build, w))
         return Runner(Call(build.function(), values), tuple(launches))
 

@@ -27,4 +27,3 @@ GPU_STAGES = {
 PROFILES = tuple(name for name, stage in GPU_STAGES.items() if stage.profiles)
 MEASUREMENTS = (*GPU_STAGES, "autotune")  # what a recorded set keeps
 NOT_RUN = "not run: "  # how the reason of a case begins that was not worth running: nothing of it failed
-OPTIONAL = ("inspect", "anatomy", "operations", *GPU_STAGES, "predict")  # what a configuration may leave out

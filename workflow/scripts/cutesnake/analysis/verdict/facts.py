@@ -15,8 +15,6 @@ from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Figure
 
-Located = tuple[str, Any]  # path and record
-
 
 @dataclass(frozen=True)
 class Kernel:

@@ -103,7 +103,7 @@ def _imports_dsl(tree: ast.Module) -> bool:
 
 
 def _imported(node: ast.AST) -> list[str]:
-    """Names of modules, and of what may be modules, that a statement or a `module:function` imports."""
+    """Names of modules, perhaps of their members, that a node imports or names as `module:function`."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -195,12 +195,13 @@ def _why_shared(f: Function) -> str:
     rings = [b for b in shared["buffers"] or [] if b["stages"] and b["stages"] > 1]
     if not rings:
         return "Shared memory is what the threads of a CTA and the copy engine have in common."
-    ring = max(rings, key=lambda b: b["bytes"])
-    stage = ring["bytes"] // ring["stages"]
+    largest = max(rings, key=lambda b: b["bytes"])
+    ring = [b for b in rings if b["stages"] == largest["stages"]]  # A and B, for instance, are loaded together
+    stage = sum(b["bytes"] // b["stages"] for b in ring)
     fits = "would fit, too" if stage <= shared["left_bytes"] else "does not fit"
     return (
-        f"Each stage is a load in flight while another one is used. A further stage of {ring['name']} takes "
-        f"{stage:,} B and {fits}: {shared['left_bytes']:,} B are free."
+        "Each stage is a load in flight while another one is used. A further stage of "
+        f"{' and '.join(b['name'] for b in ring)} takes {stage:,} B and {fits}: {shared['left_bytes']:,} B are free."
     )
 
 

@@ -29,13 +29,6 @@ SERIES = tuple(LIGHT[f"c{i}"] for i in range(1, 9))
 HATCHES = ("", "///", "\\\\\\", "xxx", "---", "|||", "+++", "/-/-")  # strokes only, since dots make large files
 INK, SOFT, LINE = LIGHT["ink"], LIGHT["soft"], LIGHT["line"]
 DSL_NAMES = {name: dsl.label for name, dsl in DSLS.items()}
-DSL_STYLES = {
-    "cutile": "-",
-    "cute": (0, (5, 1.5)),
-    "torch": (0, (1, 1.5)),
-    "cuda": (0, (5, 1.5, 1, 1.5)),
-    "cute_jit": (0, (3, 1.5, 1, 1.5, 1, 1.5)),
-}
 TIMES = "\N{MULTIPLICATION SIGN}"
 WIDTH = 11.0  # inches, the maximum width of a plot: 1056 px on the page
 
