@@ -197,12 +197,15 @@ class Clocks(Actors, Observer):
         filling = self.phases[bar].filling
         for number, own in by_warp(f, lanes):
             warp = Warp(f.cta.rank, number)
-            side = self.ids.get(("lanes", *warp), 0) if warp in self.lanes.held else 0
+            some = len(lanes[own]) < min(32, f.cta.launch.threads - 32 * number)
+            side = self.ids.get(("lanes", *warp), 0) if some and warp in self.lanes.held else 0
             before = filling.known[side]
             filling.learn(self.warps[warp])
             filling.known[side] = before
             self._advance(warp)
-            if self.races and len(lanes[own]) < 32:
+            if not some:
+                self.lanes.released(warp)
+            elif self.races:
                 self._hold(f, warp, lanes[own] + f.lo)
 
     def _hold(self, f: Fragment, warp: Warp, threads: np.ndarray) -> None:

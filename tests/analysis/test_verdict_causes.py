@@ -169,6 +169,18 @@ def test_few_warps_need_a_large_difference_in_occupancy():
     assert "few_warps" not in fired(of("elementwise_add", "m4096_n4096_fp32", "cold", "cute", "cutile"))
 
 
+def test_instructions_count_only_where_warps_issue_rather_than_wait():
+    result = of("dependent_launch", "m256_n4096_fp32", "warm", "cutile", "cutlass_pdl")
+    assert fired(result)["instructions"].numbers["ratio"] > 4
+    more_traffic = changed(result.slow, dram_bytes=2 * result.slow.near.dram_bytes)
+    products = changed(result.slow, tensor_core_percent=20.0)
+    few = changed(result.slow, issue_active_percent=1.5 * result.fast.near.issue_active_percent)
+    for slow in (more_traffic, products, few):
+        assert "instructions" not in fired(replace(result, slow=slow))
+    # Five times the instructions, but the warps wait for memory all the same.
+    assert "instructions" not in fired(of("elementwise_add", "m4096_n4096_fp32", "cold", "cute", "cutile"))
+
+
 def test_clusters_help_where_there_are_few_rows():
     names = ("cutlass_rmsnorm", "tilegym")
     more = {names[0]: {"function": function(cluster=4, products=0)}, names[1]: {"function": function(products=0)}}

@@ -18,6 +18,7 @@ import pytest
 import sample
 from browser import CHROMIUM, FRAME, chromium
 from cutesnake.analysis.verdict.verdicts import verdicts
+from cutesnake.report.html import brief
 from loose import compare, render, typed
 from report_pages import contents
 
@@ -204,7 +205,8 @@ def pages(tmp_path_factory):
     checked["metrics"]["simulated"] = SIMULATED
     decided = verdicts(typed(evidence), typed(compare(evidence)))
     return {
-        front: render(contents(evidence, folder, draw=True, front=front, verdicts=decided)) for front in (True, False)
+        front: brief(render(contents(evidence, folder, draw=True, front=front, verdicts=decided)))
+        for front in (True, False)
     }
 
 

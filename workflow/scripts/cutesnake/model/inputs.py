@@ -12,8 +12,8 @@ from msgspec import UnsetType as Absent
 from cutesnake.model.explain import Problem, not_finite, problem
 from cutesnake.model.records.common import Count, Digest, Part, Positive, doc, need
 
-Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"]
-Asked = Literal["sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a", "here"]
+Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a"]
+Asked = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a", "sm_121a", "here"]
 Stage = Literal["inspect", "anatomy", "operations", "correctness", "timing", "nsys", "ncu", "predict"]
 Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[list[str], Meta(min_length=1)]

@@ -15,7 +15,8 @@ class Target:
 
     capability: tuple[int, int]
     gpus: str  # examples of it
-    # Multiprocessors of the GPU that ptxsim models there, an H200 or a B200; None where ptxsim models none.
+    # Multiprocessors of the GPU that ptxsim models there: an H200, or a B200 for both its target and the unpublished
+    # Rubin; None where ptxsim models none.
     simulated_processors: int | None = None
 
 
@@ -23,6 +24,7 @@ TARGETS = {
     "sm_90a": Target((9, 0), "H100, H200, GH200, H20", 132),
     "sm_100a": Target((10, 0), "B200, GB200", 148),
     "sm_103a": Target((10, 3), "B300, GB300"),
+    "sm_107a": Target((10, 7), "Rubin", 148),  # CuTe DSL compiles for it with its cu13 libraries alone
     "sm_110a": Target((11, 0), "Thor"),
     "sm_120a": Target((12, 0), "RTX 5090, RTX PRO 6000"),
     "sm_121a": Target((12, 1), "GB10"),
@@ -37,6 +39,7 @@ FEATURES: dict[tuple[int, int], frozenset[str]] = {
     (9, 0): frozenset({"mma", "clusters", "TMA", "wgmma"}),
     (10, 0): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
     (10, 3): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
+    (10, 7): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
     (11, 0): frozenset({"mma", "clusters", "TMA", "tcgen05", "tensor memory"}),
     (12, 0): frozenset({"mma", "clusters", "TMA"}),
     (12, 1): frozenset({"mma", "clusters", "TMA"}),

@@ -26,6 +26,7 @@ MOST_CAUSES = 2  # per DSL on the first screen
 MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
+LONGEST = 24  # characters of a headline in large type
 MOST_NAMED = 3  # workloads that a verdict names per side
 ABOUT = "≈ "
 BASIS = {"measured": "measured", "recorded": "measured", "predicted": "predicted, not measured"}
@@ -119,7 +120,8 @@ def _box(verdict: TargetVerdict) -> View:
         "predicted": verdict.predicted,
         "class": look,
         "headline": headline,
-        "slower": sentences.rival(rival) if rival and rival.beats_both else None,
+        "long": len(headline) > LONGEST,
+        "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
         "text": _text(main),
         "small": small,
         "flags": flag_texts(verdict.flags),
@@ -304,7 +306,7 @@ COLUMNS: tuple[Column, ...] = (
     ("achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
     ("Spills, most", "B", "spill_bytes", _spilled),
     ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
-    ("Variants", "timed of offered", "variants_offered", lambda c: c.variants_timed),
+    ("Variants", "timed", "variants_timed", lambda c: c.variants_timed),
 )
 
 LESS_IS_BETTER = ("lines", "compile_seconds", "spill_bytes")  # more registers or shared memory may be the better use
@@ -329,8 +331,6 @@ def _cost(operator: str, cost: KernelCost, columns: Iterable[Column]) -> View:
     for _, _, key, value in columns:
         known = value(cost)
         text = NONE if known is None else number(known)
-        if key == "variants_offered":
-            text += f" of {cost.variants_offered or NONE}"
         why = None if known is not None else cost.missing.get(key)
         cells.append({"text": text, "value": known, "why": why, "best": False})
     return {

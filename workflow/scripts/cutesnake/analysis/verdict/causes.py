@@ -19,8 +19,15 @@ from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
-UNKNOWN_SHARE = 25.0  # percent: a cause known to matter less comes after those of unknown share
+UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
+ISSUING = (
+    "selected",
+    "not_selected",
+    "wait",
+    "math_pipe_throttle",
+    "dispatch_stall",
+)  # stalls of warps with work to do
 BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
 
@@ -380,6 +387,22 @@ def _few_warps(c: Contrast) -> Fired | None:
     return Fired(numbers, [f"{k.near_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
 
 
+def _instructions(c: Contrast) -> Fired | None:
+    profiles = _near(c)
+    if profiles is None or any((ncu.tensor_core_percent or 0.0) >= 5 for ncu in profiles):
+        return None
+    issued = [(ncu.issue_active_percent or 0.0) * (ncu.duration_us or 0.0) for ncu in profiles]
+    moved = [ncu.dram_bytes or 0 for ncu in profiles]
+    busy = [sum(ncu.stalls.get(name, 0.0) for name in ISSUING) for ncu in profiles]
+    if not all(issued) or not all(moved) or max(moved) > 1.1 * min(moved):
+        return None
+    if issued[1] < 2 * issued[0] or busy[1] < 0.4 or busy[1] < 2 * busy[0]:
+        return None
+    numbers: Numbers = {"ratio": issued[1] / issued[0], "slow_busy": 100 * busy[1], "fast_busy": 100 * busy[0]}
+    paths = [f"{path}#metrics/{what}" for path in _profiles(c) for what in ("issue_active_percent", "stalls")]
+    return Fired(numbers, paths)
+
+
 def _row_clusters(c: Contrast) -> Fired | None:
     fast, slow, rows = c.fast.function, c.slow.function, c.parameters.get("rows")
     if fast is None or slow is None or c.processors is None or not isinstance(rows, int):
@@ -562,6 +585,12 @@ RULES = (
         "Neither kernel uses tensor cores, the slower one has half the achieved occupancy or less, and 40 % of its "
         "stalls are waits for memory.",
         _few_warps,
+    ),
+    Rule(
+        "instructions",
+        "Neither kernel uses tensor cores, both move the same DRAM bytes within 10 %, and the slower one issues twice "
+        "the instructions; 40 % of its warps' time, and twice the other's share, is issuing or waiting to issue.",
+        _instructions,
     ),
     Rule(
         "row_clusters",

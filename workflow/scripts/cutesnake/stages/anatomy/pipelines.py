@@ -177,7 +177,7 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
 
 
 def _sharing(groups: Sequence[Group], pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """Find rings of full barriers that a ring of empty ones serves along with another tensor's."""
+    """Find rings of full barriers that share the empty ones of another ring."""
     result = []
     for full in filter(_copies, groups):
         for one in pipelines:
