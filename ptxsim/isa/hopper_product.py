@@ -57,8 +57,9 @@ def _power(exponents: np.ndarray) -> np.ndarray:
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
     """Return a b^T + c as float32 or float16.
 
-    a: (..., m, k), b: (..., n, k), c: (..., m, n). All inputs are float32 values. Leading dimensions are equal: products of one shape. `element` is the PTX type of
-    the operands, `accumulator` f32 or f16 (and the type returned).
+    a: (..., m, k), b: (..., n, k), c: (..., m, n). All inputs are float32 values. Leading dimensions are equal:
+    products of one shape. `element` is the PTX type of the operands, `accumulator` f32 or f16 (and the type
+    returned).
     """
     if not _exactly[-1]:
         with np.errstate(all="ignore"):

@@ -94,11 +94,11 @@ def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
 def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
     """Choose the builds that a run makes itself.
 
-    These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds. Of their checks, the first `FIRST_CHECKS` are made, and all without a record that holds. Of their predictions,
-    those under `predict_always` of the sweep are made, and all of a kernel and target without any record; others are
-    shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises RecordedBuildsError for a damaged
-    file.
+    These are the default build of each kernel and target, builds that run on a GPU here, and all without a record
+    that holds. Of their checks, the first `FIRST_CHECKS` are made, and all without a record that holds. Of their
+    predictions, those under `predict_always` of the sweep are made, and all of a kernel and target without any
+    record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises
+    RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
         predicting = frozenset(case.key for case in plan.predicted())
