@@ -27,7 +27,7 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per tile, which serves every size; small tiles first for few rows."""
-    tilings = adapter.SCALED_TILINGS if workload.m > 128 else adapter.SCALED_TILINGS[::-1]
+    tilings = adapter.SCALED_TILINGS if workload.m > 128 else adapter.FEW_ROWS
     choices = {"dtype": workload.dtype, "output": "bf16", "scaled": True}
     return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
 

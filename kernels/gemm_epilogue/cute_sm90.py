@@ -28,7 +28,7 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per element type, activation and tile; small tiles first for few rows."""
     w = workload
-    tilings = adapter.TILINGS if w.m > 128 else adapter.TILINGS[::-1]
+    tilings = adapter.TILINGS if w.m > 128 else (*adapter.FEW_ROWS, adapter.LARGE)
     choices = {"dtype": w.dtype, "output": w.dtype, "activation": w.activation}
     return tuple(adapter.variant(f"{w.dtype}_{w.activation}", tiling, **choices) for tiling in tilings)
 

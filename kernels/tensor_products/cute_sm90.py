@@ -32,7 +32,7 @@ def supports(workload: Workload) -> str | None:
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per kind of product and tile, which serves every size."""
-    tilings = adapter.TILINGS if workload.m > 1024 else adapter.TILINGS[::-1]
+    tilings = adapter.TILINGS if workload.m > 1024 else (*adapter.FEW_ROWS, adapter.LARGE)
     choices = {"dtype": workload.dtype, "output": "fp32"}
     return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
 

@@ -93,15 +93,24 @@ class GlobalClocks(Clocks):
                 self.unfenced_reads.setdefault(warp, set()).update(of_others)
 
     def _order(self, f: Fragment, words: list[tuple[int, int]], access: Access) -> None:
-        """Join the clocks of warps that read an ordered word with those that wrote it."""
+        """Join the clocks of warps that read an ordered word with those that wrote it.
+
+        Words with one history share a clock, which is copied when some of them are written: a clock takes 16 KiB.
+        """
         keys: list[tuple[int, ...]] = [] if access.scope == "cta" else list(words)
         keys += [(*word, f.cta.rank) for word in words]
+        by_history: dict[Clock | None, list[tuple[int, ...]]] = {}
         for key in keys:
-            clock = self.published.get(key)
+            by_history.setdefault(self.published.get(key), []).append(key)
+        for clock, some in by_history.items():
             if clock is not None and (access.atomic or not access.write):
                 self._learn(f, clock)
             if access.write:
-                self._publish(f, self.published.setdefault(key, Clock()))
+                new = Clock()
+                if clock is not None:
+                    new.learn(clock)
+                self._publish(f, new)
+                self.published.update(dict.fromkeys(some, new))
 
     def _among_warps(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         """Check an ordinary access against stores by other warps of the cluster."""

@@ -1,4 +1,4 @@
-"""Bulk stores and arrivals by some lanes after other lanes of the warp wrote shared memory.
+"""Check bulk stores and arrivals after writes by other lanes of the warp.
 
 Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
 """
@@ -40,25 +40,31 @@ class LaneWrites:
     def __init__(self, clocks: Actors) -> None:
         self.clocks = clocks
         self.since: dict[Warp, Writes] = {}
-        self.held: set[Warp] = set()  # warps with writes that their lanes' arrivals did not release
+        self.pending: dict[Warp, Writes] = {}  # those before the warp's next arrival
+        self.dirty: set[Warp] = set()  # warps with writes that their lanes' arrivals did not release
         self.before_store: dict[int, tuple[int, list[LaneWrite]]] = {}  # bulk store → its thread, writes before it
 
     def wrote(self, warp: Warp, write: LaneWrite) -> None:
-        since = self.since.get(warp)
-        if since is None:
-            since = self.since[warp] = deque(maxlen=LONGEST)
-        since.append(write)
+        for writes in (self.since, self.pending):
+            if warp not in writes:
+                writes[warp] = deque(maxlen=LONGEST)
+            writes[warp].append(write)
 
     def synchronised(self, warps: Iterable[Warp]) -> None:
         """Forget the writes of warps whose lanes are ordered by a barrier."""
         for warp in warps:
             self.since.pop(warp, None)
-            self.held.discard(warp)
+            self.released(warp)
+
+    def released(self, warp: Warp) -> None:
+        """Forget that lanes of a warp wrote before an arrival of all of them."""
+        self.pending.pop(warp, None)
+        self.dirty.discard(warp)
 
     def unreleased(self, warp: Warp, threads: np.ndarray) -> list[tuple[np.ndarray, int]]:
         """Return words, with the instruction, that other lanes wrote before these threads arrive."""
         out = []
-        for offsets, writers, size, at in self.since.get(warp, ()):
+        for offsets, writers, size, at in self.pending.pop(warp, ()):
             other = offsets[~np.isin(writers, threads)].astype(np.int64)
             if len(other):
                 out.append(((other[:, None] + np.arange(0, size, 4)).ravel() // 4, at))

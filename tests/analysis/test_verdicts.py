@@ -18,6 +18,7 @@ from cutesnake.model.catalog import kernel_files, load_kernel, operators
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.predict import Predict
 from cutesnake.planning import strict_yaml
+from cutesnake.report.verdict import view
 from loose import typed
 
 
@@ -177,14 +178,10 @@ def test_costs_have_figures_or_reasons(verdict):
 
 
 def test_every_part_has_a_sentence(verdict):
-    for one in verdict.targets:
-        message = [sentences.headline(one)]
-        message += [sentences.flag(flag) for flag in one.flags]
-        message += [sentences.warm_slower(slow) for slow in one.warm_slower]
-        message += [sentences.rival(rival) for rival in one.rivals]
-        message += [text for decision in (one.warm, one.cold) if decision for text in sentences.sides(decision)]
-        assert all(text and "{" not in text for text in message)
-    assert all(sentences.cost(one) for one in verdict.costs)
+    shown = view(verdict)
+    for box in shown["boxes"]:
+        assert all(text and "{" not in text for text in (box["headline"], box["text"], *box["small"], *box["flags"]))
+    assert all(row["work"] for row in shown["costs"]["rows"])
 
 
 def test_every_rule_has_a_condition_and_a_sentence():
@@ -194,11 +191,14 @@ def test_every_rule_has_a_condition_and_a_sentence():
     assert names <= set(sentences.CAUSES)
 
 
-def test_a_kernel_that_beats_both_comes_first_in_the_headline(verdict):
+def test_a_kernel_that_beats_both_is_named_in_the_box(verdict):
     one = next(target for target in verdict.targets if target.warm)
     rival = msgspec.structs.replace(one.rival("warm"), mean=0.8, beats_both=True, faster=["w"])
-    text = sentences.headline(msgspec.structs.replace(one, rivals=[rival]))
-    assert text.startswith(rival.kernel)
+    boxes = [
+        view(msgspec.structs.replace(verdict, targets=[target]))["boxes"][0]["slower"]
+        for target in (one, msgspec.structs.replace(one, rivals=[rival]))
+    ]
+    assert boxes[0] is None and boxes[1].startswith(rival.kernel)
 
 
 def with_predictions(ratio: float, percent: float = 30.0):
@@ -232,5 +232,4 @@ def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winn
     assert result.cold.noise_percent == 60
     assert result.cold.accuracy.cases > 0  # from workflow/validation
     assert "not_on_this_gpu" in {flag.id for flag in result.flags}
-    assert sentences.headline(result)
     assert sentences.accuracy(result.cold.accuracy)

@@ -16,6 +16,7 @@ import sample
 from cutesnake.model import kept_builds, record
 from cutesnake.model.contract import Variant
 from cutesnake.model.kept_builds import Key
+from cutesnake.model.paths import ROOT
 from cutesnake.planning import recorded_builds
 from cutesnake.planning.matrix import Build, Plan, PlannedCase
 from cutesnake.planning.recorded_builds import Recipes
@@ -153,7 +154,7 @@ def test_a_build_that_is_made_repeats_its_first_checks_and_shows_the_others(plan
     assert recorded_builds.select(plan, tmp_path, recipes()).checking == set(plan.simulated)
     keep(tmp_path, plan, recipes())
     chosen = recorded_builds.select(plan, tmp_path, recipes())
-    first = {case.key for case in cases[: recorded_builds.CHECKS_HERE]}
+    first = {case.key for case in cases[: recorded_builds.FIRST_CHECKS]}
     assert first and chosen.checking == first and chosen.live == {second.key}
     assert chosen.kept[second.key] == ("correctness/y", "correctness/z")
     assert recorded_builds.select(plan, tmp_path, recipes(), "ignore").checking == set(plan.simulated)
@@ -246,3 +247,16 @@ def test_editing_a_kernel_turns_its_builds_live_and_no_others(tmp_path) -> None:
     after, message = planned_builds(project, "results/mla_report.html")
     more = set(after) - set(before)
     assert more and {build[1] for build in more} == {"cute_sm100"} and "of other sources" in message
+
+
+@pytest.mark.parametrize("kernel", ["cute_sm90", "cute_sm100"])
+def test_a_recorded_check_of_each_build_gives_a_persistent_cta_several_items(kernel) -> None:
+    """What a CTA leaves behind for its next item is tested only then."""
+    items: dict[str, int] = {}
+    for line in (ROOT / "recorded/builds/mla_decode.jsonl").read_text().splitlines():
+        kept = json.loads(line)
+        checks = [entry for entry in kept["records"].values() if entry["stage"] == "correctness" and entry["metrics"]]
+        if kept["build"].split("/")[1] == kernel and checks:
+            seen = [part["items"] for entry in checks for part in entry["metrics"]["simulated"]["coverage"]]
+            items[kept["build"]] = max(seen)
+    assert items and min(items.values()) > 1, items

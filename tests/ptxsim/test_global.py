@@ -6,6 +6,7 @@ Clusters, launches and indices that have nothing to do with each other, or shoul
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -238,3 +239,23 @@ def test_cache_operators_move_the_same_values(load, store) -> None:
     x, y = np.array([7], np.uint32), np.zeros(1, np.uint32)
     body = f"ld.param.u64 %d1, [p0]; ld.param.u64 %d2, [p1]; {load} %r1, [%d1]; {store} [%d2], %r1;"
     assert run_kernel(body, x, y, threads=1).ok and y[0] == 7
+
+
+def test_atomics_of_many_words_take_little_memory() -> None:
+    """Split-K adds to every word of a tile; a clock for each word would take 16 KiB."""
+    y = np.zeros(4096, np.uint32)
+    tracemalloc.start()
+    try:
+        result = run_kernel(
+            "ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.u64 %d1, %d1, %d3;"
+            "mov.u32 %r2, 0; mov.u32 %r3, 1; L: red.relaxed.gpu.global.add.u32 [%d1], %r3; add.u64 %d1, %d1, 512;"
+            "add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 32; @%p1 bra L;",
+            y,
+            threads=128,
+            grid=(2,),
+            checks=("race", "global"),
+        )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert result.ok and (y == 2).all() and peak < 30 << 20

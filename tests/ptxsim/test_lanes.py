@@ -138,3 +138,13 @@ def test_what_lanes_wrote_is_released_by_an_arrival_after_their_synchronisation(
     body = ARRIVAL.replace("init.shared.b64 [%r1], 1", "init.shared.b64 [%r1], 2").replace("ADDRESS", "")
     body = body.replace("SYNC", f"@%p2 bra B; {late}").replace("LOAD", "ld.shared.u32 %r6, [%r5+128];")
     assert run_kernel(body, threads=64, shared=512, checks=("race",)).ok
+
+
+def test_what_lanes_wrote_is_released_by_their_own_arrivals() -> None:
+    """Lane 0 arrives for another purpose, then all lanes arrive, then lane 0."""
+    body = ARRIVAL.replace("init.shared.b64 [%r1], 1", "init.shared.b64 [%r1], 32").replace("@%p2 bra E; mba", "mba")
+    other = "add.u32 %r7, %r1, 8; @%p2 bra B; mbarrier.arrive.shared.b64 _, [%r7]; B:"
+    body = body.replace("; A: bar", "; mbarrier.init.shared.b64 [%r1+8], 2; A: bar").replace("ADDRESS", "")
+    body = body.replace("[%r1]; bra E", f"[%r1]; {other.replace('B:', 'C:').replace('bra B', 'bra C')} bra E")
+    body = body.replace("SYNC", other).replace("LOAD", "ld.shared.u32 %r6, [%r5+128];")
+    assert run_kernel(body, threads=64, shared=512, checks=("race",)).ok

@@ -29,6 +29,7 @@ from cutesnake.stages.anatomy.numbers import numbers, spans
 from cutesnake.stages.anatomy.patterns import RULES, Function, find_patterns
 from cutesnake.stages.anatomy.pipelines import Group, find_pipelines, joined
 from cutesnake.stages.anatomy.record import anatomy_of
+from cutesnake.stages.anatomy.shapes import layout_plots
 from cutesnake.stages.anatomy.shared import Buffer, budgets
 from cutesnake.stages.load.cute import ForeignBuildError
 from ptxsim import Module
@@ -218,6 +219,20 @@ def function(**changes: Any) -> dict[str, Any]:
         "shared": {"buffers": [buffer]},
     }
     return {**plain, **changes}
+
+
+def test_a_block_scaled_product_shows_its_shared_memory_accumulator_and_scale_factors(tmp_path) -> None:
+    box = {"tensor": "a", "element": "e4m3", "box": [64, 128], "box_bytes": 8192, "swizzle": "64 B"}
+    product = {"instruction": "tcgen05.mma", "shape": [128, 256, 32], "cta_group": 2, "scale_factors": 1}
+    shown = layout_plots({"symbol": "kernel", "descriptors": [box], "products": [product]}, tmp_path)
+    starts = (
+        "Shared memory of a, 128 rows a box. Atom of a 64-byte",
+        "An accumulator of 128 x 256 by a pair",
+        "Atom of scale",
+    )
+    assert len(shown) == len(starts) and all(
+        one.caption.startswith(text) for one, text in zip(shown, starts, strict=True)
+    )
 
 
 def test_a_record_that_contradicts_itself_is_told() -> None:

@@ -12,13 +12,7 @@ from cutesnake.report.formatting import plural
 from cutesnake.report.verdict import brief, flag_texts, result
 
 View = dict[str, Any]  # data of a template
-FOLLOWS = (
-    "few_workloads",
-    "one_workload_decides",
-    "spills",
-    "untuned",
-    "not_on_this_gpu",
-)  # flags that the table names
+FOLLOWS = ("few_workloads", "one_workload_decides", "spills", "untuned")  # flags that the table names
 MOST_FLAGS = 2
 
 

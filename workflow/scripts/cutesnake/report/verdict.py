@@ -45,6 +45,7 @@ def view(verdicts: Verdicts) -> View | None:
         "boxes": [_box(one) for one in decided],
         "authors": _authors(verdicts.costs, used),
         "why": _why(decided),
+        "differs": any(one.contest == "dsls" for verdict in decided for one in verdict.explained),
         "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
         "warm": [
             f"{verdict.gpu}: {sentences.warm_slower(one)}"
@@ -121,7 +122,7 @@ def _box(verdict: TargetVerdict) -> View:
         "class": look,
         "headline": headline,
         "long": len(headline) > LONGEST,
-        "slower": sentences.rival(rival) if rival and rival.beats_both else None,
+        "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
         "text": _text(main),
         "small": small,
         "flags": flag_texts(verdict.flags),

@@ -10,10 +10,7 @@ from cutesnake.model.records.verdict import (
     Accuracy,
     Author,
     Decision,
-    Flag,
-    KernelCost,
     Rival,
-    TargetVerdict,
     WarmSlower,
 )
 
@@ -85,7 +82,7 @@ CAUSES = {
     ),
     "instructions": (
         "{slow} issues {ratio:.1f} times the instructions of {fast} for the same DRAM traffic. Its warps spend "
-        "{slow_busy:.0f} % of their time issuing or waiting to issue, those of {fast} {fast_busy:.0f} %."
+        "{slow_busy:.0f} % of their time issuing or waiting to issue, vs {fast_busy:.0f} % for {fast}."
     ),
     "row_clusters": (
         "There are {rows} rows for {processors} SMs. {fast} spreads its work over clusters of {cluster} CTAs, {slow} "
@@ -94,6 +91,10 @@ CAUSES = {
     "bound": (
         "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, "
         "DRAM {dram:.0f} %, and its warps wait most for {stall} ({wait:.0f} %)."
+    ),
+    "predicted_bound": (
+        "{fast} is bound by {resource}, busy {percent:.0f} % of the time. {slow} waits, and uses {resource} "
+        "{less:.0f} % of the time."
     ),
     "clock": (
         "The power limit lowered the SM clock further for {slow}: {slow_mhz:.0f} MHz, vs {fast_mhz:.0f} MHz for {fast}."
@@ -140,19 +141,6 @@ def elsewhere(workloads: list[str], gpus: list[str]) -> str:
     return f"Profiled{at}{on}."
 
 
-def headline(verdict: TargetVerdict) -> str:
-    """Return the first sentence of a target's verdict: warm if there is a warm one.
-
-    Where a kernel in neither DSL beats both, that comes first.
-    """
-    decision = verdict.warm or verdict.cold
-    best = verdict.rival(decision.figure if decision else "warm")
-    first = f"{rival(best)} " if best and best.beats_both else ""
-    if decision is None:
-        return f"{first}{verdict.gpu}: no workload has a time from both DSLs."
-    return f"{first}{decided(decision, verdict.gpu)}"
-
-
 def decided(decision: Decision, gpu: str) -> str:
     """Return who wins on a GPU, by how much, with interval, range, count and basis."""
     basis = "predicted" if decision.basis == "predicted" else "measured"
@@ -197,29 +185,12 @@ def _why_not(decision: Decision) -> str:
     return f"The mean favours {lead} ({by:.2f} times as fast), but its interval includes 1: {counts}."
 
 
-def sides(decision: Decision) -> list[str]:
-    """Return which workloads favour which DSL, a sentence per side that has any."""
-    named = ((NAMES["cute"], decision.cute_wins), (NAMES["cutile"], decision.cutile_wins), ("Neither", decision.equal))
-    return [f"{name}: {', '.join(found)}." for name, found in named if found]
-
-
-def rival(other: Rival) -> str:
-    """Return how the best other kernel compares with the faster DSL of each workload."""
+def beaten(other: Rival) -> str:
+    """Return how much faster a kernel that beats both DSLs is."""
     name = f"{other.kernel} ({DSLS[other.dsl].label})" if other.dsl in DSLS else other.kernel
-    alone = NAMES[other.against[0]] if len(other.against) == 1 else None
+    whom, better = ("both DSLs", "the better one") if len(other.against) > 1 else [NAMES[other.against[0]]] * 2
     ahead = f"{other.figure}, faster on {len(other.faster)} of {_workloads(other.workloads)}"
-    if other.beats_both:
-        whom, better = (alone, alone) if alone else ("both DSLs", "the better one")
-        return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
-    better = alone or "the better DSL"
-    if 100 * (max(other.mean, 1 / other.mean) - 1) <= other.noise_percent:
-        return f"{name}, the best other kernel, and {better} take the same time within the noise ({ahead})."
-    if other.mean > 1:
-        return f"{_capital(better)} is {other.mean:.2f} times as fast as the best other kernel, {name} ({ahead})."
-    return (
-        f"{name}, the best other kernel, is {1 / other.mean:.2f} times as fast as {better} on average, but not on "
-        f"most workloads ({ahead})."
-    )
+    return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
 
 
 def accuracy(known: Accuracy) -> str:
@@ -241,23 +212,6 @@ def author(found: Author) -> str:
     return f"{found.name} ({found.work}{versions})"
 
 
-def flag(found: Flag) -> str:
-    """Return the sentence of a flag."""
-    texts = {
-        "few_workloads": "Only {count} with a time from both DSLs.",
-        "one_workload_decides": "Without {workload} the mean would not name this DSL ({figure}).",
-        "spills": "Builds of {kernel} spill {spilled} B of registers per thread: its time may be less without.",
-        "untuned": "{kernel} was timed in {timed} variant of {offered} candidates.",
-        "different_authors": "CuTe DSL: {cute}. cuTile: {cutile}. Part of the difference may be tuning.",
-        "different_hosts": "The DSLs of {count} were timed on different hosts.",
-        "power_limit": "The power limit lowered the clock in {records} of {timed} warm times.",
-        "not_on_this_gpu": "Predictions for {target} were never checked on such a GPU.",
-    }
-    count = _workloads(int(found.values["workloads"])) if "workloads" in found.values else ""
-    spilled = _range(found.values["least"], found.values["most"]) if found.id == "spills" else ""
-    return texts[found.id].format(kernel=found.kernel, count=count, spilled=spilled, **found.values)
-
-
 def warm_slower(found: WarmSlower) -> str:
     """Return why a warm time is longer than the cold one."""
     why = {
@@ -271,36 +225,6 @@ def warm_slower(found: WarmSlower) -> str:
         f"{found.kernel}, {found.workload}: warm {found.warm_us:.1f} µs, cold {found.cold_us:.1f} µs. "
         f"{why}: SM clock {found.cold_mhz:.0f} MHz cold, {warm} warm.{rested}"
     )
-
-
-def cost(found: KernelCost) -> str:
-    """Return what a kernel costs, without unknown parts, in one line."""
-    spilled = found.spill_bytes
-    parts = [
-        f"{found.lines.host} host and {found.lines.device} device lines" if found.lines else None,
-        f"compiles in {found.compile_seconds:.1f} s of processor time" if found.compile_seconds is not None else None,
-        f"{found.registers_per_thread} registers" if found.registers_per_thread is not None else None,
-        f"{found.shared_bytes_per_block / 1024:.0f} KB SMEM" if found.shared_bytes_per_block is not None else None,
-        f"theoretical occupancy {found.theoretical_occupancy_percent:.0f} %"
-        if found.theoretical_occupancy_percent is not None
-        else None,
-        f"achieved occupancy {found.achieved_occupancy_percent:.0f} %"
-        if found.achieved_occupancy_percent is not None
-        else None,
-        f"spills {_range(*spilled)} B" if spilled and spilled[1] else "no spills" if spilled else None,
-        f"{found.tensor_memory_columns} columns of tensor memory" if found.tensor_memory_columns else None,
-        f"{found.variants_offered} variant{'s' * (found.variants_offered != 1)}" if found.variants_offered else None,
-        f"by {author(found.author)}",
-    ]
-    return f"{found.kernel} ({found.target}): {', '.join(part for part in parts if part)}."
-
-
-def _range(least: Any, most: Any) -> str:
-    return f"{least}" if least == most else f"{least} to {most}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _turned(ratio: float, flip: bool) -> float:

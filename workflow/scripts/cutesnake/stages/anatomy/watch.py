@@ -178,6 +178,12 @@ class Watcher(Observer):
         for lane in np.atleast_1d(lanes):
             self._arrival(bar, "threads", at, f.cta, f.warp_of(int(lane)))
 
+    def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
+        """Note a relaxed arrival from another CTA, which releases nothing."""
+        if {"relaxed", "cta"} & set(self.seen.code[at].parts):
+            for lane in np.atleast_1d(lanes):
+                self._arrival(bar, "threads", at, f.cta, f.warp_of(int(lane)))
+
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         """Note a wait."""
         at = self.seen.blocks[f.pc].first
