@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
+from ptxsim.core import progress
+from ptxsim.core.machine import Machine
+from ptxsim.timing import simulation
+
 # Warp 1 copies tiles into a buffer, warp 0 takes them out: mbarrier 0 says full, mbarrier 8 says empty.
 PIPELINE = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra S;
 mbarrier.init.shared.b64 [%r1], 1; mbarrier.init.shared.b64 [%r1+8], 32; fence.mbarrier_init.release.cluster;
@@ -90,6 +94,14 @@ READS = {
 }
 
 
+@pytest.fixture
+def impatient(monkeypatch) -> None:
+    """Lose patience after a tenth of the blocks."""
+    for module, name in ((simulation, "_CALM"), (progress, "_CALM"), (progress, "_PATIENCE")):
+        monkeypatch.setattr(module, name, getattr(module, name) // 10)
+
+
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("schedule", ["eager", "random", "warps", "timed"])
 @pytest.mark.parametrize("read", READS)
 def test_a_flag_that_nobody_sets_is_laid_to_who_goes_round_for_it(read, schedule) -> None:
@@ -104,6 +116,7 @@ def test_a_flag_that_nobody_sets_is_laid_to_who_goes_round_for_it(read, schedule
     assert time.process_time() - began < 20
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("schedule", ["eager", "warps", "timed"])
 def test_one_thread_that_spins_is_to_blame_where_the_others_wait_for_it_at_a_barrier(schedule) -> None:
     body = "mov.u32 %r2, %tid.x; setp.ne.u32 %p2, %r2, 0; @%p2 bra E; " + SPIN + " E: bar.sync 0;"
@@ -114,21 +127,23 @@ def test_one_thread_that_spins_is_to_blame_where_the_others_wait_for_it_at_a_bar
     assert "for barrier 0 of CTA 0" in finding.message
 
 
-def test_ctas_that_wait_for_more_than_can_be_resident_are_a_deadlock() -> None:
+def test_ctas_that_wait_for_more_than_can_be_resident_are_a_deadlock(monkeypatch) -> None:
     """Every CTA but the last waits for the last."""
-    body = "mov.u32 %r2, %ctaid.x; setp.eq.u32 %p2, %r2, 99; @%p2 bra S; " + SPIN + " bra E; "
+    monkeypatch.setattr(Machine, "RESIDENT", 4)
+    body = "mov.u32 %r2, %ctaid.x; setp.eq.u32 %p2, %r2, 9; @%p2 bra S; " + SPIN + " bra E; "
     body += "S: ld.param.u64 %d1, [p0]; st.global.u32 [%d1+8], 1; E:"
     kernel = body.format(read=READS["volatile"])
-    (finding,) = run_kernel(kernel, np.zeros(64, np.uint32), grid=(100,), schedule="eager").findings
-    assert "36 clusters of the grid begin when one of these has ended" in finding.message
+    (finding,) = run_kernel(kernel, np.zeros(64, np.uint32), grid=(10,), schedule="eager").findings
+    assert "6 clusters of the grid begin when one of these has ended" in finding.message
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("schedule", ["eager", "warps", "timed"])
 @pytest.mark.parametrize("read", READS)
 def test_a_flag_that_another_cta_sets_late_is_no_deadlock(read, schedule) -> None:
     # CTA 1 of the cluster counts in a register first, for longer than it is waited before rounds are looked for.
     body = "mov.u32 %r2, %cluster_ctarank; setp.ne.u32 %p2, %r2, 0; @%p2 bra S; " + SPIN + " bra E; "
-    body += "S: mov.u32 %r3, 0; A: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 30000; @%p3 bra A; "
+    body += "S: mov.u32 %r3, 0; A: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 3000; @%p3 bra A; "
     body += "ld.param.u64 %d1, [p0]; mov.u32 %r4, 1; st.release.gpu.global.u32 [%d1+8], %r4; E:"
     flags = np.zeros(64, np.uint32)
     result = run_kernel(body.format(read=READS[read]), flags, threads=1, grid=(2,), cluster=(2,), schedule=schedule)

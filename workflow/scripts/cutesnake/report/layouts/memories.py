@@ -66,14 +66,15 @@ def _blocks(m: int, n: int, ctas: int) -> Iterable[tuple[int, int, int, int, int
             yield cta, lane, step, column, n // halves, range(row, row + step), range(first, first + n // halves)
 
 
-def draw_atom(swizzle: Swizzle, row_bytes: int) -> LayoutPlot:
+def draw_atom(swizzle: Swizzle | None, row_bytes: int) -> LayoutPlot:
     """Plot a swizzled atom of shared memory: eight rows, each chunk at its place."""
     chunks, width, height = row_bytes // CHUNK, 46, 22
     parts = [f'<text x="{LEFT + width * n + 22}" y="14" class="h">{n * CHUNK}</text>' for n in range(chunks)]
     for row in range(ROWS):
         parts.append(f'<text x="{LEFT - 6}" y="{35 + height * row}" class="e">{row * row_bytes}</text>')
         for chunk in range(chunks):
-            line, place = divmod(swizzle(row * row_bytes + chunk * CHUNK) // CHUNK, chunks)
+            at = row * row_bytes + chunk * CHUNK
+            line, place = divmod((swizzle(at) if swizzle else at) // CHUNK, chunks)
             x, y = LEFT + width * place, 20 + height * line
             parts.append(_rectangle(x, y, width - 1, height - 1, colour(chunk)))
             parts.append(f'<text x="{x + width // 2}" y="{y + 15}">{row}.{chunk}</text>')

@@ -140,7 +140,8 @@ def exhibit(change: Change) -> Exhibit:
 
 
 def _outcome(change: Change) -> Outcome:
-    kernel, kinds, message = exhibit(change), {}, ""
+    kernel, message = exhibit(change), ""
+    kinds: dict[str, list[str]] = {}
     for schedule, seed in SCHEDULES:
         findings = kernel.findings(False, schedule, seed)
         reported = [one for one in findings if one.kind != "wrong"]

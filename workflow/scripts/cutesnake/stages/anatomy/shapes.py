@@ -60,9 +60,7 @@ def _atom(descriptor: Mapping[str, Any]) -> LayoutPlot:
     inner = descriptor["box_bytes"]
     for extent in descriptor["box"][1:]:
         inner //= extent
-    swizzle = SWIZZLES[descriptor["swizzle"]]
-    assert swizzle is not None
-    plot = draw_atom(swizzle, inner)
+    plot = draw_atom(SWIZZLES[descriptor["swizzle"]], inner)
     return LayoutPlot(plot.svg, f"Shared memory of {descriptor['tensor']}, {rows} rows a box. {plot.caption}")
 
 
