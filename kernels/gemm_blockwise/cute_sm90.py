@@ -1,4 +1,4 @@
-"""`gemm_blockwise` for Hopper in CuTe DSL: a stage is a block along K, whose sums are scaled in registers."""
+"""`gemm_blockwise` for Hopper in CuTe DSL: sums of a block are scaled in registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gemm_epilogue` for Hopper in CuTe DSL: sum, activation and the read of C before the store of a tile."""
+"""`gemm_epilogue` for Hopper in CuTe DSL: C and activation before a tile is stored."""
 
 from __future__ import annotations
 

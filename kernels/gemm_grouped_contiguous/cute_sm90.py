@@ -1,4 +1,4 @@
-"""`gemm_grouped_contiguous` for Hopper in CuTe DSL: a tile of rows multiplies the B of its group."""
+"""`gemm_grouped_contiguous` for Hopper in CuTe DSL: rows take the B of their group."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per tile, which serves every size; no tile has rows of two groups."""
+    """Return a build per tile, which serves every size."""
     choices = {"dtype": workload.dtype, "output": "bf16", "scaled": True, "groups": "contiguous"}
     return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in adapter.SCALED_TILINGS)
 

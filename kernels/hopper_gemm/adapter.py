@@ -17,7 +17,7 @@ FUNCTION = "hopper_gemm"
 
 @dataclass(frozen=True)
 class Tiling:
-    """Rows and columns of D per CTA and tile; CTAs that a multiprocessor is to hold."""
+    """Rows and columns of a tile of D; CTAs per multiprocessor."""
 
     tile_m: int
     tile_n: int

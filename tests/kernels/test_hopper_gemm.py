@@ -1,4 +1,4 @@
-"""The products for Hopper in CuTe DSL that operators share: what they take, and builds that are right."""
+"""Hopper products in CuTe DSL: what they take, and builds that are right."""
 
 import pytest
 
