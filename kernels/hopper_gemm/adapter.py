@@ -17,7 +17,7 @@ FUNCTION = "hopper_gemm"
 
 @dataclass(frozen=True)
 class Tiling:
-    """Rows and columns of a tile of D; CTAs per multiprocessor."""
+    """Rows and columns of D per tile, and CTAs per SM."""
 
     tile_m: int
     tile_n: int

@@ -1,4 +1,4 @@
-"""Hopper products in CuTe DSL: what they take, and builds that are right."""
+"""Test the Hopper GEMM in CuTe DSL that operators share."""
 
 import pytest
 
