@@ -184,7 +184,7 @@ def test_profiles_repeat_the_habits_of_the_default_one() -> None:
 def test_the_local_profile_has_as_many_gpu_jobs_as_cards(fresh, name, cores, at_once, started) -> None:
     show = 'print("AT ONCE", os.environ["CUTESNAKE_CARDS"], workflow.global_resources["gpu"].value)'
     (fresh / "Snakefile").write_text((fresh / "Snakefile").read_text() + f"\n{show}\n")
-    done = snakemake(fresh, "-n", "--workflow-profile", "profiles/local", "--cores", cores, machine=name)
+    done = snakemake(fresh, "--dry-run", "--workflow-profile", "profiles/local", "--cores", cores, machine=name)
     assert done.returncode == 0, done.stderr
     assert f"AT ONCE {at_once} {started}" in done.stdout
     assert json.loads(FOUR.read_text())["selected"] == 0
