@@ -226,6 +226,16 @@ def test_predicted_second_launch_has_its_share_of_the_difference():
     assert "second_launch" not in fired(predicted([(0.0, 41.0)], WAITING))
 
 
+def test_a_predicted_bound_needs_a_busy_resource_and_a_kernel_that_waits():
+    result = predicted([(0.0, 41.0)], WAITING)
+    assert fired(result)["predicted_bound"].numbers == {"resource": "DRAM", "percent": 87.0, "less": 20.0}
+    assert "predicted_bound" not in fired(predicted([(0.0, 41.0)], WAITING, dram=60.0))
+    both = replace(result.slow, prediction=prediction([(0.0, 41.0)], "DRAM", 20.0, WAITING))
+    assert "predicted_bound" not in fired(replace(result, slow=both))
+    neither = replace(result.fast, prediction=prediction([(0.0, 31.0)], "waiting", 87.0, {}))
+    assert "predicted_bound" not in fired(replace(result, fast=neither))
+
+
 def test_a_serial_chain_needs_waiting_roles_and_no_bottleneck():
     assert "serial_chain" in fired(predicted([(0.0, 41.0)], WAITING))
     assert "serial_chain" not in fired(predicted([(0.0, 41.0)], WAITING, dram=80.0))

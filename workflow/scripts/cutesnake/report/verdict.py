@@ -45,6 +45,7 @@ def view(verdicts: Verdicts) -> View | None:
         "boxes": [_box(one) for one in decided],
         "authors": _authors(verdicts.costs, used),
         "why": _why(decided),
+        "differs": any(one.contest == "dsls" for verdict in decided for one in verdict.explained),
         "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
         "warm": [
             f"{verdict.gpu}: {sentences.warm_slower(one)}"

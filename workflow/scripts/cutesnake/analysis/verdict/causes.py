@@ -436,6 +436,22 @@ def _bound(c: Contrast) -> Fired | None:
     return Fired(numbers, [f"{k.near_path}#metrics/bottleneck" for k in (c.fast, c.slow)])
 
 
+def _predicted_bound(c: Contrast) -> Fired | None:
+    if not (c.fast.prediction and c.slow.prediction):
+        return None
+    bound, other = (getattr(k.prediction.bounds, c.figure) for k in (c.fast, c.slow) if k.prediction)
+    if bound == "waiting" or other != "waiting":
+        return None
+    longest = [max(k.predicted(c.figure), key=lambda one: one.end_us - one.start_us) for k in (c.fast, c.slow)]
+    field = {"tensor cores": "tensor_percent", "DRAM": "dram_percent", "L2": "l2_percent"}[bound]
+    busy = [float(getattr(launch, field)) for launch in longest]
+    if busy[0] < 50 or busy[1] > 0.5 * busy[0]:
+        return None
+    name = "the tensor cores" if bound == "tensor cores" else bound
+    evidence = [f"{k.predict_path}#metrics/{what}" for k in (c.fast, c.slow) for what in ("bounds", "launches")]
+    return Fired({"resource": name, "percent": busy[0], "less": busy[1]}, evidence)
+
+
 def _clock(c: Contrast) -> Fired | None:
     fast, slow = c.fast.timing, c.slow.timing
     if c.figure != "warm" or fast is None or slow is None:
@@ -599,6 +615,12 @@ RULES = (
         _row_clusters,
     ),
     Rule("bound", "The faster kernel reaches 60 % of a peak, the slower one of none.", _bound),
+    Rule(
+        "predicted_bound",
+        "Predicted: the faster kernel is bound by a resource that is busy 50 % or more. The slower one waits, and uses "
+        "it half as much or less.",
+        _predicted_bound,
+    ),
     Rule(
         "clock",
         "Warm, the slower kernel ran at a clock 3 % lower or more under a reported limit, a tenth of the difference.",

@@ -157,9 +157,9 @@ def separate(won: Mapping[Side | None, Sequence[Mapping[str, Any]]]) -> Split | 
     result = []
     for name in sides[0][0]:
         cute, cutile, equal = ([one.get(name) for one in side] for side in sides)
-        conditions = _condition(cute, [*cutile, *equal]), _condition(cutile, [*cute, *equal])
-        if conditions[0] and conditions[1]:
-            result.append(Split(name, *conditions))
+        first, second = _condition(cute, [*cutile, *equal]), _condition(cutile, [*cute, *equal])
+        if first and second:
+            result.append(Split(name, first, second))
     return result[0] if len(result) == 1 else None
 
 

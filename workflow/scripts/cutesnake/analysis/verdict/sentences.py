@@ -92,6 +92,10 @@ CAUSES = {
         "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, "
         "DRAM {dram:.0f} %, and its warps wait most for {stall} ({wait:.0f} %)."
     ),
+    "predicted_bound": (
+        "{fast} is bound by {resource}, busy {percent:.0f} % of the time. {slow} waits, and uses {resource} "
+        "{less:.0f} % of the time."
+    ),
     "clock": (
         "The power limit lowered the SM clock further for {slow}: {slow_mhz:.0f} MHz, vs {fast_mhz:.0f} MHz for {fast}."
     ),
