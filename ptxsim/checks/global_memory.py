@@ -99,10 +99,10 @@ class GlobalClocks(Clocks):
         """
         keys: list[tuple[int, ...]] = [] if access.scope == "cta" else list(words)
         keys += [(*word, f.cta.rank) for word in words]
-        alike: dict[Clock | None, list[tuple[int, ...]]] = {}
+        by_history: dict[Clock | None, list[tuple[int, ...]]] = {}
         for key in keys:
-            alike.setdefault(self.published.get(key), []).append(key)
-        for clock, some in alike.items():
+            by_history.setdefault(self.published.get(key), []).append(key)
+        for clock, some in by_history.items():
             if clock is not None and (access.atomic or not access.write):
                 self._learn(f, clock)
             if access.write:

@@ -198,7 +198,7 @@ class Clocks(Actors, Observer):
         for number, own in by_warp(f, lanes):
             warp = Warp(f.cta.rank, number)
             some = len(lanes[own]) < min(32, f.cta.launch.threads - 32 * number)
-            side = self.ids.get(("lanes", *warp), 0) if some and warp in self.lanes.held else 0
+            side = self.ids.get(("lanes", *warp), 0) if some and warp in self.lanes.dirty else 0
             before = filling.known[side]
             filling.learn(self.warps[warp])
             filling.known[side] = before
@@ -209,14 +209,14 @@ class Clocks(Actors, Observer):
                 self._hold(f, warp, lanes[own] + f.lo)
 
     def _hold(self, f: Fragment, warp: Warp, threads: np.ndarray) -> None:
-        """Leave to an actor of its own what other lanes of a warp wrote before these threads arrived."""
+        """Give earlier writes of a warp's other lanes to an actor of their own."""
         unreleased = self.lanes.unreleased(warp, threads)
         if not unreleased:
             return
         side = self.actor(("lanes", *warp), f"other lanes of warp {warp.warp} of CTA {warp.rank}", generic=True)
         self.serial += 1
         self.warps[warp].known[side] = self.serial
-        self.lanes.held.add(warp)
+        self.lanes.dirty.add(warp)
         for index, at in unreleased:
             self.shared[f.cta].pass_on(index, at, self.ids[warp], side, self.serial)
 
@@ -341,7 +341,10 @@ class Clocks(Actors, Observer):
         self._advance(me)
 
     def pair_allocated(self, f: Fragment, at: int, warp: int, peer: CTA) -> None:
-        """Report an alloc for a pair whose warp cannot know that the peer has started (PTX ISA 9.7.16.7.1)."""
+        """Report a pair's alloc by a warp that cannot know that the peer has started.
+
+        PTX ISA 9.7.16.7.1 requires it.
+        """
         me = Warp(f.cta.rank, warp)
         if self.races and not self.warps[me].known[self._warps_of(peer)].any():
             message = f"{self.names[self.ids[me]]} allocates tensor memory of both CTAs, and nothing orders that after"

@@ -1,4 +1,4 @@
-"""Bulk stores and arrivals by some lanes after other lanes of the warp wrote shared memory.
+"""Check bulk stores and arrivals after writes by other lanes of the warp.
 
 Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
 """
@@ -41,7 +41,7 @@ class LaneWrites:
         self.clocks = clocks
         self.since: dict[Warp, Writes] = {}
         self.pending: dict[Warp, Writes] = {}  # those before the warp's next arrival
-        self.held: set[Warp] = set()  # warps with writes that their lanes' arrivals did not release
+        self.dirty: set[Warp] = set()  # warps with writes that their lanes' arrivals did not release
         self.before_store: dict[int, tuple[int, list[LaneWrite]]] = {}  # bulk store → its thread, writes before it
 
     def wrote(self, warp: Warp, write: LaneWrite) -> None:
@@ -59,7 +59,7 @@ class LaneWrites:
     def released(self, warp: Warp) -> None:
         """Forget that lanes of a warp wrote before an arrival of all of them."""
         self.pending.pop(warp, None)
-        self.held.discard(warp)
+        self.dirty.discard(warp)
 
     def unreleased(self, warp: Warp, threads: np.ndarray) -> list[tuple[np.ndarray, int]]:
         """Return words, with the instruction, that other lanes wrote before these threads arrive."""

@@ -1,4 +1,7 @@
-"""Whether a kernel uses what it reads unwritten: it runs again with other content in unwritten memory."""
+"""Tell whether a kernel uses unwritten memory that it reads.
+
+It runs again with other content there.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ class UnwrittenUse:
     def explain(
         self, findings: list[Finding], counts: list[Counts], again: Callable[[int], list[Counts]]
     ) -> list[Finding]:
-        """Return findings; those of unwritten memory say whether stores or branches depend on it.
+        """Return findings; findings of unwritten memory say whether stores or branches depend on it.
 
         again: runs the launches with a content of unwritten memory.
         """

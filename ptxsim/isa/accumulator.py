@@ -58,7 +58,10 @@ def to_registers(d: np.ndarray, kind: str) -> np.ndarray:
 
 
 def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, saturate: bool) -> np.ndarray:
-    """Return a (..., m, k) b (..., n, k)^T + c as int32, wrapped or saturated."""
+    """Return a b^T + c as int32, wrapped or saturated.
+
+    a: (..., m, k), b: (..., n, k), c: (..., m, n).
+    """
     d: np.ndarray = a.astype(np.int64) @ b.swapaxes(-1, -2).astype(np.int64)
     if c is not None:
         d = d + c

@@ -55,10 +55,11 @@ def _power(exponents: np.ndarray) -> np.ndarray:
 
 
 def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
-    """Return a (..., m, k) b (..., n, k)^T + c (..., m, n), as float32 or float16.
+    """Return a b^T + c as float32 or float16.
 
-    All inputs are float32 values. Leading dimensions are equal: products of one shape. `element` is the PTX type of
-    the operands, `accumulator` f32 or f16 (and the type returned).
+    a: (..., m, k), b: (..., n, k), c: (..., m, n). All inputs are float32 values. Leading dimensions are equal:
+    products of one shape. `element` is the PTX type of the operands, `accumulator` f32 or f16 (and the type
+    returned).
     """
     if not _exactly[-1]:
         with np.errstate(all="ignore"):
@@ -102,7 +103,10 @@ def _within(exponents: np.ndarray, limit: int) -> bool:
 
 
 def _large_sum(a: np.ndarray, bt: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the int64 sum (..., m, n) of truncated a*b*scale, one k at a time, which keeps within the caches."""
+    """Return the int64 sum of truncated a*b*scale, of shape (..., m, n).
+
+    It takes one k at a time to stay within the caches.
+    """
     total = np.zeros(scale.shape, np.int64)
     term, whole, part = np.empty_like(scale), np.empty(scale.shape, np.int32), np.empty(scale.shape, np.int32)
     for first in range(0, a.shape[-1], 8):  # a term is below 2**27: eight fit in 32 bits

@@ -69,7 +69,10 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Convert warps' registers (parts * row halves, 32 * warps) to float32 (warps, 8 * halves, k)."""
+    """Convert warps' registers to float32.
+
+    From (parts * row halves, 32 * warps) to (warps, 8 * halves, k).
+    """
     warps = words.shape[1] // 32
     w = np.ascontiguousarray(words.reshape(-1, halves, warps, 8, 4).transpose(2, 1, 3, 0, 4))
     return values(w.reshape(8 * halves * warps, -1).view(np.uint8), element).reshape(warps, 8 * halves, -1)

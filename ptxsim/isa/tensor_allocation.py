@@ -152,8 +152,8 @@ def _why_not_freed(tm: TensorMemory, start: int, columns: int) -> str:
         return f", allocated as {tm.blocks[start]} columns by {tm.locations[start]}: free as many"
     if freed := tm.freed_note(start, start + columns):
         return f", which are not allocated{freed}: free each allocation once"
-    held = ", ".join(f"{n} columns at {first}" for first, n in tm.blocks.items())
-    return f", where no allocation begins; allocated: {held or 'none'}"
+    allocated = ", ".join(f"{n} columns at {first}" for first, n in tm.blocks.items())
+    return f", where no allocation begins; allocated: {allocated or 'none'}"
 
 
 @runtime

@@ -1,4 +1,7 @@
-"""Tensor memory of a CTA: 128 lanes of 512 32-bit columns, 576 on sm_107a (PTX ISA 9.7.16)."""
+"""Model a CTA's tensor memory: 128 lanes of 512 32-bit columns.
+
+sm_107a has 576 columns (PTX ISA 9.7.16).
+"""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_cold_calls_are_held_with_what_a_lone_launch_took_on_their_host(tmp_path
 def test_the_newest_blind_set_follows_from_its_predictions_and_measurements() -> None:
     folder = ROOT / "benchmarks" / "prediction"
     predictions = json.loads((folder / "blind_tenth.json").read_text())
-    lines = (folder / "blind_tenth.jsonl").read_text().splitlines()
+    lines = (ROOT / "workflow/validation/blind_tenth.jsonl").read_text().splitlines()
     assert list(unmeasured.compared(predictions, folder / "measured")) == [json.loads(line) for line in lines]
 
 

@@ -154,7 +154,7 @@ def test_a_build_that_is_made_repeats_its_first_checks_and_shows_the_others(plan
     assert recorded_builds.select(plan, tmp_path, recipes()).checking == set(plan.simulated)
     keep(tmp_path, plan, recipes())
     chosen = recorded_builds.select(plan, tmp_path, recipes())
-    first = {case.key for case in cases[: recorded_builds.CHECKS_HERE]}
+    first = {case.key for case in cases[: recorded_builds.FIRST_CHECKS]}
     assert first and chosen.checking == first and chosen.live == {second.key}
     assert chosen.kept[second.key] == ("correctness/y", "correctness/z")
     assert recorded_builds.select(plan, tmp_path, recipes(), "ignore").checking == set(plan.simulated)

@@ -131,7 +131,8 @@ def test_a_kernel_that_is_not_in_the_run_is_told_so() -> None:
 
 
 def test_a_path_builds_and_checks_its_own_kernels_only(fresh) -> None:
-    planned = jobs(fresh, "learn_path_a", "--config", "operators=[tutorial_gemm, gemm]", "targets=[sm_90a, sm_100a]")
+    asked = ("operators=[tutorial_gemm, gemm]", "targets=[sm_90a, sm_100a]", "stages=[correctness, predict]")
+    planned = jobs(fresh, "learn_path_a", "--config", *asked)
     assert planned["compile"] == planned["simulated"] == planned["timeline"] == len(GOALS["paths"]["a"]["steps"])
     assert planned["learn_page"] == 1 and "report" not in planned and "anatomy" not in planned
 

@@ -21,7 +21,7 @@ CODE = {
     CHECK: ("stages/simulate", "stages/measure/correctness.py"),
     PREDICTION: ("stages/predict",),
 }
-CHECKS_HERE = 2  # simulated checks of a build that a run repeats although their records hold: a sweep's first ones
+FIRST_CHECKS = 2  # simulated checks of a build that a run repeats although their records hold: a sweep's first ones
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
 def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
     """Choose the builds that a run makes itself.
 
-    These are the default build of each kernel and target, builds that run on a GPU here, and all without a record that
-    holds. Of their checks, the first `CHECKS_HERE` are made, and all without a record that holds. Of their predictions,
-    those under `predict_always` of the sweep are made, and all of a kernel and target without any record; others are
-    shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises RecordedBuildsError for a damaged
-    file.
+    These are the default build of each kernel and target, builds that run on a GPU here, and all without a record
+    that holds. Of their checks, the first `FIRST_CHECKS` are made, and all without a record that holds. Of their
+    predictions, those under `predict_always` of the sweep are made, and all of a kernel and target without any
+    record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises
+    RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
         predicting = frozenset(case.key for case in plan.predicted())
@@ -147,9 +147,9 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
 
 
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
-    """Return the records that stand for checks of a build that is made: all that hold after the first ones."""
+    """Return check records to show for a live build: valid ones after the first."""
     names = [f"{CHECK}/{case.workload.id}" for case in plan.checks_of_builds.get(build.key, ())]
-    return {one: True for one in names[CHECKS_HERE:] if known.get(one)}
+    return {one: True for one in names[FIRST_CHECKS:] if known.get(one)}
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:

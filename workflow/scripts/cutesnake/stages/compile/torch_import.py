@@ -1,4 +1,7 @@
-"""Builds that import torch only where a kernel asks: the import takes longer than compiling most kernels."""
+"""Import torch only for kernels that ask.
+
+The import takes longer than compiling most kernels.
+"""
 
 from __future__ import annotations
 
