@@ -34,7 +34,8 @@ def _not_seen(record: Mapping[str, Any]) -> str:
 
 
 def _at(lines: list[str]) -> str:
-    short = list(dict.fromkeys(line.rpartition("/")[2] for line in lines))[:4]
+    inside = [line for line in lines if "/program.py:" not in line]  # that file has the host's call, no device code
+    short = list(dict.fromkeys(line.rpartition("/")[2] for line in inside))[:4]
     return f" ({', '.join(short)})" if short else ""
 
 
