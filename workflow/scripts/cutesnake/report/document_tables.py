@@ -188,7 +188,7 @@ def prediction_accuracy() -> str:
     """Return prediction errors in percent, per set; of blind sets, also per GPU."""
     header = ("set", "GPU", "rows", "median", "90th percentile", "mean", "worst", "signed median", "not predicted")
     rows = []
-    newest = ROOT.glob("benchmarks/prediction/blind_*.jsonl")  # sets that no error band rests on yet
+    newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         predictions = read_validated([path])
