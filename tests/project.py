@@ -26,11 +26,18 @@ TREE = (
 )
 
 
+LOOKED_AT = ".snakemake/cutesnake-looked-at.json"
+SEED: list[bytes] = []  # what a run noted of the contents of code files, for copies of the project made later
+
+
 def snakemake(project: Path, *arguments: str, machine: str = "none", **environment: str) -> subprocess.CompletedProcess:
     env = {**os.environ, "CUTESNAKE_MACHINE": str(project / "tests/machines" / f"{machine}.json"), **environment}
     message = ["--cores", "1", *arguments, "--configfile", TINY]
     if "--dry-run" in arguments:
-        return dry_runs.run(message, project, env)
+        done = dry_runs.run(message, project, env)
+        if not SEED and (project / LOOKED_AT).exists():
+            SEED.append((project / LOOKED_AT).read_bytes())
+        return done
     return subprocess.run(
         [sys.executable, "-m", "snakemake", *message], cwd=project, env=env, capture_output=True, text=True
     )
@@ -59,6 +66,9 @@ def copy_project(to: Path) -> Path:
             shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, to / name)
+    if SEED:
+        (to / LOOKED_AT).parent.mkdir()
+        (to / LOOKED_AT).write_bytes(SEED[0])
     return to
 
 

@@ -1,4 +1,4 @@
-"""Predict the rows of b200_published.json, which others timed on a B200; published times are not read.
+"""Predict the rows of b200_published.json without reading their published times.
 
     python -m benchmarks.prediction.b200_rows RESULTS --out benchmarks/prediction/b200_rows.jsonl
 
@@ -33,13 +33,13 @@ def cases(results: Path) -> Iterator[tuple[str, list[Case], Mapping[str, Any]]]:
         for row in group["rows"]:
             operator, kernel = group["operator"], row["kernel"]
             workload = make_workload(operator, row["parameters"])
-            found = []
+            result = []
             for variant in load_kernel(operator, kernel).variants(workload, "sm_100a"):
                 folder = results / "compile" / operator / kernel / "sm_100a" / variant.id
                 if (folder / "build.json").exists():
                     known = {"id": variant.id, "params": dict(variant.params)}
-                    found.append(Case("predict", operator, kernel, "sm_100a", known, row["parameters"], str(folder)))
-            yield f"{operator}/{kernel}/{workload.id}", found, group
+                    result.append(Case("predict", operator, kernel, "sm_100a", known, row["parameters"], str(folder)))
+            yield f"{operator}/{kernel}/{workload.id}", result, group
 
 
 def predict(case: Case, cache: Any, clock_mhz: float | None) -> dict[str, Any]:
@@ -67,12 +67,12 @@ def main() -> None:
         if options.out.exists()
         else {}
     )
-    for name, found, group in cases(options.results.resolve()):
+    for name, choices, group in cases(options.results.resolve()):
         if options.match not in name:
             continue
         key = {"case": name, "source": group["source"]}
         began, predicted, reasons = time.process_time(), [], ["no build"]
-        for case in found:
+        for case in choices:
             try:
                 predicted.append(predict(case, group["cache"], group.get("clock_mhz")))
             except Exception as error:  # one variant less; the row says why

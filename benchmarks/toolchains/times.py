@@ -48,7 +48,7 @@ def workloads_of(operator: str, kernel: str, variant: str, target: str) -> list[
     """Return the sweep's workloads whose default variant is this one."""
     module, sweep = load_kernel(operator, kernel), make_sweep(operator, read_sweep(operator, {}))
     taken = (one for one in sweep.workloads() if module.supports(one) is None)
-    return [one for one in taken if (found := module.variants(one, target)) and found[0].id == variant]
+    return [one for one in taken if (choices := module.variants(one, target)) and choices[0].id == variant]
 
 
 def measure(operator: str, kernel: str, builds: Builds, workload: Workload) -> dict[str, dict[str, Any]]:

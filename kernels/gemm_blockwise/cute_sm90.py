@@ -1,4 +1,7 @@
-"""`gemm_blockwise` for Hopper in CuTe DSL: a stage is a block along K, whose sums are scaled in registers."""
+"""`gemm_blockwise` for Hopper in CuTe DSL.
+
+A stage is a block along K, whose sums are scaled in registers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`gemm_epilogue` for Hopper in CuTe DSL: sum, activation and the read of C before the store of a tile."""
+"""`gemm_epilogue` for Hopper in CuTe DSL.
+
+The sum, the activation and the read of C come before the store of a tile.
+"""
 
 from __future__ import annotations
 

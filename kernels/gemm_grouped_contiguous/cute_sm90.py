@@ -1,4 +1,7 @@
-"""`gemm_grouped_contiguous` for Hopper in CuTe DSL: a tile of rows multiplies the B of its group."""
+"""`gemm_grouped_contiguous` for Hopper in CuTe DSL.
+
+A tile of rows multiplies the B of its group.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per tile, which serves every size; no tile has rows of two groups."""
+    """Return a build per tile, which serves every size.
+
+    No tile has rows of two groups.
+    """
     choices = {"dtype": workload.dtype, "output": "bf16", "scaled": True, "groups": "contiguous"}
     return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in adapter.SCALED_TILINGS)
 

@@ -1,4 +1,7 @@
-"""`gemm_grouped_masked` for Hopper in CuTe DSL: CTAs count through the tiles that have rows in use."""
+"""`gemm_grouped_masked` for Hopper in CuTe DSL.
+
+CTAs count through the tiles that have rows in use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`gemm_mixed` for Hopper in CuTe DSL: weights become bf16 in registers, from which wgmma takes them."""
+"""`gemm_mixed` for Hopper in CuTe DSL.
+
+Weights become bf16 in registers, from which wgmma takes them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def pairs(b: Any) -> Any:
-    """View codes as elements of two: int8 as int16; bytes of two int4 stay as they are."""
+    """View pairs of int8 codes as int16; int4 codes are pairs already."""
     import torch
 
     return b.view(torch.int16) if b.dtype == torch.int8 else b

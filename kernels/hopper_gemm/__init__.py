@@ -1,1 +1,1 @@
-"""Matrix products for Hopper in CuTe DSL, which several operators share: dense, grouped, scaled, with an epilogue."""
+"""Matrix products for Hopper in CuTe DSL, which several operators share."""

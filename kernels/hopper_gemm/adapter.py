@@ -17,7 +17,7 @@ FUNCTION = "hopper_gemm"
 
 @dataclass(frozen=True)
 class Tiling:
-    """Rows and columns of D per CTA and tile; CTAs that a multiprocessor is to hold."""
+    """Rows and columns of D per tile, and CTAs per SM."""
 
     tile_m: int
     tile_n: int

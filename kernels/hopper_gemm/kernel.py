@@ -1,4 +1,4 @@
-"""Device code of this project's matrix products for Hopper in CuTe DSL: D = A B^T, tile by tile.
+"""Device code of this project's Hopper GEMM in CuTe DSL: D = A B^T.
 
 CTAs stay for several tiles of D. A warp loads with TMA into a ring of stages. One or two warpgroups multiply with
 wgmma, 64 rows each, and store from registers while the next tile's stages fill.
@@ -46,7 +46,7 @@ class Params(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Place of a tile of D: tile of rows, of columns, batch of A and D, batch of B."""
+    """Tile indices: rows, columns, batch of A and D, batch of B."""
 
     m: Int32
     n: Int32
@@ -209,7 +209,10 @@ class HopperGemm:
 
     @cute.jit
     def place(self, tile: Int32, params: Params) -> Tile:
-        """Return the place of a tile: BAND rows of tiles share what they load, column by column."""
+        """Return the indices of a tile.
+
+        BAND rows of tiles share what they load, column by column.
+        """
         down = cute.ceil_div(params.mD.shape[1], self.tile_m)
         across = cute.ceil_div(params.mD.shape[2], self.tile_n)
         group = Int32(0)
@@ -309,7 +312,7 @@ class HopperGemm:
 
     @cute.jit
     def load_scales(self, scales: cute.Tensor, tCcD: cute.Tensor, at: Tile, k: Int32, params: Params) -> None:
-        """Load the products of scales of A and B for the thread's two rows of block `k`."""
+        """Load products of A's and B's scales for the thread's rows of block `k`."""
         of_b = params.mScalesB[at.group, at.n * self.tile_n // BLOCK, k]
         for r in cutlass.range_constexpr(2):
             row = at.m * self.tile_m + tCcD[(0, r, 0), 0, 0][0]
@@ -327,7 +330,7 @@ class HopperGemm:
         return cute.group_modes(cute.make_tensor(part.iterator, cute.get(part.layout, mode=[0])), 1, 3)
 
     def target(self, mD: cute.Tensor, at: Tile, params: Params) -> tuple[cute.Tensor, Any, Any, Any]:
-        """Return D as rows and columns of the product, how many there are, and the tile's shape and place."""
+        """Return D, its shape, the tile's shape and the tile's indices."""
         mD = mD[at.batch, None, None]
         return mD, mD.shape, (self.tile_m, self.tile_n), (at.m, at.n)
 

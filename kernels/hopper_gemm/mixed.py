@@ -1,4 +1,6 @@
-"""Device code of products with weights of fewer bits for Hopper in CuTe DSL: D = A B^T, A in bf16.
+"""Device code of the Hopper GEMM with int8 or int4 weights.
+
+D = A B^T, with A in bf16.
 
 Weights are the rows of the tensor cores' product and tokens its columns, so that few tokens fill a tile. wgmma takes
 weights from registers: a thread reads codes of its rows from shared memory and makes bf16 of two with a few
@@ -83,7 +85,10 @@ class HopperMixed(HopperGemm):
 
     @cute.jit
     def convert(self, weights: cute.Tensor, sB: cute.Tensor, row: Int32, lane: Int32) -> None:
-        """Make the thread's bf16 weights of a block: rows `row` and `row` + 8, pairs `lane`, `lane` + 4, ..."""
+        """Convert the thread's weights of a block to bf16.
+
+        They are in rows `row` and `row` + 8, pairs `lane`, `lane` + 4, ...
+        """
         spread = cute.make_rmem_tensor((4 * FRAGMENTS,), Uint32)  # each code in the low bits of a half
         lows = cute.make_rmem_tensor((4 * FRAGMENTS,), Uint32)
         for i in cutlass.range_constexpr(4 * FRAGMENTS):
@@ -108,7 +113,10 @@ class HopperMixed(HopperGemm):
             scales[r] = Float32(params.mScalesB[at.group, k, cutlass.min(row, params.mScalesB.shape[2] - 1)])
 
     def vectors(self, part: cute.Tensor) -> cute.Tensor:
-        """View a thread's part of a tile as single elements: neighbours in the product are of other rows of D."""
+        """View a thread's part of a tile as single elements.
+
+        Neighbours in the MMA's result belong to different rows of D.
+        """
         return cute.prepend_ones(cute.group_modes(part, 0, 3), up_to_rank=2)
 
     def target(self, mD: cute.Tensor, at: Tile, params: Params) -> tuple[cute.Tensor, Any, Any, Any]:

@@ -71,7 +71,7 @@ def configured(
 
 
 def hinted(kernel: Any, params: Mapping[str, Any]) -> Any:
-    """Return TileGym's kernel with the hints of a variant that this project adds to TileGym's configurations.
+    """Return TileGym's kernel with the hints of a variant of this project.
 
     Such a variant has `warps`, the number of worker warps, which TileGym leaves to the compiler (0 does so too).
     """

@@ -144,6 +144,16 @@ def test_an_operators_page_has_its_own_builds_with_counts_spill_sites_and_measur
     assert all(f'href="toolchains/{name}.html"' in every for name in ("add", "scale2"))
 
 
+def test_a_difference_that_is_neither_better_nor_worse_is_on_the_operators_page_alone():
+    larger = build()
+    larger["functions"][0]["code_bytes"] = 123456
+    records = [kernel("old", build()), kernel("new", larger)]
+    result = matrix(records, NAMES, LIMITS)
+    assert "code bytes</td>" in render(result, records, [], "front.html", "add")
+    every = render(result, records, [], "front.html")
+    assert "code bytes</td>" not in every and "1 differences" in every and 'id="spills"' not in every
+
+
 def test_pairs_are_counted_per_operator():
     records = [kernel("old", build()), kernel("new", build(spill=8)), kernel("old", build(), name="k2")]
     compared = matrix(records, NAMES, LIMITS)

@@ -16,6 +16,7 @@ from cutesnake.analysis.verdict.python_lines import count_lines, split
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.model.catalog import kernel_files, load_kernel, operators
 from cutesnake.model.paths import ROOT
+from cutesnake.model.records.common import Variant
 from cutesnake.model.records.predict import Predict
 from cutesnake.planning import strict_yaml
 from cutesnake.report.verdict import view
@@ -175,6 +176,22 @@ def test_costs_have_figures_or_reasons(verdict):
     assert "lines" in one.missing  # the made-up operator has no files
     assert costs["cutlass_fp16", "sm_100a"].achieved_occupancy_percent is None
     assert "achieved_occupancy_percent" in costs["cutlass_fp16", "sm_100a"].missing
+
+
+def test_a_verdict_says_where_another_gpu_timed_other_variants(verdict):
+    assert not any(flag.id == "other_variants" for one in verdict.targets for flag in one.flags)
+    everything = evidence(gpu=True, recorded=True)
+    other = {
+        path: msgspec.structs.replace(entry, case=msgspec.structs.replace(entry.case, variant=Variant("another", {})))
+        for path, entry in everything.recorded.items()
+        if (entry.stage, entry.case.kernel, entry.case.target) == ("timing", "cutile", "sm_90a")
+    }
+    result = verdicts(sample.replace(everything, recorded={**everything.recorded, **other}), compare(everything))
+    live = next(one for one in result.targets if one.warm and one.warm.basis == "measured")
+    (flag,) = (flag for flag in live.flags if flag.id == "other_variants")
+    assert flag.kernel == "cutile" and flag.values["workloads"] == len(
+        {entry.case.workload for entry in other.values()}
+    )
 
 
 def test_every_part_has_a_sentence(verdict):

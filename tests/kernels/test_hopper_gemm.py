@@ -1,4 +1,4 @@
-"""The products for Hopper in CuTe DSL that operators share: what they take, and builds that are right."""
+"""Test the Hopper GEMM in CuTe DSL that operators share."""
 
 import pytest
 

@@ -177,14 +177,16 @@ def test_profiles_repeat_the_habits_of_the_default_one() -> None:
         assert "scheduler-subsample" not in profile or name != "slurm"
 
 
-@pytest.mark.parametrize(
-    ("name", "cores", "at_once", "started"),
-    [("h200_x4", "32", 4, 8), ("h200_x4", "1", 4, 4), ("h200", "2", 1, 1), ("h200", "8", 1, 2), ("none", "2", 1, 1)],
-)
+@pytest.mark.parametrize(("gpus", "processors", "ahead"), [(4, 32, 4), (4, 1, 0), (4, 7, 2), (1, 2, 0), (1, 8, 1)])
+def test_a_processor_is_left_beside_jobs_that_wait_for_a_gpu(gpus, processors, ahead) -> None:
+    assert gpu_slots.started_ahead(gpus, processors) == ahead
+
+
+@pytest.mark.parametrize(("name", "cores", "at_once", "started"), [("h200_x4", "32", 4, 8), ("none", "2", 1, 1)])
 def test_the_local_profile_has_as_many_gpu_jobs_as_cards(fresh, name, cores, at_once, started) -> None:
     show = 'print("AT ONCE", os.environ["CUTESNAKE_CARDS"], workflow.global_resources["gpu"].value)'
     (fresh / "Snakefile").write_text((fresh / "Snakefile").read_text() + f"\n{show}\n")
-    done = snakemake(fresh, "-n", "--workflow-profile", "profiles/local", "--cores", cores, machine=name)
+    done = snakemake(fresh, "--dry-run", "--workflow-profile", "profiles/local", "--cores", cores, machine=name)
     assert done.returncode == 0, done.stderr
     assert f"AT ONCE {at_once} {started}" in done.stdout
     assert json.loads(FOUR.read_text())["selected"] == 0

@@ -153,7 +153,21 @@ def test_what_files_import_is_remembered_by_their_content(tree, monkeypatch) -> 
     looked_at.memory().save()
     forget()
     monkeypatch.setattr(staleness, "_read", lambda *_: pytest.fail("parsed again"))
+    for path in (tree / "kernels/add").iterdir():
+        path.touch()
     assert outcome(tree, "kernels.add.contract") == everything
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(tree, monkeypatch) -> None:
+    path = tree / "kernels/add/device.py"
+    with monkeypatch.context() as patched:
+        old = looked_at.digest(str(path))
+        path.write_text("import cutesnake.pack\n")
+        patched.setattr(staleness, "digest_of_file", lambda _: old)
+        changed = staleness.digest_files([path])
+    path.write_text(FILES["kernels/add/device.py"])
+    staleness._source.cache_clear()  # and not the memory
+    assert staleness.digest_files([path]) != changed
 
 
 @pytest.mark.parametrize("content", ["@not_baked\ndef (", "@not_baked\nx = 1 # \udce9"])

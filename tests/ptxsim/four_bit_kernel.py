@@ -1,4 +1,4 @@
-"""A kernel of one warp with a four-bit tensor, a NamedTuple and a tuple for arguments.
+"""A one-warp kernel with a four-bit tensor, a NamedTuple and a tuple.
 
 It copies 32 of the tensor's bytes and adds two numbers.
 

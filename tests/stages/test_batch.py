@@ -72,9 +72,9 @@ def test_batches_hold_cases_of_one_build_and_place_in_their_order() -> None:
 
 
 def test_simulated_checks_that_a_run_makes_are_one_batch_per_kernel_and_target() -> None:
-    here, rest = make_simulated([planned(n) for n in range(3)], {planned(n).key for n in range(2)})
-    assert here.path == "results/batch/simulated/op/kernel/sm_90a.json"
-    assert here.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(2)]
+    local, rest = make_simulated([planned(n) for n in range(3)], {planned(n).key for n in range(2)})
+    assert local.path == "results/batch/simulated/op/kernel/sm_90a.json"
+    assert local.records() == [f"results/correctness/op/kernel/sm_90a/v/w{n}.json" for n in range(2)]
     assert rest.path == "results/batch/simulated_rest/op/kernel/sm_90a.json"
     assert rest.records() == ["results/correctness/op/kernel/sm_90a/v/w2.json"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import dry_runs
 from cutesnake.runtime import folder
 from project import TINY
 
@@ -37,7 +38,10 @@ def run(clone: Path, place: Path, snakefile: str, *arguments: str) -> subprocess
     (place / "workflow/Snakefile").write_text(snakefile.format(clone=clone))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["CUTESNAKE_MACHINE"] = str(clone / "tests/machines/none.json")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments, "--configfile", str(clone / TINY)]
+    message = ["--cores", "1", *arguments, "--configfile", str(clone / TINY)]
+    if "--dry-run" in arguments:
+        return dry_runs.run(message, place, environment)
+    command = [sys.executable, "-m", "snakemake", *message]
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
 
 

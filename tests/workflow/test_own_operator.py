@@ -128,7 +128,7 @@ def test_related_distributions_that_an_operator_does_not_have_are_named(own, mon
 )
 def test_what_is_wrong_with_workloads_of_an_operator_is_one_line(fresh, own, old, new, message) -> None:
     replace(own / "double/operator.py", old, new)
-    done = snakemake(fresh, "-n", *arguments(own))
+    done = snakemake(fresh, "--dry-run", *arguments(own))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("kernels/double/") and message in done.stderr
 

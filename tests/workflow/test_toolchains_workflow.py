@@ -63,10 +63,15 @@ def test_the_action_compares_the_callers_kernels_alone(tmp_path) -> None:
     (tools / "snakemake").chmod(0o755)
     (tmp_path / "mine/elementwise_add/fast.py").write_text('DSL = "cute"\n')
     step = yaml.safe_load((ROOT / ".github/actions/toolchains/action.yml").read_text())["runs"]["steps"][1]["run"]
-    given = {"KERNEL_PATHS": "mine", "OPERATORS": "elementwise_add", "TOOLCHAINS": "main, next.txt", "CORES": "2"}
-    given |= {"CONFIG": "'gate={slower_percent: 5}'", "GITHUB_OUTPUT": "out", "GITHUB_ACTION_PATH": str(action)}
+    environment = {"KERNEL_PATHS": "mine", "OPERATORS": "elementwise_add", "TOOLCHAINS": "main, next.txt", "CORES": "2"}
+    environment |= {"CONFIG": "'gate={slower_percent: 5}'", "GITHUB_OUTPUT": "out", "GITHUB_ACTION_PATH": str(action)}
     done = subprocess.run(
-        ["bash", "-e", "-c", step], cwd=tmp_path, env=os.environ | given, capture_output=True, text=True, check=True
+        ["bash", "-e", "-c", step],
+        cwd=tmp_path,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     *_, paths, operators, toolchains, sweeps, more = done.stdout.splitlines()
     assert [paths, operators] == [f'kernel_paths=["{tmp_path}/mine"]', 'operators=["elementwise_add"]']

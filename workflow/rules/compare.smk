@@ -24,7 +24,7 @@ rule compare:
             directory("results/plot/{operator}"),
             patterns=["{picture}.svg"],
             caption="../report/captions/picture.rst",
-            category="Pictures",
+            category="Plots",
             subcategory="{operator}",
             labels={"picture": "{picture}"},
         ),

@@ -53,13 +53,13 @@ rule toolchains:
         ),
     output:
         record=TOOLCHAIN_MATRIX,
-        page=report(
+        operators=TOOLCHAIN_PAGES,
+        page=report(  # the last one: what the terminal names
             TOOLCHAIN_PAGE,
             caption="../report/captions/toolchains.rst",
             category="Overview",
             labels={"page": "toolchains"},
         ),
-        operators=TOOLCHAIN_PAGES,
     log:
         "results/log/toolchains.log",
     conda:

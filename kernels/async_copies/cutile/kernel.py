@@ -7,6 +7,9 @@ ConstInt = ct.Constant[int]
 
 @ct.kernel
 def copy(X, Y, TILE_M: ConstInt, TILE_N: ConstInt):
-    """Y = X; arrays [M, N], M and N dynamic; one block per tile of TILE_M x TILE_N."""
+    """Copy X to Y, one block per tile of TILE_M x TILE_N.
+
+    Arrays are [M, N] with dynamic M and N.
+    """
     row, column = ct.bid(0), ct.bid(1)
     ct.store(Y, index=(row, column), tile=ct.load(X, index=(row, column), shape=(TILE_M, TILE_N)))

@@ -1,4 +1,4 @@
-"""What the entries beside this file say of cuTile's compiler, to be compiled: one device function of `mla_decode` each.
+"""Device functions that show what entries in this folder say of cuTile's compiler.
 
 Every function here gives what `cutesnake.stages.compile.cutile.build` compiles. It differs from the project's own
 kernel (128 query rows x 64 keys, latent width in two parts, eight warps that compute) in what its name says and in
@@ -30,7 +30,7 @@ def either(
     Q, KV, PageTable, Items, Out, Lse, Partial, PartialLse, scale_log2: float, heads: int, causal_tokens: int,
     TILE_H: ConstInt, TILE_N: ConstInt, LATENT: ConstInt, ROPE: ConstInt, PARTS: ConstInt, LATENCY: ConstInt,
 ):  # fmt: skip
-    """An item is a whole request or a piece of one: results are stored in one of two places."""
+    """Store results of whole requests and of splits in different tensors."""
     request, partial = entry(Items, ct.bid(1), 0), entry(Items, ct.bid(1), 4)
     out, lse = attend_item(
         Q, KV, PageTable, Items, scale_log2, heads, causal_tokens, TILE_H, TILE_N, LATENT, ROPE, PARTS, LATENCY,
@@ -61,7 +61,7 @@ def four_warps() -> DeviceFunction:
 
 
 def twice_the_keys() -> DeviceFunction:
-    """A tile of keys of 128 x 576 in bf16 takes 147 KB, and the query rows as much: more than the 227 KB there are."""
+    """Take keys of 128 x 576, which do not fit together with the queries."""
     return attention(keys=128)
 
 
@@ -69,8 +69,8 @@ def a_store_under_a_test() -> DeviceFunction:
     return attention(either)
 
 
-def pieces(results: str) -> DeviceFunction:
-    """Pieces of requests in blocks of 64 rows over the whole latent width, a KV tile loaded in quarters."""
+def splits(results: str) -> DeviceFunction:
+    """Compute splits in blocks of 64 rows, with a KV tile loaded in quarters."""
     pages, items = (array("int32", 2, aligned=False) for _ in range(2))
     partial = [array(results, 3), *(array("fp32", 2, aligned=False) for _ in range(2))]
     numbers = [scalar("fp32"), scalar("int32"), scalar("int32"), 64, 64, LATENT, ROPE, 4, 3]
@@ -81,8 +81,8 @@ def pieces(results: str) -> DeviceFunction:
 
 
 def results_of_16_bits() -> DeviceFunction:
-    return pieces("fp16")
+    return splits("fp16")
 
 
 def results_of_32_bits() -> DeviceFunction:
-    return pieces("fp32")
+    return splits("fp32")

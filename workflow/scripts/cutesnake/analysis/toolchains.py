@@ -42,7 +42,7 @@ def rows(records: Iterable[Toolchain], toolchains: Sequence[str]) -> Mapping[Key
 
 
 def by_operator(compared: Toolchains, known: Mapping[Key, Row]) -> dict[str, dict[str, int]]:
-    """Return each operator's pairs of builds, and how many of them a change made worse, better, or too bad."""
+    """Return each operator's pairs of builds, and counts of worse and better ones."""
     result = {}
     for operator in dict.fromkeys(key[0] for key in known):
         changes = [one for one in compared.changes if one.build.startswith(f"{operator}/")]

@@ -55,7 +55,7 @@ def make_batches(stage: str, cases: Iterable[PlannedCase], size: int) -> list[Ba
 
 
 def make_simulated(cases: Iterable[PlannedCase], checking: Collection[str]) -> list[Batch]:
-    """Return batches of simulated checks, of cases in `checking` and of others separately."""
+    """Return batches of simulated checks; cases outside `checking` get their own batches."""
     result: dict[str, list[PlannedCase]] = {}
     for case in cases:
         build = case.build

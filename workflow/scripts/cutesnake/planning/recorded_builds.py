@@ -147,7 +147,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
 
 
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
-    """Return the records that stand for checks of a build that is made: all that hold after the first ones."""
+    """Return check records to show for a live build: valid ones after the first."""
     names = [f"{CHECK}/{case.workload.id}" for case in plan.checks_of_builds.get(build.key, ())]
     return {one: True for one in names[FIRST_CHECKS:] if known.get(one)}
 

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from cutesnake.model.catalog import label, roots
 from cutesnake.model.paths import ROOT, SCRIPTS
 from cutesnake.planning import installed
-from cutesnake.planning.looked_at import memory, stamp, state_of
+from cutesnake.planning.looked_at import digest as digest_of_file
+from cutesnake.planning.looked_at import memory, state_of
 
 # Where modules of this repository are found, by the first part of their name.
 PLACES = {"cutesnake": SCRIPTS, "ptxsim": ROOT}
@@ -161,18 +162,19 @@ class Source(NamedTuple):
 
 @functools.cache
 def _source(path: Path) -> Source:
-    """Return digests and imports of a file; parse it only if it changed."""
-    name, now = str(path), stamp(path)
-    entry = memory().get("sources", name, now)
+    """Return digests and imports of a file; parse each content once, wherever it lies."""
+    content = digest_of_file(str(path))
+    key = f"{_package(path)} {path.suffix} {content}"
+    entry = memory().get("sources", key, content or "")
     if entry is None:
-        entry = _read(path)
-        memory().put("sources", name, now, entry)
+        data = path.read_bytes()
+        state = content if content == _short(data) else None  # None: it changed meanwhile
+        entry = memory().recall("sources", key, state, lambda: _read(path, data))
     digest, for_builds, imports, build_imports = entry
     return Source(digest, for_builds, tuple(imports), tuple(build_imports))
 
 
-def _read(path: Path) -> tuple[str, str, list[str], list[str]]:
-    content = path.read_bytes()
+def _read(path: Path, content: bytes) -> tuple[str, str, list[str], list[str]]:
     if path.suffix == ".py":
         with contextlib.suppress(SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
             tree = ast.parse(content)

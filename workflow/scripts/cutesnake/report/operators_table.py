@@ -12,7 +12,8 @@ from cutesnake.report.formatting import plural
 from cutesnake.report.verdict import brief, flag_texts, result
 
 View = dict[str, Any]  # data of a template
-FOLLOWS = ("few_workloads", "one_workload_decides", "spills", "untuned")  # flags that the table names
+# Flags that the table names.
+FOLLOWS = ("few_workloads", "one_workload_decides", "other_variants", "spills", "untuned")
 MOST_FLAGS = 2
 
 

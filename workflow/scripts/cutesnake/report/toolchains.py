@@ -1,4 +1,4 @@
-"""Pages of toolchains: a matrix of all operators, one per operator, and what changed between neighbours."""
+"""Pages of toolchains: a matrix of all operators, and one per operator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ def render(
     front: str,
     operator: str | None = None,
 ) -> str:
-    """Return the page of all operators, or of one with more of each build; `front` leads to the front page."""
+    """Return the page of all operators, or a longer one of one operator.
+
+    `front` links to the front page.
+    """
     if operator:
         known = [one for one in known if one.operator == operator]
         changes = [one for one in compared.changes if one.build.startswith(f"{operator}/")]

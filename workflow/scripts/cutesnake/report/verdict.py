@@ -195,7 +195,7 @@ def _range(decision: Decision) -> str:
 def _against(rival: Rival) -> str:
     name = f"{rival.kernel} ({DSL_NAMES.get(rival.dsl, rival.dsl)})"
     where = f": {', '.join(rival.faster)}" * (0 < len(rival.faster) <= MOST_LISTED)
-    wins = f"{name} faster beyond the noise on {len(rival.faster)} of {rival.workloads}{where}"
+    wins = f"{rival.kernel} faster beyond the noise on {len(rival.faster)} of {rival.workloads}{where}"
     return f"Better DSL vs {name}: {rival.mean:.2f}{TIMES} ({rival.figure}; {wins})."
 
 
@@ -238,6 +238,7 @@ def _flag(flag: Flag) -> str:
         "few_workloads": "{workloads} only",
         "one_workload_decides": "{workload} alone decides the mean",
         "spills": "{kernel} spills {least} to {most} B/thread",
+        "other_variants": "{kernel}: other variants than on {gpu} on {workloads}",
         "different_hosts": "{workloads} timed on different hosts",
         "power_limit": "power limit in {records} of {timed} warm times",
         "not_on_this_gpu": "predictions for {target} were never checked on such a GPU",

@@ -319,14 +319,19 @@ def _register_share(c: Contrast) -> Fired | None:
     result = _anatomies(c)
     if result is None:
         return None
-    held = [_accumulator_registers(one) for one in result]
+    accumulators = [_accumulator_registers(one) for one in result]
     tiles = _tile(c.fast), _tile(c.slow)
-    if held[0] is None or held[1] is None or held[0][0] < 1.5 * held[1][0] or not (tiles[0] and tiles[1]):
+    if (
+        accumulators[0] is None
+        or accumulators[1] is None
+        or accumulators[0][0] < 1.5 * accumulators[1][0]
+        or not (tiles[0] and tiles[1])
+    ):
         return None
     if tiles[0][0] * tiles[0][1] <= tiles[1][0] * tiles[1][1]:
         return None
-    numbers: Numbers = {"slow_warps": held[1][1], "fast_warps": held[0][1]}
-    numbers |= {"slow_registers": held[1][2], "fast_registers": held[0][2]}
+    numbers: Numbers = {"slow_warps": accumulators[1][1], "fast_warps": accumulators[0][1]}
+    numbers |= {"slow_registers": accumulators[1][2], "fast_registers": accumulators[0][2]}
     numbers |= _tile_names(tiles[0], tiles[1])
     return Fired(numbers, _anatomy_paths(c, "roles"))
 

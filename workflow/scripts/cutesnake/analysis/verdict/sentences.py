@@ -206,24 +206,24 @@ def accuracy(known: Accuracy) -> str:
     )
 
 
-def author(found: Author) -> str:
+def author(kernel: Author) -> str:
     """Return who wrote and tuned a kernel."""
-    versions = f", {found.versions} design versions" if found.versions else ""
-    return f"{found.name} ({found.work}{versions})"
+    versions = f", {kernel.versions} design versions" if kernel.versions else ""
+    return f"{kernel.name} ({kernel.work}{versions})"
 
 
-def warm_slower(found: WarmSlower) -> str:
+def warm_slower(case: WarmSlower) -> str:
     """Return why a warm time is longer than the cold one."""
     why = {
         "power limit": "The GPU reported its power limit",
         "clock": "The clock fell without a reported reason",
         "unknown": "No record says why",
-    }[found.cause]
-    warm = f"{found.warm_mhz:.0f} MHz" if found.warm_mhz else "not recorded"
-    rested = f" On a rested GPU, warm calls take {found.rested_us:.1f} µs." if found.rested_us else ""
+    }[case.cause]
+    warm = f"{case.warm_mhz:.0f} MHz" if case.warm_mhz else "not recorded"
+    rested = f" On a rested GPU, warm calls take {case.rested_us:.1f} µs." if case.rested_us else ""
     return (
-        f"{found.kernel}, {found.workload}: warm {found.warm_us:.1f} µs, cold {found.cold_us:.1f} µs. "
-        f"{why}: SM clock {found.cold_mhz:.0f} MHz cold, {warm} warm.{rested}"
+        f"{case.kernel}, {case.workload}: warm {case.warm_us:.1f} µs, cold {case.cold_us:.1f} µs. "
+        f"{why}: SM clock {case.cold_mhz:.0f} MHz cold, {warm} warm.{rested}"
     )
 
 

@@ -5,6 +5,7 @@ This module is the entry point of the package.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.model.records.common import Origin
 from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
+from cutesnake.model.records.measurement import variant_id
 from cutesnake.model.records.verdict import (
     Basis,
     Decision,
@@ -298,10 +300,33 @@ class _Measured(_Contest):
             limited += sum(power_limited(one) for one in metrics)
             single = [one.empty_launch_us for one in metrics if one.empty_launch_us]
             apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
+        yield from self._other_variants(decided)
         if apart_hosts:
             yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])
         if limited:
             yield Flag("power_limit", None, {"records": limited, "timed": timed}, [])
+
+    def _other_variants(self, decided: list[Decision]) -> Iterator[Flag]:
+        """Yield kernels whose fastest variant on another GPU was not timed here."""
+        pairs = [pair for one in decided if one.figure == "warm" for pair in one.pairs]
+        keys = dict.fromkeys((getattr(pair, dsl), pair.workload) for dsl in COMPARED for pair in pairs)
+        here = self._variants(self.source)
+        for source in self.evidence.sources(self.target):
+            there = self._variants(source)
+            fastest = {key: min(there[key], key=there[key].__getitem__) for key in keys if key in there}
+            lacking = [key for key, variant in fastest.items() if variant not in here[key]]
+            for kernel, count in Counter(kernel for kernel, _ in lacking).items():
+                gpu = (source.device or "GPU").removeprefix("NVIDIA ")
+                yield Flag("other_variants", kernel, {"workloads": count, "gpu": gpu}, [])
+
+    def _variants(self, source: Source) -> dict[tuple[str, str], dict[str, float]]:
+        """Return the warm times of all variants by kernel and workload."""
+        result: dict[tuple[str, str], dict[str, float]] = {}
+        for entry in self.evidence.records(source, "timing"):
+            if entry.metrics and entry.case.target == self.target:
+                key = entry.case.kernel, entry.case.workload
+                result.setdefault(key, {})[variant_id(entry.case)] = entry.metrics.hot_us
+        return result
 
 
 class _Predicted(_Contest):

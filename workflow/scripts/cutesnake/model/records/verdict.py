@@ -111,6 +111,7 @@ class Flag(Part):
         "one_workload_decides",
         "spills",
         "untuned",
+        "other_variants",
         "different_authors",
         "different_hosts",
         "power_limit",

@@ -30,7 +30,9 @@ LOCAL = re.compile(r"(?:@!?U?P\w+\s+)?(?P<opcode>LDL|STL)\b")
 
 
 def compile_with(environment: str | None, dsl: str, target: str, jobs: Jobs) -> None:
-    """Do compile jobs in a process of the toolchain's Python, forked from a server that the run's jobs share.
+    """Do compile jobs in a process of the toolchain's Python.
+
+    It is forked from a server that the run's jobs share.
 
     `environment` is the path of the toolchain's record; None stands for the main environment, whose servers do it.
     `jobs` are arguments of `compile_job`. Raises ToolchainError for faults of the machine.
