@@ -16,7 +16,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.model.record import write
 from cutesnake.report.learn.goals import GoalError, chosen_build, kernels_of, pages, read_goals
 from cutesnake.report.learn.page import Asked, render
-from cutesnake.report.learn.questions import QUESTIONS, answers
+from cutesnake.report.learn.questions import QUESTIONS, answers, by_warps
 from own_operator import arguments
 from project import jobs
 
@@ -154,9 +154,41 @@ def test_each_known_answer_has_a_reason_that_follows_the_record() -> None:
     names = ["shared", "pipelines", "products", "registers", "copies", "grid"]
     why = {name: reason for name, (_, _, reason) in zip(names, answers(known, names), strict=True)}
     assert "A further stage of a and b takes 2,048 B and does not fit: 1,500 B are free" in why["shared"]
-    assert "3 more loads" in why["pipelines"] and "used 1 time." in why["pipelines"]
+    assert "3 more loads" in why["pipelines"] and "hand-over: b." in why["pipelines"]
     assert "each loads half of B" in why["products"] and "keep 40" in why["registers"] and why["copies"]
     assert why["grid"] == ""  # unknown: nothing ran
+
+
+def test_a_path_names_what_its_kernel_has_in_common_with_the_one_before() -> None:
+    kernels = ["blend/one", "blend/two"]
+    step = {"why": "next"}
+    questions = ["copies", "registers"]
+    path = {"name": "A", "steps": [{"kernel": kernel, **step} for kernel in kernels], "questions": questions}
+    builds = {kernel: (f"{kernel}/sm_100a/v", []) for kernel in kernels}
+    known = {kernels[0]: record(), kernels[1]: record(counts={"tma_load": 7})}
+    page = render(Asked("learn_path_a", {"goals": [], "paths": {"a": path}}, builds, {}, []), known, "learn")
+    assert f"As in blend/one: {QUESTIONS['registers'].text}</p>" in page
+    assert page.count(f"<summary>{QUESTIONS['registers'].text}") == 1
+    assert page.count(f"<summary>{QUESTIONS['copies'].text}") == 2
+
+
+def test_a_kernel_without_roles_names_warps() -> None:
+    role = "load + multiply"
+    barrier = {"count": 1, "arrivals": [{"kind": "threads", "role": role, "per_phase": 1.0}]}
+    drain = {"found": True, "evidence": f"{role} waits until all is empty", "lines": []}
+    known = record(
+        roles=[{"name": role, "warps": [0], "some": {}}, {"name": "store", "warps": [1, 2], "some": {}}],
+        pipelines=[{"name": f"a: {role} → {role} and store", "producers": [role], "consumers": [role, "store"]}],
+        barriers=[{**barrier, "waits": [{"role": role, "lines": ["x.py:1"]}, {"role": "store", "lines": ["x.py:1"]}]}],
+        named_barriers=[],
+        patterns={"warp specialisation": {"found": False}, "pipeline drain": drain},
+    )
+    (function,) = by_warps(known)["functions"]
+    assert function["pipelines"][0]["name"] == "a: warp 0 → warps 0-2"
+    assert function["barriers"][0]["waits"] == [{"role": "warps 0-2", "lines": ["x.py:1"]}]
+    assert function["patterns"]["pipeline drain"]["evidence"].startswith("warp 0 waits")
+    known["functions"][0]["patterns"]["warp specialisation"]["found"] = True
+    assert by_warps(known) is known
 
 
 def test_a_path_shows_timelines_and_the_whole_page_pairs() -> None:

@@ -171,6 +171,13 @@ def test_full_and_empty_barriers_of_one_array_are_a_ring_of_half_its_length() ->
     assert stages_of(barriers(*[FULL] * 4, *[EMPTY] * 4), Buffer("buffer 1", 0, 64, False)) == [4]
 
 
+def test_an_accumulator_used_once_is_not_paired_with_a_foreign_barrier() -> None:
+    full = Group("acc", [0], 1, {("commit", "all"): Counter()}, {"all": Counter()}, half_of=0)
+    empty = Group("acc", [8], 128, unused=1, half_of=0)
+    freed = Group("dealloc", [16], 32, {("threads", "all"): Counter()}, {"all": Counter()})
+    assert [one.empty.offsets for one in find_pipelines([full, empty, freed])] == [[8]]
+
+
 def test_fields_of_full_and_of_empty_barriers_are_a_ring_of_their_whole_length() -> None:
     fields = Buffer("a_full", 0, 32, True), Buffer("a_empty", 32, 32, True)
     assert stages_of(barriers(*[FULL] * 4, *[EMPTY] * 4), *fields) == [4]

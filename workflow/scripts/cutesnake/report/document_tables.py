@@ -20,6 +20,7 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
 from cutesnake.analysis.knowledge.entries import read_entries, source
 from cutesnake.analysis.knowledge.evidence import BUILT, evidence_value
+from cutesnake.model.catalog import make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
@@ -262,6 +263,31 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
+def b200_rows() -> str:
+    """Return predictions of times that others published for a B200, largest error first."""
+    folder = BENCHMARKS / "prediction"
+    lines = (folder / "b200_rows.jsonl").read_text().splitlines()
+    predicted = {row["case"]: row for row in map(json.loads, lines) if row.get("predicted_us")}
+    rows = []
+    for group in _json(folder / "b200_published.json"):
+        for published in group["rows"]:
+            workload = make_workload(group["operator"], published["parameters"]).id
+            if row := predicted.get(f"{group['operator']}/{published['kernel']}/{workload}"):
+                error = 100.0 * (row["predicted_us"] / published["us"] - 1)
+                rows.append(
+                    (error, row["band_percent"], f"`{published['kernel']}`", f"`{workload}`", published["us"], row)
+                )
+    rows.sort(key=lambda row: -abs(row[0]))
+    cells = [
+        [kernel, workload, f"{us:,} µs", f"{row['predicted_us']:,.1f} µs", f"{error:+.0f} %", f"±{band:.0f} %"]
+        for error, band, kernel, workload, us, row in rows
+    ]
+    inside = sum(abs(error) <= band for error, band, *_ in rows)
+    middle = median(abs(error) for error, *_ in rows)
+    cells.append(["all", f"{inside} of {len(rows)} inside the band", "", "", f"median {middle:.0f} %", ""])
+    return markdown(("NVIDIA's kernel", "workload", "published", "predicted", "error", "expected error"), cells)
+
+
 def predicted_speedups() -> str:
     """Return predicted speedups of `cute_sm100` over NVIDIA's example on a B200."""
     lines = (BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl").read_text().splitlines()
@@ -357,6 +383,7 @@ TABLES: dict[str, Callable[..., str]] = {
         recorded_sets,
         prediction_accuracy,
         b200,
+        b200_rows,
         b200_summary,
         predicted_speedups,
         wall_time,

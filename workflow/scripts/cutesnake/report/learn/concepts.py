@@ -362,6 +362,7 @@ def examples(anatomies: Mapping[str, Record]) -> dict[str, Any] | None:
         "lanes": LANES,
         "columns": COLUMNS,
         "shared_per_sm": SHARED_PER_SM,
+        "reserved": RESERVED,
     }
 
 

@@ -68,8 +68,8 @@ CHANGES = (
         "wait for parity 1",
         "WAIT %r1, 0",
         "WAIT %r1, 1",
-        "The phase before the first one counts as complete. A wait that comes before the copy returns at once: a race. "
-        "A wait that comes after it waits for the second phase, which never completes.",
+        "The phase before the first one counts as complete. A wait that comes before the copy returns at once, "
+        "and the read finds no data yet. A wait that comes after it waits for the second phase, which never completes.",
     ),
     Change(
         "no arrival",
@@ -93,7 +93,7 @@ CHANGES = (
         "64 bytes announced",
         "_, [%r1], 128",
         "_, [%r1], 64",
-        "The count of bytes goes below zero and stays there. A phase needs exactly zero.",
+        "The count of bytes goes below zero and stays there.",
     ),
     Change(
         "each lane reads word 0",
@@ -105,7 +105,8 @@ CHANGES = (
         "copy and announce 256 bytes",
         "128",
         "256",
-        "The array ends after 128 bytes. A GPU may read what lies behind it, without any sign.",
+        "The array ends after 128 bytes; the message counts from there to the copy's last byte. "
+        "A GPU may read what lies behind it, without any sign.",
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from cutesnake.report.formatting import named
 from cutesnake.report.learn import concepts, handover
 from cutesnake.report.learn.exercises import OUTCOMES
 from cutesnake.report.learn.goals import WHOLE
-from cutesnake.report.learn.questions import CONCEPTS, answers
+from cutesnake.report.learn.questions import CONCEPTS, answers, by_warps
 from cutesnake.stages.anatomy.page import render as render_kernel
 from cutesnake.stages.anatomy.record import anatomy_of
 
@@ -64,6 +65,7 @@ def render(
     folder: relative folder of the kernels' pages. timelines: what `_timeline` returns, by kernel.
     """
     whole = asked.page == WHOLE
+    anatomies = {kernel: by_warps(one) for kernel, one in anatomies.items()}
     path = None if whole else asked.goals["paths"][asked.page.removeprefix(f"{WHOLE}_path_")]
     sections = _goals(asked, anatomies, folder) if path is None else [_path(asked, path, anatomies, folder)]
     _explain_once(sections)
@@ -116,12 +118,13 @@ def _named_barriers(anatomy: Record) -> list[str]:
 
 
 def _explain_once(sections: Sequence[Record]) -> None:
-    """Keep a reason only where the page has it first."""
+    """Keep each sentence of the reasons only where the page has it first."""
     known: set[str] = set()
     for kernel in (kernel for section in sections for kernel in section["kernels"]):
         for one in kernel["answers"]:
-            one["why"] = "" if one["why"] in known else one["why"]
-            known.add(one["why"])
+            fresh = [sentence for sentence in one["why"].split(". ") if sentence.removesuffix(".") not in known]
+            one["why"] = ". ".join(fresh)
+            known.update(sentence.removesuffix(".") for sentence in fresh)
 
 
 def _goals(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> list[Record]:
@@ -136,7 +139,21 @@ def _goals(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> list[R
 
 def _path(asked: Asked, path: Record, anatomies: Mapping[str, Record], folder: str) -> Record:
     steps = [_kernel(asked, s["kernel"], s["why"], path["questions"], anatomies, folder) for s in path["steps"]]
+    known: dict[str, Record] = {}  # question -> the last kernel's answer that was shown, and of which kernel
+    for step in steps:
+        fresh = []
+        for one in step["answers"]:
+            before = known.get(one["question"])
+            if before and _LINES.sub("", before["reply"]) == _LINES.sub("", one["reply"]):
+                step["repeated"].setdefault(before["kernel"], []).append(one["question"])
+            else:
+                fresh.append(one)
+                known[one["question"]] = {"kernel": step["name"], "reply": one["reply"]}
+        step["answers"] = fresh
     return {"name": path["name"], "kernels": steps}
+
+
+_LINES = re.compile(r" \([^()]*\.py:\d+[^()]*\)")  # of the source, behind an answer
 
 
 def _kernel(
@@ -144,7 +161,8 @@ def _kernel(
 ) -> Record:
     """Return a step: kernel, link, questions with answers, and simulated checks."""
     if kernel not in anatomies:
-        return {"name": kernel, "why": why, "link": None, "answers": [], "build": None, "checks": [], "patterns": []}
+        empty: Record = {"link": None, "build": None, "answers": [], "repeated": {}, "checks": [], "patterns": []}
+        return {"name": kernel, "why": why, **empty}
     key, _ = asked.builds[kernel]
     build = CaseId.parse(key)
     functions = anatomies[kernel]["functions"]
@@ -157,6 +175,7 @@ def _kernel(
             {"question": text, "reply": reply, "why": why, "concept": CONCEPTS.get(name)}
             for name, (text, reply, why) in zip(questions, answers(anatomies[kernel], questions), strict=True)
         ],
+        "repeated": {},  # kernel before -> questions that have its answers
         "build": f"{build.target}/{build.variant}",
         "checks": [_check(record.plain(record.read("correctness", path))) for path in asked.checks.get(key, [])],
         "patterns": patterns,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,8 @@ def _not_seen(record: Mapping[str, Any]) -> str:
 
 
 def _at(lines: list[str]) -> str:
-    short = list(dict.fromkeys(line.rpartition("/")[2] for line in lines))[:4]
+    inside = [line for line in lines if "/program.py:" not in line]  # that file has the host's call, no device code
+    short = list(dict.fromkeys(line.rpartition("/")[2] for line in inside))[:4]
     return f" ({', '.join(short)})" if short else ""
 
 
@@ -118,10 +119,12 @@ def _barriers(record: Mapping[str, Any]) -> str:
     parts = []
     for state in ("full", "empty"):
         b = next(b for b in f["barriers"] if b["offset"] == deepest[f"{state}_offsets"][0])
-        kinds = " and ".join(dict.fromkeys(f"{a['kind']} of {a['role']}" for a in b["arrivals"]))
+        kinds = " and ".join(dict.fromkeys(f"{a['kind']} of {a['role']}" for a in b["arrivals"] if a["kind"] != "copy"))
+        copies = " and ".join(dict.fromkeys(a["role"] for a in b["arrivals"] if a["kind"] == "copy"))
+        kinds += f"; bytes of copies by {copies}" if copies else ""
         who = ", ".join(w["role"] for w in b["waits"])
         lines = [line for w in b["waits"] for line in w["lines"]]
-        parts.append(f"{state}: {plural(b['count'], 'arrival')} per phase ({kinds}), {who} wait{_at(lines)}")
+        parts.append(f"{state}: {plural(b['count'], 'arrival')} per phase ({kinds}), waits: {who}{_at(lines)}")
     return f"{deepest['name']}, {plural(deepest['stages'], 'stage')}; {'; '.join(parts)}."
 
 
@@ -145,7 +148,7 @@ def _tensor_memory(record: Mapping[str, Any]) -> str:
     memory = f["tensor_memory"]
     starts = ", ".join(map(str, memory["accumulators_at"] or []))
     allocated = "An unknown number of" if memory["columns"] is None else memory["columns"]
-    return f"{allocated} columns are allocated; {'; '.join(parts)}; products of the run began at column {starts}."
+    return f"{allocated} columns are allocated; {'; '.join(parts)}; MMAs of the run began at column {starts}."
 
 
 def _copies(record: Mapping[str, Any]) -> str:
@@ -219,17 +222,17 @@ def _why_pipelines(f: Function) -> str:
     stages = [p["stages"] for p in f["pipelines"] or []]
     if not stages:
         return "Without a ring, a load and its use follow each other."
-    single = sum(n == 1 for n in stages)
+    single = [p["name"] for p in f["pipelines"] if p["stages"] == 1]
     text = f"Stages let a producer run ahead: {max(stages)} stages cover the latency of {max(stages) - 1} more loads."
-    return text if not single else f"{text} One stage is a plain hand-over, used {single} time{'s' * (single > 1)}."
+    return text if not single else f"{text} One stage is a plain hand-over: {'; '.join(single)}."
 
 
 def _why_products(f: Function) -> str:
     kinds = {p["instruction"] for p in f["products"] or []}
     if "tcgen05.mma" in kinds:
         pair = any(p["cta_group"] == 2 for p in f["products"])
-        shared = " Two CTAs share a product, so each loads half of B." if pair else ""
-        return f"One thread issues a product, and tensor memory holds the sums, so registers stay free.{shared}"
+        shared = " Two CTAs share an MMA, so each loads half of B." if pair else ""
+        return f"One thread issues an MMA, and tensor memory holds the accumulator, so registers stay free.{shared}"
     if "wgmma" in kinds:
         return "A warpgroup issues a product together and holds the sums in its registers, which limits the tile."
     return "A warp multiplies fragments that it holds in registers." if kinds else "Nothing is multiplied."
@@ -237,14 +240,14 @@ def _why_products(f: Function) -> str:
 
 def _why_grid(f: Function) -> str:
     if f["patterns"]["persistent loop"]["found"]:
-        return "CTAs loop over tiles, so the grid is limited by the SMs, and set-up happens once per CTA."
+        return "CTAs loop over tiles, so the grid is at most what fits on the SMs at once. Set-up happens once per CTA."
     return "Each CTA computes one tile, so the grid grows with the problem."
 
 
 CONCEPTS = {  # question -> section of path A's page that explains it
     **{"descriptors": "tma", "copies": "tma", "grid": "tiles", "persistent": "tiles", "boundary": "tiles"},
     **{"shared": "stages", "pipelines": "pipelines", "barriers": "pipelines", "products": "products"},
-    **{"roles": "roles", "registers": "roles", "drain": "roles", "cluster": "products", "epilogue": "epilogue"},
+    **{"roles": "roles", "drain": "roles", "cluster": "products", "epilogue": "epilogue"},
     **{"tensor_memory": "tensor-memory"},
 }
 QUESTIONS = {
@@ -262,7 +265,7 @@ QUESTIONS = {
         "Which warps do what?",
         _roles,
         _always(
-            "Loads and products are asynchronous, so one warp each is enough to issue them. "
+            "Loads and MMAs are asynchronous, so one warp each is enough to issue them. "
             "Arithmetic needs many threads, since each holds a part of the tile."
         ),
     ),
@@ -284,10 +287,7 @@ QUESTIONS = {
     "tensor_memory": Question(
         "What lies in tensor memory?",
         _tensor_memory,
-        _always(
-            "An accumulator takes columns by its N, and lanes by its M. A warp reads a quarter of the lanes, so four "
-            "warps read a whole one."
-        ),
+        _always("An accumulator takes columns by its N, and lanes by its M."),
     ),
     "copies": Question(
         "Which instructions move data?",
@@ -345,10 +345,47 @@ QUESTIONS = {
         _pattern("pipeline drain", "", "Not drained: "),
         _always(
             "A CTA that exits while a copy or a peer still uses its memory corrupts it. "
-            "So the producer waits until its last stages are empty."
+            "So the producer waits until its last stages are empty, unless a later wait implies it."
         ),
     ),
 }
+
+
+def by_warps(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with warps for roles, if warps are not specialised."""
+    function = main(record) if record["functions"] else {}
+    specialised = function["patterns"].get("warp specialisation", {}).get("found", True) if function else True
+    if specialised or not function["roles"] or not function["pipelines"]:
+        return record
+    warps = {role["name"]: role["warps"] for role in function["roles"]}
+
+    def name(roles: Sequence[str]) -> str:
+        return of_warps(sorted(warp for role in set(roles) for warp in warps.get(role, [])))
+
+    def side(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**one, "role": name([one["role"]])} for one in entries]
+
+    def waits(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        lines = list(dict.fromkeys(line for one in entries for line in one["lines"]))
+        return [{"role": name([one["role"] for one in entries]), "lines": lines}] if entries else []
+
+    def ring(one: Mapping[str, Any]) -> dict[str, Any]:
+        tensors = one["name"].rpartition(": ")[0]
+        ends = f"{name(one['producers'])} → {name(one['consumers'])}"
+        return {**one, "name": f"{tensors}: {ends}" if tensors else ends}
+
+    drain = function["patterns"]["pipeline drain"]
+    evidence = drain["evidence"]
+    for role in sorted(warps, key=len, reverse=True):
+        evidence = evidence.replace(f"{role} waits", f"{name([role])} waits")
+    changed = {
+        "pipelines": [ring(one) for one in function["pipelines"]],
+        "barriers": [{**b, "arrivals": side(b["arrivals"]), "waits": waits(b["waits"])} for b in function["barriers"]],
+        "named_barriers": [{**b, "roles": [name(b["roles"])]} for b in function["named_barriers"] or []],
+        "descriptors": [{**d, "uses": side(d["uses"])} for d in function["descriptors"] or []],
+        "patterns": {**function["patterns"], "pipeline drain": {**drain, "evidence": evidence}},
+    }
+    return {**record, "functions": [{**function, **changed}, *record["functions"][1:]]}
 
 
 def answers(record: Mapping[str, Any], names: list[str]) -> list[tuple[str, str, str]]:

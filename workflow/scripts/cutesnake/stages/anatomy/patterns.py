@@ -132,7 +132,9 @@ def _persistent(f: Function) -> Pattern:
             return Pattern(False, f"{what} outside of any loop over tiles", code.sources(places))
         present += loops
     exits = [at for loop in {loop.header: loop for loop in present}.values() for at in code.exits(loop)]
-    how = "cluster launch control" if code.places("launch_control") else "the CTA's index or a schedule in memory"
+    counted = any(code.depends(at, loop, f.feeds).counter for loop in present for at in code.exits(loop))
+    how = "a counter in global memory" if counted else "the CTA's index"
+    how = "cluster launch control" if code.places("launch_control") else how
     return Pattern(True, f"all results are stored in a loop that ends by {how}", code.sources(exits))
 
 
@@ -285,7 +287,9 @@ def _boundary(f: Function) -> Pattern:
         return Pattern(True, "; ".join(message), code.sources(places)[:8])
     if plain:
         return Pattern(
-            False, "plain stores without a test: sizes must be multiples of the tile", code.sources(plain)[:4]
+            False,
+            "plain stores without a test: the extents of the result must be multiples of the tile",
+            code.sources(plain)[:4],
         )
     return Pattern(None, "no store to global memory was recognised")
 
@@ -306,8 +310,8 @@ def _drain(f: Function) -> Pattern:
     if not (_multi_stage(f).present or code.places("product", "tma_store", "bulk_store")):
         return Pattern(False, "there is no pipeline to drain")
     message, places = [], []
-    for role, group, at in _tails(f):
-        message.append(f"{role} waits for {group} after its last copy")
+    for tail, at in _tails(f):
+        message.append(tail)
         places.append(at)
     last = [at for at in code.places("wgmma_wait") if number(_first(code, at)) == 0]
     if last:
@@ -321,7 +325,7 @@ def _drain(f: Function) -> Pattern:
         kinds = {kind for kind, _ in barrier.arrivals}
         readers = [role for role in f.roles or () if role.name in barrier.waits and role.does(code, "tmem_load")]
         if kinds == {"commit"} and readers:
-            message.append("the last products are waited for before tensor memory is read")
+            message.append("the last MMAs are waited for before tensor memory is read")
             places += [at for role in readers for at in barrier.waits[role.name]]
     stored = [at for at in code.places("store_wait") if number(_first(code, at)) == 0]
     if stored:
@@ -334,11 +338,12 @@ def _drain(f: Function) -> Pattern:
     return Pattern(False, "no wait after the last copy")
 
 
-def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
-    """Yield (role, pipeline, instruction) for producers that drain their pipeline."""
+def _tails(f: Function) -> Iterable[tuple[str, int]]:
+    """Yield (role and what it waits for, instruction) for producers that drain their pipeline."""
     for pipeline in f.pipelines or ():
-        copies = any(kind in ("copy", "cp.async") for kind, _ in pipeline.full.arrivals)
-        if pipeline.stages < 2 or f.seen is None or not copies:
+        kinds = {kind for kind, _ in pipeline.full.arrivals}
+        summed = kinds == {"commit"}  # one wait is enough: accumulators are released in order
+        if pipeline.stages < 2 or f.seen is None or not (summed or kinds & {"copy", "cp.async"}):
             continue
         for role in f.roles or ():
             if role.name not in pipeline.full.arrivers:
@@ -347,8 +352,9 @@ def _tails(f: Function) -> Iterable[tuple[str, str, int]]:
                 if warp not in role.warps:
                     continue
                 present = {offset: at for offset, at in waits if offset in pipeline.empty.offsets}
-                if len(present) > 1 or len(present) == pipeline.stages:
-                    yield role.name, "the empty stages", next(iter(present.values()))
+                if present and (summed or len(present) > 1 or len(present) == pipeline.stages):
+                    what = "its last accumulator is released" if summed else "its last stages are empty"
+                    yield f"{role.name} waits until {what}", next(iter(present.values()))
                     break
 
 

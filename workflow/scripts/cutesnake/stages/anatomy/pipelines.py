@@ -200,7 +200,8 @@ def _pairs(a: Group, b: Group) -> bool:
     if len(a.offsets) != len(b.offsets) or (_copies(a) and _copies(b)):
         return False
     there, back = bool(a.arrivers & set(b.waits)), bool(b.arrivers & set(a.waits))
-    return (there and back) or ((there or back) and _siblings(a, b))
+    unused = b.unused == len(b.offsets)  # a hand-over that is used once has nobody at its empty barrier
+    return (there and back) or ((there or back or unused) and _siblings(a, b))
 
 
 def _siblings(a: Group, b: Group) -> bool:

@@ -113,7 +113,7 @@ class Seen:
     bars: dict[int, Bar] = field(default_factory=dict)
     named: dict[int, dict[str, Counter[Any]]] = field(default_factory=dict)
     shared: dict[tuple[int, bool], Copy] = field(default_factory=dict)  # (at, of another CTA) -> ordinary accesses
-    drains: dict[Warp, Counter[tuple[int, int]]] = field(default_factory=dict)  # after the last load: (offset, at)
+    drains: dict[Warp, Counter[tuple[int, int]]] = field(default_factory=dict)  # after the last load or product
     sent: set[int] = field(default_factory=set)  # shared offsets that st.async wrote, the ends of each
     touched: dict[int, set[str]] = field(default_factory=dict)  # ordinary global access -> names of its tensors
     columns: dict[int, set[int]] = field(default_factory=dict)  # tcgen05.st -> first columns of tensor memory
@@ -291,6 +291,7 @@ def _note_load(
 
 
 def _note_tensor_product(seen: Seen, task: TensorProduct) -> None:
+    seen.drains[task.origin.cta.rank, task.origin.warp] = Counter()  # waits from here on come after the last product
     w = task.descriptor
     form = {
         "instruction": "tcgen05.mma",
