@@ -310,9 +310,9 @@ class HopperGemm:
 
     @cute.jit
     def keep_after_wait(self, acc: cute.Tensor) -> None:
-        """Keep the compiler from converting sums before the wait: it moved that in the masked build.
+        """Keep the compiler from converting sums before the wait.
 
-        The assembly is empty and costs no instruction.
+        It did so in the masked build. The assembly is empty and costs no instruction.
         """
         for i in cutlass.range_constexpr(cute.size(acc)):
             acc[i] = Float32(inline_asm(T.f32(), [acc[i].ir_value()], "", "=f,0", has_side_effects=True))
