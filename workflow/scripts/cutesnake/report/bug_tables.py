@@ -17,12 +17,12 @@ AUTHORS = {"ours": "this project", "flashinfer-python": "NVIDIA, CUTLASS example
 
 
 def records(folder: Path = FOLDER) -> dict[str, Record]:
-    """Return the records of all pairs by name."""
+    """Return the records of all cases by name."""
     return {name: x for path in sorted(folder.glob("*.json")) for name, x in json.loads(path.read_text()).items()}
 
 
 def bugs(part: str) -> str:
-    """Return one table of pairs: missed, found, or with findings after the fix."""
+    """Return one table of cases: missed, found, or with findings after the fix."""
     parts = {
         "missed": lambda x: not x["found"],
         "found": lambda x: x["found"],
@@ -34,14 +34,12 @@ def bugs(part: str) -> str:
             [f"`{name}`", "; ".join(x["after"]) or "known faults only", x.get("explained", "")]
             for name, x in chosen.items()
         ]
-        return _table(("pair", "findings after the fix", "explanation"), rows)
+        return _table(("case", "findings after the fix", "explanation"), rows)
     rows = []
     for name, x in sorted(chosen.items(), key=lambda item: (item[1]["from"], item[0])):
         links = ", ".join(f"[{_short(url)}]({url})" for url in x["upstream"])
-        last = [x["missed"]] if part == "missed" else [_reported(x), str(x["distance"])]
-        rows.append([f"`{name}`", x["title"], links, *last])
-    last = ["why"] if part == "missed" else ["reported as", "lines to the fix"]
-    return _table(("pair", "bug", "fix or report", *last), rows)
+        rows.append([f"`{name}`", x["title"], links, x["missed"] if part == "missed" else _reported(x)])
+    return _table(("case", "bug", "fix or report", "why" if part == "missed" else "reported as"), rows)
 
 
 def _reported(x: Record) -> str:
@@ -64,7 +62,7 @@ def bugs_summary() -> str:
         rows.append([area, *map(str, numbers)])
     header = (
         "area",
-        "pairs",
+        "cases",
         "from wheels",
         "found",
         f"found within {NEAR} lines of the fix",

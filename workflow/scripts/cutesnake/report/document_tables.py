@@ -106,15 +106,14 @@ def _speed(speed: Speed | None) -> str:
 
 def speedup_per_operator() -> str:
     """Return CuTe DSL vs cuTile, and the better of both vs PyTorch."""
-    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OUTCOMES, *OVER_PYTORCH)
+    header = ("operator", "GPU", "workloads", *(f"{kind}: mean (range)" for kind in KINDS), *OVER_PYTORCH)
     rows = []
     for operator in main_first(operators()):
         for entry in recorded_speedups(operator).speedups:
             if entry.warm and entry.cold:
-                count, _, _, *outcomes = _both(entry.warm, entry.cold)
                 ranges = [f"{s.mean:.2f} ({s.least:.2f}-{s.most:.2f})" for s in (entry.warm, entry.cold)]
                 pytorch = next(((o.warm, o.cold) for o in entry.others if o.dsl == "torch"), (None, None))
-                cells = (count, *ranges, *outcomes, *map(_speed, pytorch))
+                cells = (str(entry.warm.workloads), *ranges, *map(_speed, pytorch))
                 rows.append([f"`{operator}`", _gpu(entry.device.device), *cells])
     return markdown(header, rows)
 
@@ -189,7 +188,7 @@ def prediction_accuracy() -> str:
     """Return prediction errors in percent, per set; of blind sets, also per GPU."""
     header = ("set", "GPU", "rows", "median", "90th percentile", "mean", "worst", "signed median", "not predicted")
     rows = []
-    newest = ROOT.glob("benchmarks/prediction/blind_*.jsonl")  # sets that no error band rests on yet
+    newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         predictions = read_validated([path])
@@ -212,7 +211,7 @@ def _errors(errors: Sequence[float]) -> list[str]:
 
 def b200() -> str:
     """Return predictions for a B200, first and current, next to published values."""
-    header = ("NVIDIA's kernel", "workload", "mask", "published", "first prediction", "error", "today", "error")
+    header = ("predicted", "workload", "mask", "published", "first prediction", "error", "today", "error")
     today = _b200("b200.jsonl")
     rows = []
     for case, first in _b200("b200_first.jsonl").items():
@@ -227,7 +226,11 @@ def b200_summary() -> str:
     """Return the B200 prediction errors: each MLA kernel, and attention by mask."""
     first, today = _b200("b200_first.jsonl"), _b200("b200.jsonl")
     rows = [
-        [f"MLA decode, {case.rpartition('_')[2]}", *(f"{_error(one[case]):+.0f} %" for one in (first, today))]
+        [
+            f"MLA decode, {case.rpartition('_')[2]}",
+            "NVIDIA's example",
+            *(f"{_error(one[case]):+.0f} %" for one in (first, today)),
+        ]
         for case in first
         if not case.startswith(ATTENTION)
     ]
@@ -237,8 +240,8 @@ def b200_summary() -> str:
         for one in (first, today):
             errors = sorted(_error(one[case]) for case in cases)
             cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
-        rows.append([f"attention, {mask} assumed, {len(cases)} sizes", *cells])
-    return markdown(("B200, NVIDIA's kernel", "first prediction (blind)", "today"), rows)
+        rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
+    return markdown(("predicted: NVIDIA's example", "published", "first prediction", "today"), rows)
 
 
 def _b200(name: str) -> dict[str, Row]:

@@ -26,6 +26,10 @@ MOST_CAUSES = 2  # per DSL on the first screen
 MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
+SHARED = {  # flags of kernels that may have the same fact
+    "untuned": "not tuned, {timed} of {offered} variants timed",
+    "other_variants": "other variants than on {gpu}",
+}
 LONGEST = 24  # characters of a headline in large type
 MOST_NAMED = 3  # workloads that a verdict names per side
 ABOUT = "≈ "
@@ -139,7 +143,7 @@ def _text(decision: Decision) -> str:
         )
         return f"{figure}, CuTe DSL vs cuTile: {'; '.join(times)}."
     if decision.winner == "depends":
-        fewest = min(len(decision.cute_wins), len(decision.cutile_wins))
+        fewest = min(filter(None, (len(decision.cute_wins), len(decision.cutile_wins))), default=0)
         sides = [text for side in SIDES if (text := _side(decision, side, fewest))]
         equal = [_equal(decision)] * bool(decision.equal)
         favours = DSL_NAMES["cute" if decision.mean > 1 else "cutile"]
@@ -219,15 +223,14 @@ def _foremost(verdict: TargetVerdict) -> list[Explained]:
 
 def flag_texts(flags: Iterable[Flag]) -> list[str]:
     """Return flags in a few words each; kernels with the same fact share a text."""
-    untuned: dict[str, list[str]] = {}
+    shared: dict[str, list[str]] = {}
     texts: dict[str, None] = {}
     for flag in flags:
-        if flag.id == "untuned":
-            text = "not tuned, {timed} of {offered} variants timed".format(**flag.values)
-            untuned.setdefault(text, []).append(str(flag.kernel))
+        if flag.id in SHARED:
+            shared.setdefault(SHARED[flag.id].format(**flag.values), []).append(str(flag.kernel))
         elif flag.id != "different_authors":  # a line of its own
             texts[_flag(flag)] = None
-    return [*texts, *(f"{text}: {', '.join(dict.fromkeys(kernels))}" for text, kernels in untuned.items())]
+    return [*texts, *(f"{text}: {', '.join(dict.fromkeys(kernels))}" for text, kernels in shared.items())]
 
 
 def _flag(flag: Flag) -> str:
@@ -238,7 +241,6 @@ def _flag(flag: Flag) -> str:
         "few_workloads": "{workloads} only",
         "one_workload_decides": "{workload} alone decides the mean",
         "spills": "{kernel} spills {least} to {most} B/thread",
-        "other_variants": "{kernel}: other variants than on {gpu} on {workloads}",
         "different_hosts": "{workloads} timed on different hosts",
         "power_limit": "power limit in {records} of {timed} warm times",
         "not_on_this_gpu": "predictions for {target} were never checked on such a GPU",

@@ -310,11 +310,11 @@ class _Measured(_Contest):
         """Yield kernels whose fastest variant on another GPU was not timed here."""
         pairs = [pair for one in decided if one.figure == "warm" for pair in one.pairs]
         keys = dict.fromkeys((getattr(pair, dsl), pair.workload) for dsl in COMPARED for pair in pairs)
-        here = self._variants(self.source)
+        own = self._variants(self.source)
         for source in self.evidence.sources(self.target):
             there = self._variants(source)
             fastest = {key: min(there[key], key=there[key].__getitem__) for key in keys if key in there}
-            lacking = [key for key, variant in fastest.items() if variant not in here[key]]
+            lacking = [key for key, variant in fastest.items() if variant not in own[key]]
             for kernel, count in Counter(kernel for kernel, _ in lacking).items():
                 gpu = (source.device or "GPU").removeprefix("NVIDIA ")
                 yield Flag("other_variants", kernel, {"workloads": count, "gpu": gpu}, [])
