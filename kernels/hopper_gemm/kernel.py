@@ -19,8 +19,10 @@ import cutlass.cute as cute
 import cutlass.utils.hopper_helpers as sm90
 from cuda.bindings.driver import CUstream
 from cutlass import Float32, Int32, Int64, const_expr
+from cutlass._mlir.dialects.llvm import inline_asm
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cutlass_dsl import T
 from cutlass.utils import SmemAllocator
 
 from kernels.hopper_gemm.tiles import BAND, BLOCK, ROW_BYTES, WARPGROUP_ROWS, stages
@@ -300,9 +302,20 @@ class HopperGemm:
                     stage, phase = Int32(0), phase ^ 1
             if const_expr(not self.scaled):
                 warpgroup.wait_group(0)
+                if const_expr(self.groups == "masked"):
+                    self.keep_after_wait(acc)
                 self.release(empty + before)
             self.store(part, acc, at, params)
             tile += cute.arch.grid_dim()[0]
+
+    @cute.jit
+    def keep_after_wait(self, acc: cute.Tensor) -> None:
+        """Keep the compiler from converting sums before the wait.
+
+        It did so in the masked build. The assembly is empty and costs no instruction.
+        """
+        for i in cutlass.range_constexpr(cute.size(acc)):
+            acc[i] = Float32(inline_asm(T.f32(), [acc[i].ir_value()], "", "=f,0", has_side_effects=True))
 
     @cute.jit
     def release(self, empty: cute.Pointer) -> None:

@@ -316,8 +316,8 @@ if snakemake_internals.is_main(workflow):
             logger.warning(FINDINGS.damage())
         if FINDINGS.staleness():
             logger.info(FINDINGS.staleness())
-    # The last two are made whenever they are asked for.
-    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", SITE_FOLDER])
+    # The last ones are made whenever they are asked for.
+    MADE_AGAIN = frozenset([*FINDINGS.why, "results/kept.txt", "results/recorded_builds.txt", SITE_FOLDER])
     MISSING = frozenset(
         path
         for product in PRODUCTS.values()
