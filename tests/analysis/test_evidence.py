@@ -111,5 +111,6 @@ def test_no_generic_stage_template_or_schema_names_an_operator_or_its_axis() -> 
     ]
     assert len(generic) > 100
     generic.remove(ROOT / "workflow/scripts/cutesnake/report/document_tables.py")  # tables of this project's documents
-    named = {path.name: result.findall(path.read_text()) for path in generic if path.is_file()}
+    # `cute.gemm` is a function of the DSL.
+    named = {path.name: result.findall(path.read_text().replace("cute.gemm", "")) for path in generic if path.is_file()}
     assert {name: seen for name, seen in named.items() if seen} == {}

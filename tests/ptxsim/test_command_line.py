@@ -67,7 +67,7 @@ def test_a_right_run_is_compared_saved_and_recorded(folder, capsys) -> None:
     assert "y against want.npy, tolerance 0: all 64 elements agree" in out
     np.testing.assert_array_equal(np.load("y.npy"), np.load("want.npy"))
     record = json.loads(Path("r.json").read_text())
-    assert record["status"] == 0 and len(record["runs"]) == 7 and record["launches"][0]["grid"] == [2, 1, 1]
+    assert record["status"] == 0 and len(record["runs"]) == 8 and record["launches"][0]["grid"] == [2, 1, 1]
     assert record["runs"][0]["changed"] == ["y"] and record["runs"][0]["counts"][0]["global_write_bytes"] == 256
 
 

@@ -23,7 +23,7 @@ import ptxsim
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 PACKAGE = ROOT / "ptxsim"
-PUBLIC = ("ptxsim", "ptxsim.descriptors", "ptxsim.hooks", "ptxsim.ptx", "ptxsim.timing")
+PUBLIC = ("ptxsim", "ptxsim.descriptors", "ptxsim.hooks", "ptxsim.museum", "ptxsim.ptx", "ptxsim.timing")
 pytestmark = pytest.mark.skipif(not (PACKAGE / "pyproject.toml").exists(), reason="this is not the repository")
 
 

@@ -84,7 +84,7 @@ def test_a_run_without_findings_ends_with_0(folder) -> None:
     run, suites = files()
     assert run["results"] == [] and run["invocations"][0]["exitCode"] == 0
     (suite,) = suites
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("7", "0", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("8", "0", "0")
     assert suite[0].get("name") == "eager-0" and suite[0].get("classname") == "ptxsim.scale" and not len(suite[0])
 
 
@@ -97,7 +97,7 @@ def test_a_finding_ends_with_1_and_is_in_every_report(folder, capsys) -> None:
     line = place["region"]["startLine"]
     assert (place["artifactLocation"]["uri"], line) == ("kernels/scale.py", 13)
     (suite,) = suites
-    assert suite.get("failures") == suite.get("tests") == "7"
+    assert suite.get("failures") == suite.get("tests") == "8"
     failure = suite[0].find("failure")
     assert failure is not None and failure.get("type") == "out-of-bounds" and "PTX line" in (failure.text or "")
     printed = [x for x in capsys.readouterr().out.splitlines() if x.startswith("::")]

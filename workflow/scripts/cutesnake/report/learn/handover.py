@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxsim.core.schedule import DEFAULT as SCHEDULES
+from ptxsim import DEFAULT_SCHEDULES as SCHEDULES
 from ptxsim.museum import Exhibit
 
 BYTES = 128
