@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 from verdict_samples import prediction, timings
@@ -176,6 +178,18 @@ def test_costs_have_figures_or_reasons(verdict):
     assert "lines" in one.missing  # the made-up operator has no files
     assert costs["cutlass_fp16", "sm_100a"].achieved_occupancy_percent is None
     assert "achieved_occupancy_percent" in costs["cutlass_fp16", "sm_100a"].missing
+
+
+def test_a_profile_of_another_build_is_no_cost_of_this_one():
+    everything = evidence(gpu=True)
+    measured = dict(everything.measured)
+    for path, entry in measured.items():
+        if entry.stage == "ncu" and entry.case.kernel == "cutile":
+            other = msgspec.structs.replace(entry.case, variant=Variant("another", {}))
+            measured[path] = msgspec.structs.replace(entry, case=other)
+    everything = dataclasses.replace(everything, measured=measured)
+    costs = {(one.kernel, one.target): one for one in verdicts(everything, compare(everything)).costs}
+    assert costs["cutile", "sm_90a"].achieved_occupancy_percent is None
 
 
 def test_a_verdict_says_where_another_gpu_timed_other_variants(verdict):

@@ -76,9 +76,10 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
         entry.metrics.occupancy_achieved_percent
         for entry in _measured(evidence, kernel, target)
         if isinstance(entry, Ncu) and entry.metrics and entry.metrics.occupancy_achieved_percent is not None
+        if variant_id(entry.case) == variant  # the row's other values are of this build
     ]
     if not profiled:
-        missing["achieved_occupancy_percent"] = "not profiled with ncu"
+        missing["achieved_occupancy_percent"] = f"variant {variant} was not profiled with ncu"
     if function is None:
         missing["registers_per_thread"] = evidence.why_no_build(kernel, target, variant) or "no static figures"
     spilled, _ = spills(evidence, kernel, target)
