@@ -102,8 +102,8 @@ def test_a_file_that_a_build_reads_counts(project) -> None:
     # As a JSON with sizes of tiles, whose name no import has, and a module whose name is computed.
     replace(
         project / CONTRACT,
-        "    def program()",
-        "    _tiles()\n\n    def program()",
+        "    return build_program(",
+        "    _tiles()\n    return build_program(",
     )
     append(
         project / CONTRACT,
@@ -173,8 +173,8 @@ def test_what_was_forced_takes_what_follows_along(project) -> None:
 def test_a_higher_time_limit_tries_a_build_again_that_hit_it(project) -> None:
     replace(
         project / CONTRACT,
-        "    def program()",
-        "    import time\n\n    time.sleep(20)\n\n    def program()",
+        "    return build_program(",
+        "    import time\n\n    time.sleep(20)\n    return build_program(",
     )
     done = snakemake(project, "--config", "compile={max_seconds: 3}")
     assert done.returncode == 0, done.stderr

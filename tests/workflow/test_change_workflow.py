@@ -27,7 +27,7 @@ def earlier_set(project: Path, factor: float) -> str:
         for line in path.read_text().splitlines():
             entry = json.loads(line)
             entry["provenance"]["created"] = "2026-11-01T00:00:00+00:00"
-            for figure in ("cold_us", "hot_us"):
+            for figure in ("cold_us", "hot_us") if entry["metrics"] else ():
                 entry["metrics"][figure] *= factor
             lines.append(json.dumps(entry))
         path.write_text("\n".join(lines) + "\n")

@@ -252,7 +252,7 @@ def test_snakemakes_own_report_holds_pages_pictures_and_tables(project) -> None:
     text = (project / "r.html").read_text()
     for name in ("mla_report.html", "resources.svg", "elementwise_add.csv"):
         assert name in text
-    for category in ("Overview", "Pictures", "Tables"):
+    for category in ("Overview", "Plots", "Tables"):
         assert f'"{category}"' in text
 
 

@@ -52,6 +52,8 @@ rule front_link:
         f"results/report/{FRONT}.html",
     log:
         f"results/log/report/{FRONT}.log",
+    conda:
+        "../../envs/environment.yaml"
     params:
         link=f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url=../{FRONT_PAGE}">'
         f'<title>{FRONT}</title><a href="../{FRONT_PAGE}">{FRONT}</a>',

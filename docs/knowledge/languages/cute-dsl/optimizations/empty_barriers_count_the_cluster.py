@@ -42,6 +42,7 @@ def kernel(load: cute.CopyAtom, source: cute.Tensor, y: cute.Tensor):
         for _ in cutlass.range(TILES):
             full = consumer.wait_and_advance()
             total += ring[warp, thread % 32, full.index]
+            cute.arch.fence_proxy("async.shared", space="cta")  # TMA writes next what was read here
             full.release()
         y[rank, thread] = total
     cute.arch.cluster_arrive()
