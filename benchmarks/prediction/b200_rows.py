@@ -17,6 +17,7 @@ from typing import Any
 
 import ptxsim
 from benchmarks.prediction.cases import capture
+from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.band import band
@@ -80,9 +81,7 @@ def main() -> None:
         row = min(predicted, key=lambda one: float(one["predicted_us"])) if predicted else {"error": reasons[-1]}
         kept[name] = key | row | {"seconds": round(time.process_time() - began, 1)}
         print(json.dumps(kept[name]), flush=True)
-        scratch = options.out.with_name(options.out.name + ".tmp")
-        scratch.write_text("".join(json.dumps(line) + "\n" for line in kept.values()))
-        scratch.replace(options.out)
+        record.write_text(options.out, "".join(json.dumps(line) + "\n" for line in kept.values()))
 
 
 if __name__ == "__main__":

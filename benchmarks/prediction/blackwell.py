@@ -16,6 +16,7 @@ from typing import Any
 
 import ptxsim
 from benchmarks.prediction.cases import capture
+from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.stages.measure.case import Case
 
@@ -124,9 +125,7 @@ def main() -> None:
             }
         print(json.dumps(row), flush=True)
         rows.append(row)
-    scratch = options.out.with_name(options.out.name + ".tmp")
-    scratch.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    scratch.replace(options.out)
+    record.write_text(options.out, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from benchmarks.prediction.cases import (
     recorded,
 )
 from benchmarks.prediction.predict import launches, predicted
+from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator
 from ptxsim import DeviceModel
 
@@ -120,9 +121,7 @@ def write(out: Path, result: list[dict[str, Any]]) -> None:
     """
     lines = [json.dumps(row) for row in result]
     text = "[\n" + ",\n".join(lines) + "\n]\n" if out.suffix == ".json" else "".join(f"{line}\n" for line in lines)
-    scratch = out.with_name(out.name + ".tmp")
-    scratch.write_text(text)
-    scratch.replace(out)
+    record.write_text(out, text)
 
 
 def main() -> None:

@@ -115,7 +115,7 @@ def main(results: Path, output: Path, seconds: float = 200) -> None:
         print(json.dumps(row), flush=True)
         torch.cuda.empty_cache()
         content = {"device": torch.cuda.get_device_name(), "rounds": ROUNDS, "rows": rows}
-        output.write_text(groups.text_of(content) + "\n")
+        record.write_text(output, groups.text_of(content) + "\n")
     print(f"{len(rows)} cases, {left} left out, {time.monotonic() - began:.0f} s")
 
 
