@@ -120,8 +120,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         built = known.get(COMPILE, False)
         if name in defaults or runs:
             live.add(name)
-            checks = _checks(plan, build, known) if built else {}
-            known = checks | _predictions(plan, build, known) if built else {}
+            known = _checks(plan, build, known) | _predictions(plan, build, known) if built else {}
         elif not (built and known.get(INSPECT)):
             live.add(name)
             stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
