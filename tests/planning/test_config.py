@@ -77,7 +77,7 @@ def test_an_entry_of_a_simulated_list_may_have_its_own_distributions() -> None:
     sweep = check(config).sweeps["mla_decode"]
     drawn = {w.id: sweep.simulated_distributions("short", w) for w in sweep.simulated("short")}
     assert drawn == {"b1_q1_s64_bf16": ["randn"], "b2_q1_s64_bf16": ["randn", "large"], "b2_q1_s65_bf16": ["large"]}
-    for wrong, message in ((["larg"], "'larg' is unknown; did you mean 'large'"), ("large", "it must be a list")):
+    for wrong, message in ((["largee"], "'largee' is unknown; did you mean 'large'"), ("large", "it must be a list")):
         entries[1]["distributions"] = wrong
         with pytest.raises(ConfigError, match=rf"short.workloads\[1\]: .*{message}"):
             check(config)
