@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,7 @@ def _server() -> subprocess.Popen:
 
 def _do(arguments: list[str], folder: str, environment: dict[str, str], files: list[str]) -> None:
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started the tests in the background
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
