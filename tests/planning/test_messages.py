@@ -241,7 +241,8 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
 
 @pytest.mark.fault("Machine", "Ctrl-C while a run is planned", "one line")
 def test_ctrl_c_while_a_run_is_planned_is_one_line(fresh) -> None:
-    append(fresh / "kernels/elementwise_add/cutile/__init__.py", "\nimport signal\nsignal.raise_signal(signal.SIGINT)\n")
+    kernel = fresh / "kernels/elementwise_add/cutile/__init__.py"
+    append(kernel, "\nimport signal\nsignal.raise_signal(signal.SIGINT)\n")
     done = snakemake(fresh, "--dry-run")
     assert done.returncode != 0 and "Interrupted before any job ran." in done.stderr.splitlines()
     assert "Traceback" not in done.stdout + done.stderr
