@@ -28,6 +28,9 @@ class Group:
     from_other_cta: bool = False
     completed: int = 0
     unused: int = 0
+    phases: int = 0  # that all its barriers completed in one CTA, at most
+    first: int | None = None  # place of the first phase among all that completed
+    early: bool = False  # whether the first wait passed at once
     half_of: int | None = None  # offset of a buffer that holds one pipeline, full barriers and then empty ones
 
     @property
@@ -61,6 +64,8 @@ def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> l
     """Join single mbarriers, in order of address, to groups of stages."""
     groups: list[Group] = []
     parts = _parts(singles, buffers)
+    uses = Counter(at for one in singles for at in _places(one))
+    common = {at for at, barriers in uses.items() if barriers > 1}
     for one in singles:
         place = one.offsets[0]
         if place in parts:
@@ -68,7 +73,7 @@ def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> l
                 groups.append(one)
             else:
                 _join(groups[-1], one)
-        elif groups and groups[-1].offsets[0] not in parts and _continues(code, groups[-1], one):
+        elif groups and groups[-1].offsets[0] not in parts and _continues(code, groups[-1], one, common):
             _join(groups[-1], one)
         else:
             groups.append(one)
@@ -108,6 +113,7 @@ def _agree(a: Group, b: Group) -> bool:
 
 def _single(bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str], name: str) -> Group:
     group = Group(name, [offset], bar.count, tensors=set(tensors), completed=bar.completed)
+    group.phases, group.first, group.early = bar.phases, bar.first, bar.early
     for (kind, at, (_, warp), other), times in bar.arrivals.items():
         group.arrivals.setdefault((kind, of_warp[warp]), Counter())[at] += times
         group.from_other_cta |= other
@@ -122,7 +128,7 @@ def _field(buffers: Sequence[Buffer], offset: int) -> str:
     return next((b.name for b in buffers if b.field and b.offset <= offset < b.end), "")
 
 
-def _continues(code: Code, group: Group, one: Group) -> bool:
+def _continues(code: Code, group: Group, one: Group, common: set[int]) -> bool:
     """Return whether a barrier can be the next stage of the group."""
     if one.offsets[0] != group.offsets[-1] + SIZE or one.count != group.count or one.name != group.name:
         return False
@@ -136,7 +142,24 @@ def _continues(code: Code, group: Group, one: Group) -> bool:
         return False
     if not mine or not yours:
         return _lines(code, one.waits) == _lines(code, group.waits)
-    return bool(_lines(code, one.arrivals) & _lines(code, group.arrivals))
+    return _one_code(code, group, one, common)
+
+
+def _one_code(code: Code, group: Group, one: Group, common: set[int]) -> bool:
+    """Return whether one piece of code arrives at both: an instruction, or a line that was unrolled.
+
+    The line can also be of a function that is inlined where either is used. Then one of them has an instruction in
+    `common`, which arrives at several barriers, but not at the other.
+    """
+    mine, yours = _places(one), _places(group)
+    if mine & yours:
+        return True
+    return bool(_lines(code, one.arrivals) & _lines(code, group.arrivals)) and not (mine | yours) & common
+
+
+def _places(group: Group) -> set[int]:
+    """Return the instructions that arrive."""
+    return {at for times in group.arrivals.values() for at in times if at >= 0}
 
 
 def _lines(code: Code, table: Mapping[Any, Counter[int]]) -> set[str | None]:
@@ -151,6 +174,9 @@ def _join(group: Group, one: Group) -> None:
         group.waits.setdefault(role, Counter()).update(times)
     group.from_other_cta |= one.from_other_cta
     group.completed += one.completed
+    group.phases += one.phases
+    group.first = min((at for at in (group.first, one.first) if at is not None), default=None)
+    group.early |= one.early
     group.unused += one.unused
     group.tensors |= one.tensors
 
@@ -164,9 +190,9 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
         partners = [g for g in free if _pairs(full, g)]
         if not partners:
             continue
-        empty = min(partners, key=lambda g: (not _siblings(full, g), abs(g.offsets[0] - full.offsets[-1])))
+        empty = min(partners, key=lambda g: _likeness(full, g))
         free.remove(empty)
-        if _copies(empty) and not _copies(full):
+        if _comes_first(empty, full):
             full, empty = empty, full
         result.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
     paired = {id(group) for one in result for group in (one.full, one.empty)}
@@ -176,20 +202,42 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
     return sorted(result, key=lambda one: one.full.offsets[0])
 
 
+def _likeness(a: Group, b: Group) -> tuple[bool, int, int]:
+    """Return the sort key of partners of equal length: of one array, as many phases, near."""
+    phases = abs(a.phases - b.phases) // len(a.offsets)
+    return not _siblings(a, b), phases, abs(b.offsets[0] - a.offsets[-1])
+
+
+def _comes_first(a: Group, b: Group) -> bool:
+    """Return whether, of two partners in order of address, `a` has the full barriers."""
+    if _copies(a) != _copies(b):
+        return _copies(a)
+    if a.early != b.early:  # a producer's first wait passes at once
+        return b.early
+    once = a.phases == b.phases == 1 and not _siblings(a, b)
+    return once and a.first is not None and b.first is not None and a.first < b.first
+
+
 def _sharing(groups: Sequence[Group], pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """Find rings of full barriers that share the empty ones of another ring."""
+    """Find rings of full barriers that share the barriers of another pipeline."""
     result = []
-    for full in filter(_copies, groups):
+    for full in groups:
         for one in pipelines:
-            if (
-                one.stages > 1
-                and _copies(one.full)
-                and _uses(full) == _uses(one.full)
-                and full.tensors - one.full.tensors
-            ):
-                result.append(Pipeline(_pipeline_name(full), full, one.empty, one.stages))
+            if _copies(full) and one.stages > 1 and _copies(one.full) and _uses(full) == _uses(one.full):
+                if full.tensors - one.full.tensors:
+                    result.append(Pipeline(_pipeline_name(full), full, one.empty, one.stages))
+                    break
+            elif _returns(full, one.full):
+                result.append(Pipeline(_pipeline_name(full), full, one.full, len(full.offsets)))
                 break
     return result
+
+
+def _returns(full: Group, other: Group) -> bool:
+    """Return whether the full barriers of another pipeline tell that the stages of a ring are free again."""
+    stages = len(full.offsets)
+    there_and_back = full.arrivers == set(other.waits) and set(full.waits) == other.arrivers
+    return stages > 1 and there_and_back and not _copies(full) and abs(full.phases - other.phases) <= stages
 
 
 def _uses(group: Group) -> tuple[int, int, set[str], set[str]]:
