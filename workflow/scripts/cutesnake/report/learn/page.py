@@ -194,7 +194,7 @@ def _pairs(asked: Asked, anatomies: Mapping[str, Record]) -> list[Record]:
 
 
 def _timeline(asked: Asked, kernel: str) -> Record | None:
-    """Return the predicted timeline of a kernel's small problem (svg, caption), or why it has none (missing)."""
+    """Return a kernel's predicted timeline (svg, caption), or why it has none (missing)."""
     from cutesnake.report.plot.pipeline import draw_timeline
     from cutesnake.report.plot.style import NothingToShow, to_svg
 

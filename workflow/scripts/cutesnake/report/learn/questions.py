@@ -52,7 +52,7 @@ def _descriptors(record: Mapping[str, Any]) -> str:
         uses = ", ".join(f"{MOVED[use['way']]} by {use['role']}" for use in d["uses"]) or "not used in this run"
         size = f"{d['box_bytes']:,} B, swizzle {d['swizzle']}"
         parts.append(f"{d['tensor']}: boxes of {box} {d['element']} ({size}), {uses}")
-    return "; ".join(f"{n} alike: {text}" if n > 1 else text for text, n in Counter(parts).items()) + "."
+    return "; ".join(f"{n} descriptors each: {text}" if n > 1 else text for text, n in Counter(parts).items()) + "."
 
 
 def _grid(record: Mapping[str, Any]) -> str:

@@ -146,15 +146,14 @@ def _continues(code: Code, group: Group, one: Group, common: set[int]) -> bool:
 
 
 def _one_code(code: Code, group: Group, one: Group, common: set[int]) -> bool:
-    """Return whether one piece of code arrives at both: an instruction, or a line that was unrolled.
+    """Return whether an instruction, or one unrolled line, arrives at both.
 
     The line can also be of a function that is inlined where either is used. Then one of them has an instruction in
-    `common`, which arrives at several barriers, but not at the other.
+    `common`, which arrives at several barriers, but not at the other. Code without a line table is taken for one line.
     """
     mine, yours = _places(one), _places(group)
-    if mine & yours:
-        return True
-    return bool(_lines(code, one.arrivals) & _lines(code, group.arrivals)) and not (mine | yours) & common
+    lines = _lines(code, one.arrivals) & _lines(code, group.arrivals)
+    return bool(mine & yours or lines == {None} or (lines and not (mine | yours) & common))
 
 
 def _places(group: Group) -> set[int]:
@@ -203,7 +202,7 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
 
 
 def _likeness(a: Group, b: Group) -> tuple[bool, int, int]:
-    """Return the sort key of partners of equal length: of one array, as many phases, near."""
+    """Return the sort key of partners: one array, equal phases, near."""
     phases = abs(a.phases - b.phases) // len(a.offsets)
     return not _siblings(a, b), phases, abs(b.offsets[0] - a.offsets[-1])
 
@@ -234,7 +233,7 @@ def _sharing(groups: Sequence[Group], pipelines: Sequence[Pipeline]) -> list[Pip
 
 
 def _returns(full: Group, other: Group) -> bool:
-    """Return whether the full barriers of another pipeline tell that the stages of a ring are free again."""
+    """Return whether another pipeline's full barriers release the stages of a ring."""
     stages = len(full.offsets)
     there_and_back = full.arrivers == set(other.waits) and set(full.waits) == other.arrivers
     return stages > 1 and there_and_back and not _copies(full) and abs(full.phases - other.phases) <= stages
