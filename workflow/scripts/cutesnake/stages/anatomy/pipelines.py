@@ -64,8 +64,6 @@ def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> l
     """Join single mbarriers, in order of address, to groups of stages."""
     groups: list[Group] = []
     parts = _parts(singles, buffers)
-    uses = Counter(at for one in singles for at in _places(one))
-    common = {at for at, barriers in uses.items() if barriers > 1}
     for one in singles:
         place = one.offsets[0]
         if place in parts:
@@ -73,7 +71,7 @@ def joined(code: Code, singles: Sequence[Group], buffers: Sequence[Buffer]) -> l
                 groups.append(one)
             else:
                 _join(groups[-1], one)
-        elif groups and groups[-1].offsets[0] not in parts and _continues(code, groups[-1], one, common):
+        elif groups and groups[-1].offsets[0] not in parts and _continues(code, groups[-1], one):
             _join(groups[-1], one)
         else:
             groups.append(one)
@@ -128,7 +126,7 @@ def _field(buffers: Sequence[Buffer], offset: int) -> str:
     return next((b.name for b in buffers if b.field and b.offset <= offset < b.end), "")
 
 
-def _continues(code: Code, group: Group, one: Group, common: set[int]) -> bool:
+def _continues(code: Code, group: Group, one: Group) -> bool:
     """Return whether a barrier can be the next stage of the group."""
     if one.offsets[0] != group.offsets[-1] + SIZE or one.count != group.count or one.name != group.name:
         return False
@@ -138,27 +136,11 @@ def _continues(code: Code, group: Group, one: Group, common: set[int]) -> bool:
     waits, others = set(one.waits), set(group.waits)
     if not (mine <= yours or yours <= mine) or not (waits <= others or others <= waits):
         return False
-    if one.tensors != group.tensors:
+    if one.tensors != group.tensors or (waits and others and one.early != group.early):
         return False
     if not mine or not yours:
         return _lines(code, one.waits) == _lines(code, group.waits)
-    return _one_code(code, group, one, common)
-
-
-def _one_code(code: Code, group: Group, one: Group, common: set[int]) -> bool:
-    """Return whether an instruction, or one unrolled line, arrives at both.
-
-    The line can also be of a function that is inlined where either is used. Then one of them has an instruction in
-    `common`, which arrives at several barriers, but not at the other. Code without a line table is taken for one line.
-    """
-    mine, yours = _places(one), _places(group)
-    lines = _lines(code, one.arrivals) & _lines(code, group.arrivals)
-    return bool(mine & yours or lines == {None} or (lines and not (mine | yours) & common))
-
-
-def _places(group: Group) -> set[int]:
-    """Return the instructions that arrive."""
-    return {at for times in group.arrivals.values() for at in times if at >= 0}
+    return bool(_lines(code, one.arrivals) & _lines(code, group.arrivals))
 
 
 def _lines(code: Code, table: Mapping[Any, Counter[int]]) -> set[str | None]:
