@@ -26,7 +26,8 @@ from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
 from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
-from cutesnake.stages.predict.validated import FOLDER, read_validated
+from cutesnake.stages.predict.band import band
+from cutesnake.stages.predict.validated import FOLDER, files, read_validated
 
 MLA, CUTE, CUTILE, RIVAL = "mla_decode", "cute_sm90", "cutile", "flash_mla"
 BENCHMARKS = ROOT / "benchmarks"
@@ -271,21 +272,20 @@ def b200_rows() -> str:
     folder = BENCHMARKS / "prediction"
     lines = (folder / "b200_rows.jsonl").read_text().splitlines()
     predicted = {row["case"]: row for row in map(json.loads, lines) if row.get("predicted_us")}
-    rows = []
+    known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
             workload = make_workload(group["operator"], published["parameters"]).id
             if row := predicted.get(f"{group['operator']}/{published['kernel']}/{workload}"):
                 error = 100.0 * (row["predicted_us"] / published["us"] - 1)
-                rows.append(
-                    (error, row["band_percent"], f"`{published['kernel']}`", f"`{workload}`", published["us"], row)
-                )
+                width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
+                rows.append((error, width, f"`{published['kernel']}`", f"`{workload}`", published["us"], row))
     rows.sort(key=lambda row: -abs(row[0]))
     cells = [
-        [kernel, workload, f"{us:,} µs", f"{row['predicted_us']:,.1f} µs", f"{error:+.0f} %", f"±{band:.0f} %"]
-        for error, band, kernel, workload, us, row in rows
+        [kernel, workload, f"{us:,} µs", f"{row['predicted_us']:,.1f} µs", f"{error:+.0f} %", f"±{width:.0f} %"]
+        for error, width, kernel, workload, us, row in rows
     ]
-    inside = sum(abs(error) <= band for error, band, *_ in rows)
+    inside = sum(abs(error) <= width for error, width, *_ in rows)
     middle = median(abs(error) for error, *_ in rows)
     cells.append(["all", f"{inside} of {len(rows)} inside the band", "", "", f"median {middle:.0f} %", ""])
     return markdown(("NVIDIA's kernel", "workload", "published", "predicted", "error", "expected error"), cells)
