@@ -23,7 +23,7 @@ from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.bottleneck import bound
 from cutesnake.stages.predict.prediction import BUSY
-from cutesnake.stages.predict.validated import files, read_validated
+from cutesnake.stages.predict.validated import ValidatedRow, files, read_validated
 
 PUBLISHED = Path(__file__).with_name("b200_published.json")
 
@@ -43,12 +43,12 @@ def cases(results: Path) -> Iterator[tuple[str, list[Case], Mapping[str, Any]]]:
             yield f"{operator}/{kernel}/{workload.id}", result, group
 
 
-def predict(case: Case, cache: Any, clock_mhz: float | None) -> dict[str, Any]:
+def predict(case: Case, cache: Any, clock_mhz: float | None, validated: list[ValidatedRow]) -> dict[str, Any]:
     """Return µs, clock and the band in percent of a case on a B200."""
     captured = capture(case)
     result = ptxsim.predict(captured.launches, "b200", cache=cache, clock_mhz=clock_mhz, code=captured.code)
     busy = [(one.end_us - one.start_us, {key: getattr(one, key) for key in BUSY}) for one in result.launches]
-    width = band(bound(busy), cache, len(result.assumed), read_validated(files())).percent
+    width = band(bound(busy), cache, len(result.assumed), validated).percent
     return {
         "variant": case.variant["id"],
         "predicted_us": round(result.launches[-1].end_us - result.launches[0].start_us, 2),
@@ -68,6 +68,7 @@ def main() -> None:
         if options.out.exists()
         else {}
     )
+    validated = read_validated(files())
     for name, choices, group in cases(options.results.resolve()):
         if options.match not in name:
             continue
@@ -75,7 +76,7 @@ def main() -> None:
         began, predicted, reasons = time.process_time(), [], ["no build"]
         for case in choices:
             try:
-                predicted.append(predict(case, group["cache"], group.get("clock_mhz")))
+                predicted.append(predict(case, group["cache"], group.get("clock_mhz"), validated))
             except Exception as error:  # one variant less; the row says why
                 reasons.append(str(error).splitlines()[0])
         row = min(predicted, key=lambda one: float(one["predicted_us"])) if predicted else {"error": reasons[-1]}

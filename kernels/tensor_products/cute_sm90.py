@@ -33,8 +33,7 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per kind of product and tile, which serves every size."""
     tilings = adapter.TILINGS if workload.m > 1024 else (*adapter.FEW_ROWS, adapter.LARGE)
-    choices = {"dtype": workload.dtype, "output": "fp32"}
-    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
+    return adapter.variants(workload.dtype, tilings, dtype=workload.dtype, output="fp32")
 
 
 @not_baked
