@@ -36,8 +36,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     tilings = (square, large, *small) if workload.m > 1024 else (*adapter.FEW_ROWS, large)
     if workload.m <= 512:
         tilings = adapter.TILINGS[::-1]
-    choices = {"dtype": workload.dtype, "output": "fp32"}
-    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
+    return adapter.variants(workload.dtype, tilings, dtype=workload.dtype, output="fp32")
 
 
 @not_baked
