@@ -262,3 +262,17 @@ def test_a_recorded_check_of_each_build_gives_a_persistent_cta_several_items(ker
             seen = [part["items"] for entry in checks for part in entry["metrics"]["simulated"]["coverage"]]
             items[kept["build"]] = max(seen)
     assert items and min(items.values()) > 1, items
+
+
+def test_every_operator_has_three_workloads_predicted_in_both_languages() -> None:
+    for path in sorted((ROOT / "recorded/builds").glob("*.jsonl")):
+        predicted: dict[str, set[str]] = {"cute": set(), "cutile": set()}
+        for line in path.read_text().splitlines():
+            records = json.loads(line)["records"]
+            for name in records:
+                entry = records[name]
+                whole = records[entry["like"]] if "like" in entry else entry
+                status = entry.get("but", {}).get("status", whole.get("status"))
+                if name.startswith("predict/") and status == "ok":
+                    predicted[records["compile"]["dsl"]].add(name)
+        assert len(predicted["cute"] & predicted["cutile"]) >= 3, path.stem

@@ -113,7 +113,7 @@ def test_a_stream_of_copies_is_bound_by_the_bandwidth_that_its_sm_has(grid) -> N
 
 
 def test_l2_keeps_its_bytes_a_second_when_the_sm_clock_sinks() -> None:
-    """Measured on an H200 and an H100: TMA loads next to products, benchmarks/microbenchmarks, group «together»."""
+    """Measured on two GPUs: loads by TMA next to products, group «together» of 23a2c976."""
     data = np.zeros(132 * 65536, np.uint8)
     gpu = DEVICE.changed(tma_bytes_per_cycle=128, tma_bytes_per_cycle_tpc=256, l2_gb_per_s=132 * 16)
     launch = launched(copies(16), data, threads=1, grid=(132,), shared=65552)
