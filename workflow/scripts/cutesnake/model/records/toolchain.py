@@ -108,6 +108,7 @@ class GateLimits(Part):
 
     spill_bytes: Count
     spill_sites: Count
+    serialized_percent: Annotated[float, doc("points of a function's wgmma that wait one by one")]
     slower_percent: float
 
 
