@@ -62,6 +62,9 @@ def asked_of_toolchain(wildcards):
     asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
     asked |= {part: [] for part in ("jobs", "checks", "predictions", "measured", "builds")}
     for build in planned(TOOLCHAIN_BUILDS, path):
+        if name == toolchains.MAIN and (kept := recorded_of(build.key)):
+            asked["builds"].append(kept)
+            continue
         built, figures = beside(name, build.id.path("compile")), beside(name, build.id.path("inspect"))
         names = names_of(build.id)
         asked["jobs"].append(
@@ -104,6 +107,22 @@ def asked_of_toolchain(wildcards):
             records["times"].append(time["case"]["record"])
         asked["builds"].append(records)
     return asked
+
+
+@functools.cache
+def recorded_of(key):
+    """Where the records of a build of the main toolchain lie that need not be made; empty if it must."""
+    build = PLAN.builds[key]
+    if EXPERIMENT.recorded == "ignore" or measured_here(build):
+        return {}
+    names = recorded_builds.standing_for(PLAN, build, KEPT_FOLDER, RECIPES)
+    if not names:
+        return {}
+    checks, predictions = (
+        [one for one in names if one.startswith(f"{stage}/")] for stage in (kept_builds.CHECK, kept_builds.PREDICTION)
+    )
+    records = {"compile": kept_builds.COMPILE, "inspect": kept_builds.INSPECT, "checks": checks, "times": []}
+    return records | {"predictions": predictions, "recorded": [str(KEPT_FOLDER / f"{build.operator}.jsonl"), key]}
 
 
 def measured_here(build):

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model.kept_builds import CHECK, COMPILE, FOLDER, INSPECT, PREDICTION, KeptKeys, Key, read_keys
+from cutesnake.model.kept_builds import (
+    CHECK,
+    COMPILE,
+    FOLDER,
+    INSPECT,
+    PREDICTION,
+    KeptKeys,
+    Key,
+    read_keys,
+    read_records,
+)
 from cutesnake.model.paths import SCRIPTS
+from cutesnake.model.records.inspect import Inspect
 from cutesnake.planning.matrix import Build, Plan
 from cutesnake.planning.outputs import Recipe
 from cutesnake.planning.staleness import WORKFLOW, digest_data, digest_files
@@ -87,8 +98,12 @@ def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
     """Return the simulated and predicted cases of a build by the names of their records."""
+    return {f"{stage}/{case.workload.id}": case for stage, cases in _cases(plan, build) for case in cases}
+
+
+def _cases(plan: Plan, build: Build) -> Sequence[tuple[str, Sequence[Any]]]:
     stages = ((CHECK, plan.checks_of_builds), (PREDICTION, plan.predictions_of_builds))
-    return {f"{stage}/{case.workload.id}": case for stage, cases in stages for case in cases.get(build.key, ())}
+    return [(stage, cases.get(build.key, ())) for stage, cases in stages]
 
 
 def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
@@ -115,8 +130,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         if there is None:
             live.add(name)
             continue
-        now = keys_of(plan, build, recipes)
-        known = {one: there.keys[one].holds(now[one]) for one in now if one in there.keys}
+        known = _holding(plan, build, there, recipes)
         built = known.get(COMPILE, False)
         if name in defaults or runs:
             live.add(name)
@@ -143,6 +157,30 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         if f"{CHECK}/{case.workload.id}" not in kept.get(name, ())
     )
     return Selection(frozenset(live), kept, checking, predicting, stale)
+
+
+def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
+    """Return names of records that stand for a build, its first check and its first prediction.
+
+    Empty if one is missing or of other sources, or if the build spills: source lines of spills are in no record.
+    """
+    file = folder / f"{build.operator}.jsonl"
+    there = read_keys(file).get(build.key)
+    known = _holding(plan, build, there, recipes) if there else {}
+    first = [f"{stage}/{cases[0].workload.id}" for stage, cases in _cases(plan, build) if cases]
+    names = (COMPILE, INSPECT, *first)
+    if not all(map(known.get, names)):
+        return ()
+    (metrics,) = read_records(file, {build.key: [INSPECT]}).values()
+    assert isinstance(metrics, Inspect)
+    spills = any(one.instructions is None or one.instructions.local_memory for one in metrics.functions)
+    return () if spills else names
+
+
+def _holding(plan: Plan, build: Build, there: KeptKeys, recipes: Recipes) -> dict[str, bool]:
+    """Return which of a build's kept records are of today's sources, by name."""
+    now = keys_of(plan, build, recipes)
+    return {one: there.keys[one].holds(now[one]) for one in now if one in there.keys}
 
 
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
