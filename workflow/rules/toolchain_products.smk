@@ -62,7 +62,7 @@ def asked_of_toolchain(wildcards):
     asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
     asked |= {part: [] for part in ("jobs", "checks", "predictions", "measured", "builds")}
     for build in planned(TOOLCHAIN_BUILDS, path):
-        if name == toolchains.MAIN and (kept := recorded_of(build.key)):
+        if name == toolchains.MAIN and (kept := standing_for(build.key)):
             asked["builds"].append(kept)
             continue
         built, figures = beside(name, build.id.path("compile")), beside(name, build.id.path("inspect"))
@@ -110,7 +110,7 @@ def asked_of_toolchain(wildcards):
 
 
 @functools.cache
-def recorded_of(key):
+def standing_for(key):
     """Where the records of a build of the main toolchain lie that need not be made; empty if it must."""
     build = PLAN.builds[key]
     if EXPERIMENT.recorded == "ignore" or measured_here(build):
