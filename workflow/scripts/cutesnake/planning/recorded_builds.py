@@ -160,7 +160,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
 
 
 def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
-    """Return names of records that stand for a build, its first check and its first prediction.
+    """Return names of records that stand for a build, its first check and prediction.
 
     Empty if one is missing or of other sources, or if the build spills: source lines of spills are in no record.
     """
