@@ -122,7 +122,7 @@ def _changes(
         was, is_now = left[name], right[name]
         if was == is_now:
             continue
-        grown = is_now - was if was is not None and is_now is not None else None
+        grown: float | None = is_now - was if was is not None and is_now is not None else None
         effect: Effect = "other" if name not in COSTS or grown is None else "worse" if grown > 0 else "better"
         cause = None
         if name == SERIALIZED:
