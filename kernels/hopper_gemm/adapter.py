@@ -33,7 +33,13 @@ TILINGS = (LARGE, Tiling(128, 128), SMALL, Tiling(64, 64, 2), Tiling(64, 32, 2))
 SCALED_TILINGS = (Tiling(128, 128), SMALL, Tiling(64, 64, 2), Tiling(64, 32, 2))
 # For few rows, the fastest of `gemm_blockwise` on an H200 first.
 FEW_ROWS = (Tiling(64, 64, 2), SMALL, Tiling(64, 32, 2), Tiling(128, 128))
-MIXED_TILINGS = (Tiling(128, 128), Tiling(64, 128), Tiling(64, 64, 2), Tiling(16, 64, 2), Tiling(16, 128))
+MIXED_TILINGS: tuple[Tiling, ...] = (
+    Tiling(128, 128),
+    Tiling(64, 128),
+    Tiling(64, 64, 2),
+    Tiling(16, 64, 2),
+    Tiling(16, 128),
+)
 
 
 @not_baked

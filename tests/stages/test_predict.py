@@ -429,11 +429,9 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     folder = build("elementwise_add", kernel, "sm_100a", variant)
     chosen = {"id": variant.id, "params": dict(variant.params)}
 
-    def predicted(rows: int, empty_launch_us: float | None = None) -> dict:
+    def predicted(rows: int, empty_launch_us: float | None = None, target: str = "sm_100a") -> dict:
         parameters = {**ADD, "rows": rows}
-        case = Case(
-            "predict", "elementwise_add", kernel, "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
-        )
+        case = Case("predict", "elementwise_add", kernel, target, chosen, parameters, str(folder), {"device": "b200"})
         done = predict_build(case, json.loads((folder / "build.json").read_text()), empty_launch_us)
         record.check("predict", done, "test")
         assert done["status"] == "ok", done["reason"]
@@ -447,6 +445,9 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
     slow_host = predicted(37, empty_launch_us=50.0)
     assert slow_host["warm_us"] == small["warm_us"] and slow_host["cold_us"] - small["cold_us"] > 40
+    assert small["bands"]["cold"]["percent"] > 0
+    rubin = predicted(37, target="sm_107a")  # other GPUs' errors say nothing of one that nobody has seen
+    assert rubin["bands"]["cold"]["percent"] is None and "not known" in rubin["bands"]["cold"]["words"]
 
 
 @pytest.mark.slow
