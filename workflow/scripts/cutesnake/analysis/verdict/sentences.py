@@ -55,6 +55,7 @@ CAUSES = {
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
         "The tile is a choice of the variant, not a limit of the DSL."
     ),
+    "few_ctas": "{slow} runs {slow_ctas} CTAs on {processors} SMs, {fast} {fast_ctas}.",
     "tile_traffic": (
         "{slow} computes {slow_tile} output tiles, {fast} {fast_tile}. Per FLOP, {slow} loads {ratio:.2f} times the "
         "bytes into shared memory."
@@ -74,6 +75,9 @@ CAUSES = {
     "not_persistent": (
         "{slow} starts {ctas} CTAs one after another ({waves:.1f} waves), each with its own set-up. {fast} loops in "
         "{fewer} persistent CTAs."
+    ),
+    "not_persistent_predicted": (
+        "{slow} starts {ctas} CTAs in {waves:.1f} waves, each with its own set-up. {fast} starts {fewer}, all at once."
     ),
     "dram_traffic": (
         "{slow} moves {slow_mb:.0f} MB through DRAM, {fast} {fast_mb:.0f} MB, and DRAM is its bottleneck "
@@ -133,10 +137,11 @@ LABELS = {  # rule -> its cause in a few words
     "consumer_groups": "One role for all warps.",
     "product_width": "Narrow products.",
     "idle_processors": "Too few tiles.",
+    "few_ctas": "Few CTAs.",
     "tile_traffic": "Smaller tile, more traffic.",
     "register_share": "Smaller tile, fewer registers.",
     "tail": "Empty last wave.",
-    "not_persistent": "Not persistent.",
+    "not_persistent": "Many waves.",
     "dram_traffic": "More DRAM traffic.",
     "few_warps": "Few warps.",
     "instructions": "More instructions.",
