@@ -258,6 +258,17 @@ def test_predicted_second_launch_has_its_share_of_the_difference():
     assert "second_launch" not in fired(predicted([(0.0, 41.0)], WAITING))
 
 
+def test_launches_beyond_the_longest_one_may_take_longer_without_being_more():
+    result = predicted([(0.0, 30.0), (31.0, 41.0)], WAITING)
+    for fast, fires in (
+        ([(0.0, 28.0), (29.0, 31.0)], True),
+        ([(0.0, 20.0), (20.0, 31.0)], False),
+        ([(0.0, 31.0)], False),
+    ):
+        other = replace(result.fast, prediction=prediction(fast, "waiting", 20.0, WAITING))
+        assert ("other_launches" in fired(replace(result, fast=other))) is fires
+
+
 def test_a_predicted_bound_needs_a_busy_resource_and_a_kernel_that_waits():
     result = predicted([(0.0, 41.0)], WAITING)
     assert fired(result)["predicted_bound"].numbers == {"resource": "DRAM", "percent": 87.0, "less": 20.0}

@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cutesnake.analysis.verdict import sentences
 from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
 from cutesnake.model.records.anatomy import AnatomyFunction, Role
 from cutesnake.model.records.ncu import NcuMetrics
-from cutesnake.model.records.predict import PredictMetrics
+from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
@@ -161,16 +160,29 @@ def _communicating(kernel: Kernel) -> int | None:
     return kernel.function.cluster_size if pattern and pattern.present and kernel.function else None
 
 
+def _rest(launches: list[PredictedLaunch]) -> float:
+    """Return the predicted time of a call beyond its longest kernel in µs."""
+    longest = max(one.end_us - one.start_us for one in launches)
+    return max(one.end_us for one in launches) - longest
+
+
+def _other_launches(c: Contrast) -> Fired | None:
+    fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
+    if not fast or not 1 < len(slow) <= len(fast):
+        return None
+    rest = _rest(fast), _rest(slow)
+    if rest[1] - rest[0] < LEAST_SHARE * c.gap_us:
+        return None
+    numbers: Numbers = {"launches": len(slow), "slow_us": rest[1], "more": len(fast), "fast_us": rest[0]}
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, evidence, (rest[1] - rest[0]) / c.gap_us, "predicted")
+
+
 def _predicted_launches(c: Contrast) -> Fired | None:
     fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
     if len(slow) <= len(fast) or not fast:
         return None
-
-    def rest(launches: list[Any]) -> float:
-        longest = max(one.end_us - one.start_us for one in launches)
-        return float(max(one.end_us for one in launches) - longest)
-
-    extra = rest(slow) - rest(fast)
+    extra = _rest(slow) - _rest(fast)
     if extra < LEAST_SHARE * c.gap_us:
         return None
     main = [max(one.end_us - one.start_us for one in launches) for launches in (fast, slow)]
@@ -340,7 +352,7 @@ def _few_ctas(c: Contrast) -> Fired | None:
 
 
 def _ctas(c: Contrast, kernel: Kernel) -> int | None:
-    """Return the CTAs of the longest launch, profiled or predicted, if it is half of the call."""
+    """Return the CTAs of the longest launch, if it is half of the call."""
     if kernel.profiled and kernel.near:
         return math.prod(kernel.near.grid) if (kernel.near.duration_us or 0.0) >= 0.5 * kernel.us else None
     if not (launches := kernel.predicted(c.figure)) or c.processors is None:
@@ -643,6 +655,12 @@ RULES = (
         _second_launch,
     ),
     Rule(
+        "other_launches",
+        "Predicted: the slower kernel has no more launches, but those beyond its longest one take longer, by a tenth "
+        "of the difference or more.",
+        _other_launches,
+    ),
+    Rule(
         "cold_start",
         "The slower kernel loses half of the difference or more by a cold cache, has 1.5 times the code, and its warps "
         "wait 1.5 times as long for instructions (15 % or more).",
@@ -675,8 +693,8 @@ RULES = (
     ),
     Rule(
         "few_ctas",
-        "The slower kernel's longest launch, half of its call or more, has CTAs for at most 75 % of the SMs. That of the "
-        "other has 1.25 times as many.",
+        "The slower kernel's longest launch, half of its call or more, has CTAs for at most 75 % of the SMs. The "
+        "other's has 1.25 times as many.",
         _few_ctas,
     ),
     Rule(

@@ -29,6 +29,10 @@ CAUSES = {
         "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
         "µs; the longest kernels take {slow_us:.1f} and {fast_us:.1f} µs."
     ),
+    "other_launches": (
+        "Beyond its longest kernel, {slow} spends {slow_us:.1f} µs in {launches} launches, {fast} {fast_us:.1f} µs in "
+        "{more}."
+    ),
     "cold_start": (
         "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. The code of {slow} is "
         "{slow_kb:.0f} KB, that of {fast} {fast_kb:.0f} KB, fetched again after an L2 flush. At {profiled}, "
@@ -131,6 +135,7 @@ STALLS = {  # ncu's name of a stall -> what the warps wait for
 
 LABELS = {  # rule -> its cause in a few words
     "second_launch": "Second launch.",
+    "other_launches": "Slow further launches.",
     "cold_start": "Large code, fetched again.",
     "spills": "Register spills.",
     "loads_in_flight": "Fewer loads in flight.",
