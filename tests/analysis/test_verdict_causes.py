@@ -9,7 +9,7 @@ import pytest
 from verdict_samples import anatomy, contrast, function, kernel, prediction
 
 from cutesnake.analysis.verdict import causes
-from cutesnake.analysis.verdict.facts import Contrast, Kernel
+from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
 
 MLA, B32, B1, B4 = "mla_decode", "b32_q1_s4096_bf16", "b1_q1_s8192_bf16", "b4_q1_s4096_bf16"
 ROLE = {"tasks": ["multiply", "softmax"]}
@@ -122,6 +122,37 @@ def test_gemm_at_m_128_cute_has_tiles_for_a_quarter_of_the_processors():
     result = fired(of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent"))
     assert result["idle_processors"].numbers["slow_ctas"] == 32
     assert "tile_traffic" not in result
+
+
+def trial(fast: bool, us: float, m: int, n: int, gpu: str = "") -> Trial:
+    return Trial(fast, "a" if fast else "b", {"tile_m": m, "tile_n": n}, us, "path", gpu)
+
+
+def test_equal_tiles_refute_a_cause_where_half_of_the_difference_is_left():
+    result = of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    assert "idle_processors" in fired(result) and causes.ruled_out(result) == []
+    for gpu in ("", "H200"):
+        kept = replace(result, trials=[trial(True, 40.0, 128, 128, gpu), trial(False, 56.0, 128, 128, gpu)])
+        assert "idle_processors" not in fired(kept)
+        (out,) = causes.ruled_out(kept)
+        assert out.numbers["tile"] == "128x128" and ("H200" in out.sentence) is bool(gpu)
+    for trials in (
+        [trial(True, 40.0, 128, 128), trial(False, 42.0, 128, 128)],  # the difference is gone
+        [trial(True, 40.0, 128, 128), trial(False, 50.0, 128, 256)],  # other tiles
+        [trial(True, 40.0, 32, 32, "H200"), trial(True, 30.0, 64, 64, "H200"), trial(False, 50.0, 32, 32, "H200")],
+    ):
+        other = replace(result, trials=trials)
+        assert "idle_processors" in fired(other) and causes.ruled_out(other) == []
+    turned = of("gemm", "m128_n8192_k8192_bf16", "warm", "cutlass_sm90_persistent", "tilegym_persistent")
+    assert causes.ruled_out(replace(turned, trials=kept.trials)) == []  # no rule to refute
+
+
+def test_a_launch_that_costs_far_more_than_the_difference_does_not_explain_it():
+    cute, cutile = mla("b16_q1_s1024_bf16", "warm", B32)
+    assert "second_launch" not in fired(
+        contrast(MLA, "b16_q1_s1024_bf16", "warm", cute, replace(cutile, us=cute.us + 2))
+    )
+    assert "second_launch" in fired(contrast(MLA, "b16_q1_s1024_bf16", "warm", cute, replace(cutile, us=cute.us + 8)))
 
 
 def test_large_gemms_differ_by_tile_registers_and_clock():

@@ -6,12 +6,12 @@ Each reads typed facts, and each can be false.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cutesnake.analysis.verdict import sentences
-from cutesnake.analysis.verdict.facts import Contrast, Kernel
+from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
 from cutesnake.model.records.anatomy import AnatomyFunction, Role
 from cutesnake.model.records.ncu import NcuMetrics
 from cutesnake.model.records.predict import PredictMetrics
@@ -19,6 +19,8 @@ from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
+MOST_SHARE = 1.5  # of the difference: a cost far above it does not explain it
+KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
 ISSUING = (
@@ -49,12 +51,33 @@ class Rule:
     id: str
     condition: str
     test: Callable[[Contrast], Fired | None]
+    refuted: str | None = None  # the rule that refutes it
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires, by share; an unknown share ranks as UNKNOWN_SHARE."""
+    """Return every rule that fires and is not refuted, by share.
+
+    An unknown share ranks as UNKNOWN_SHARE.
+    """
+    known = _fired(RULES, contrast)
+    against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
+    refuted = {rule.id for rule in RULES if rule.refuted in against}
+    return sorted(
+        (cause for cause in known if cause.rule not in refuted),
+        key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent),
+    )
+
+
+def ruled_out(contrast: Contrast) -> list[Cause]:
+    """Return what refutes a rule that fires."""
+    named = {cause.rule for cause in _fired(RULES, contrast)}
+    against = {rule.refuted for rule in RULES if rule.id in named}
+    return [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
+
+
+def _fired(rules: Iterable[Rule], contrast: Contrast) -> list[Cause]:
     result = []
-    for rule in RULES:
+    for rule in rules:
         fired = rule.test(contrast)
         if fired is None:
             continue
@@ -68,12 +91,12 @@ def causes(contrast: Contrast) -> list[Cause]:
         text += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
         evidence = [path for path in fired.evidence if path]
         result.append(Cause(rule.id, " ".join(text), evidence, fired.numbers, share))
-    return sorted(result, key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent))
+    return result
 
 
 def rules() -> list[CauseRule]:
     """Return the rules and their conditions."""
-    return [CauseRule(rule.id, rule.condition) for rule in RULES]
+    return [CauseRule(rule.id, rule.condition) for rule in (*RULES, *REFUTATIONS)]
 
 
 def _used(path: str, fired: Fired) -> bool:
@@ -115,7 +138,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     own = _own(c)
     gap = own[1].total_duration_us - own[0].total_duration_us if own else c.gap_us
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
-    if gap <= 0 or extra < LEAST_SHARE * gap:
+    if gap <= 0 or extra < LEAST_SHARE * gap or (own is None and extra > MOST_SHARE * gap):
         return None
     second = max(
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
@@ -269,7 +292,7 @@ def _loads_in_flight(c: Contrast) -> Fired | None:
     return Fired({"slow_kb": in_flight[1] / 1024, "fast_kb": in_flight[0] / 1024}, [*evidence, *_profiles(c)])
 
 
-def _tile(kernel: Kernel) -> tuple[int, int] | None:
+def _tile(kernel: Kernel | Trial) -> tuple[int, int] | None:
     """Return rows and columns of an output tile, as the variant's parameters name them."""
     for rows, columns in (("tile_m", "tile_n"), ("tile_size_m", "tile_size_n")):
         result = kernel.params.get(rows), kernel.params.get(columns)
@@ -313,6 +336,41 @@ def _tile_traffic(c: Contrast) -> Fired | None:
     numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}
     numbers |= _tile_names(tiles[0], tiles[1])
     return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
+
+
+def _equal_tiles(c: Contrast) -> Fired | None:
+    """Look for times with equal tiles that differ half as much or more.
+
+    Only tiles of the contrast count, and tiles that are the fastest of both sides on another GPU.
+    """
+    kept = [
+        (slow.us / fast.us, fast, slow)
+        for gpu in dict.fromkeys(trial.gpu for trial in c.trials)
+        for fast, slow in _with_equal_tiles(
+            [trial for trial in c.trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
+        )
+        if math.log(slow.us / fast.us) >= KEPT_SHARE * math.log(c.slow.us / c.fast.us)
+    ]
+    if not kept:
+        return None
+    _, fast, slow = max(kept, key=lambda one: (not one[1].gpu, one[0]))
+    rows, columns = _tile(fast) or (0, 0)
+    numbers: Numbers = {"tile": f"{rows}x{columns}", "on": f" on the {fast.gpu}" * bool(fast.gpu)}
+    numbers |= {"equal_fast": fast.kernel, "fast_us": fast.us, "equal_slow": slow.kernel, "slow_us": slow.us}
+    return Fired(numbers, [trial.path for trial in (fast, slow)])
+
+
+def _with_equal_tiles(trials: list[Trial], *tiles: tuple[int, int] | None) -> Iterable[tuple[Trial, Trial]]:
+    """Yield the fastest trials of both sides on a GPU, per tile."""
+    sides = [[one for one in trials if one.fast is fast and _tile(one)] for fast in (True, False)]
+    if not all(sides):
+        return
+    best = {_tile(min(side, key=lambda one: one.us)) for side in sides}
+    for tile in {*tiles, *(best if len(best) == 1 else ())}:
+        equal = [[one for one in side if _tile(one) == tile] for side in sides]
+        if all(equal):
+            fast, slow = (min(side, key=lambda one: one.us) for side in equal)
+            yield fast, slow
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -543,7 +601,8 @@ def _tensor_memory_traffic(c: Contrast) -> Fired | None:
 RULES = (
     Rule(
         "second_launch",
-        "The slower kernel launches more kernels per call, and they take a tenth of the difference or more.",
+        "The slower kernel launches more kernels per call, and they take a tenth of the difference or more. If another "
+        "workload was profiled, they take at most 1.5 times the difference.",
         _second_launch,
     ),
     Rule(
@@ -575,16 +634,19 @@ RULES = (
         "idle_processors",
         "The slower kernel has output tiles for at most 75 % of the SMs, the other for 1.25 times as many.",
         _idle_processors,
+        refuted="equal_tiles",
     ),
     Rule(
         "tile_traffic",
         "The slower kernel loads 1.2 times as many bytes per FLOP because of its smaller tile; both fill all SMs.",
         _tile_traffic,
+        refuted="equal_tiles",
     ),
     Rule(
         "register_share",
         "The multiplying threads of the faster kernel have 1.5 times the registers, and its output tile is larger.",
         _register_share,
+        refuted="equal_tiles",
     ),
     Rule(
         "tail",
@@ -641,5 +703,14 @@ RULES = (
         "tensor_memory_traffic",
         "Predicted: the slower kernel waits, and its code has 4 times the loads and stores of tensor memory.",
         _tensor_memory_traffic,
+    ),
+)
+
+REFUTATIONS = (
+    Rule(
+        "equal_tiles",
+        "No cause: with both sides' tiles equal to one of the two, or to the fastest one of both on some GPU, half of "
+        "the difference or more remains.",
+        _equal_tiles,
     ),
 )
