@@ -1,7 +1,7 @@
-"""Dry runs in forks of a process with Snakemake imported: a third of the time.
+"""Runs in forks of a process with Snakemake imported: a third of the time of a dry run.
 
 The process knows no part of the project. A run has the folder, the environment and the module path of `python -m
-snakemake` in its place; those that do something start Snakemake as a user does, see project.py.
+snakemake` in its place; most of those that do something start Snakemake as a user does, see project.py.
 """
 
 from __future__ import annotations
@@ -23,16 +23,30 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     """What `python -m snakemake` with these arguments says, and how it ends."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
         files = [f"/proc/{os.getpid()}/fd/{stream.fileno()}" for stream in (out, complaints)]
-        request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
-        server = _server()
-        server.stdin.write(json.dumps(request | {"files": files}) + "\n")
-        server.stdin.flush()
-        status = os.waitstatus_to_exitcode(int(server.stdout.readline()))
+        status = wait(start(arguments, folder, environment, files))
         message = []
         for stream in (out, complaints):
             stream.seek(0)
             message.append(stream.read().decode())
     return subprocess.CompletedProcess(arguments, status, *message)
+
+
+def start(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], files: Sequence[str]) -> int:
+    """Start a run in a session of its own and return its process id; it writes to two files."""
+    run = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment), "files": list(files)}
+    return _ask(run)
+
+
+def wait(process: int) -> int:
+    """Wait for a started run and return its exit code."""
+    return os.waitstatus_to_exitcode(_ask(process))
+
+
+def _ask(request: object) -> int:
+    server = _server()
+    server.stdin.write(json.dumps(request) + "\n")
+    server.stdin.flush()
+    return int(server.stdout.readline())
 
 
 @functools.cache
@@ -44,6 +58,7 @@ def _server() -> subprocess.Popen:
 
 
 def _do(arguments: list[str], folder: str, environment: dict[str, str], files: list[str]) -> None:
+    os.setsid()
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -57,20 +72,20 @@ def _do(arguments: list[str], folder: str, environment: dict[str, str], files: l
 
 
 def main() -> None:
-    """For each line of the standard input a process.
-
-    How it ended is a line of the standard output.
-    """
+    """Start a process for each run in the standard input, or wait for one; answer with a number a line."""
     for name in ("snakemake.cli", "snakemake.report.html_reporter", "smart_open", "jinja2", "msgspec"):
         importlib.import_module(name)
     gc.freeze()
     for line in sys.stdin:
+        request = json.loads(line)
+        if isinstance(request, int):
+            print(os.waitpid(request, 0)[1], flush=True)
+            continue
         child = os.fork()
         if child == 0:
-            _do(**json.loads(line))
+            _do(**request)
             sys.exit()
-        _, status = os.waitpid(child, 0)
-        print(status, flush=True)
+        print(child, flush=True)
 
 
 if __name__ == "__main__":

@@ -96,8 +96,11 @@ class Clocks(Actors, Observer):
 
     def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
         for warp in self._warps(f, lanes):
-            clock.learn(self.warps[warp])
-            self._advance(warp)
+            self._publish_warp(warp, clock)
+
+    def _publish_warp(self, warp: Warp, clock: Clock) -> None:
+        clock.learn(self.warps[warp])
+        self._advance(warp)
 
     def _learn(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
         for warp in self._warps(f, lanes):
@@ -205,9 +208,8 @@ class Clocks(Actors, Observer):
             some = len(lanes[own]) < min(32, f.cta.launch.threads - 32 * number)
             side = self.ids.get(("lanes", *warp), 0) if some and warp in self.lanes.dirty else 0
             before = filling.known[side]
-            filling.learn(self.warps[warp])
+            self._publish_warp(warp, filling)
             filling.known[side] = before
-            self._advance(warp)
             if not some:
                 self.lanes.released(warp)
             elif self.races:

@@ -1,7 +1,7 @@
 """Random actions on a folder, compared with a model of what is stale.
 
-The model knows nothing of digests: it notes of what each build was made. After every action a dry run must announce the
-builds that the model names, and nothing where nothing is stale. Every run ends as a run in a new folder does.
+The model knows nothing of digests: it notes of what each build was made. After one or several actions a dry run must
+announce the builds that the model names, and nothing where nothing is stale. Runs end as a run in a new folder does.
 CI does a few actions; CONTRIBUTING.md says how many were tried by hand.
 """
 
@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,17 +21,18 @@ import pytest
 
 import dry_runs
 from cutesnake.model.catalog import load_kernel, make_workload
-from project import OWN_OUTPUT, TINY, copy_project, snakemake
+from project import LOOKED_AT, OWN_OUTPUT, TINY, copy_project, snakemake
 
 ACTIONS = int(os.environ.get("CUTESNAKE_SOAK_ACTIONS", "40"))
 SEED = int(os.environ.get("CUTESNAKE_SOAK_SEED", "1"))
 SECONDS = float(os.environ.get("CUTESNAKE_SOAK_SECONDS", "inf"))  # no further action after this
-CHECKED = float(os.environ.get("CUTESNAKE_SOAK_CHECKED", "1"))  # share of the actions that a dry run follows
-MOST_AT_ONCE = 20  # actions between two runs
+CHECKED = float(os.environ.get("CUTESNAKE_SOAK_CHECKED", "0.3"))  # share of the actions that a dry run follows
+MOST_AT_ONCE = 60  # actions between two runs
 RUNS_PER_CLEAN = 8  # runs after which the results are compared with results in a new folder
 KERNEL = """
 import os
 import signal
+from pathlib import Path
 from cutesnake.model.contract import Variant
 DSL = "cuda"
 SOURCE = "ours"
@@ -45,7 +45,8 @@ def variants(workload, target):
     return (Variant(f"rows{workload.rows}", {"rows": workload.rows}),)
 
 def compile(variant, target, folder):
-    (folder / "note.txt").write_text("VERSION")
+    text = Path(__file__).with_name("text.txt").read_text()
+    (folder / "note.txt").write_text(f"VERSION {text}")
     if "VERSION" == "wrong":
         raise ValueError("no such thing")
     if "VERSION" == "killed":
@@ -69,17 +70,16 @@ Build = tuple[str, str]  # kernel, variant
 
 @dataclass
 class Model:
-    """What is asked for, what each build was made of, and what was damaged since."""
+    """What is asked for, and what each build may be made of."""
 
     version: dict[str, str] = field(default_factory=lambda: {"ann": "one", "bob": "one"})
+    text: str = "first"  # a file that `compile` reads
     taken: list[str] = field(default_factory=lambda: ["ann", "cutile"])
     rows: list[int] = field(default_factory=lambda: [3])
     packages: dict[str, str] = field(default_factory=dict)  # mocked: name -> version
-    made: dict[Build, str] = field(default_factory=dict)
+    made: dict[Build, set[str]] = field(default_factory=dict)  # "": missing or damaged; two after a killed run
     reported: str | None = None  # what the report was made of
-    damaged: set[Build] = field(default_factory=set)
     unsure: bool = True  # whether more than builds may be stale
-    maybe: set[Build] = field(default_factory=set)  # builds of which a killed run may have made some
 
     def planned(self) -> dict[Build, str]:
         """The builds that are asked for, and what each depends on."""
@@ -91,13 +91,20 @@ class Model:
                     first = load_kernel("elementwise_add", kernel).variants(workload, "sm_90a")[0]
                     builds[kernel, first.id] = f"cuda-tile {self.packages.get('cuda-tile')}"
                 else:
-                    builds[kernel, f"rows{rows}"] = self.version[kernel]
+                    builds[kernel, f"rows{rows}"] = f"{self.version[kernel]} {self.text}"
         return builds
+
+    def dies(self) -> bool:
+        """Whether a build that is asked for ends its process each time."""
+        return any(needs.startswith("killed") for needs in self.planned().values())
 
     def stale(self) -> set[Build]:
         """The builds that the next run must make."""
-        planned = self.planned().items()
-        return {build for build, needs in planned if self.made.get(build) != needs or build in self.damaged}
+        return {build for build, needs in self.planned().items() if needs not in self.made.get(build, {""})}
+
+    def maybe(self) -> set[Build]:
+        """The builds that the next run may make, since a killed run may have made them."""
+        return {build for build in self.planned() if len(self.made.get(build, {""})) > 1} - self.stale()
 
     @property
     def state(self) -> str:
@@ -113,11 +120,17 @@ class Model:
     def ran(self) -> None:
         """A run ended: what it could make is made."""
         planned = self.planned()
-        whole = {build: needs for build, needs in planned.items() if needs != "killed"}
-        self.made |= whole
-        self.damaged -= set(whole)
-        self.unsure = whole != planned
+        self.made |= {build: {needs} for build, needs in planned.items() if not needs.startswith("killed")}
+        self.unsure = self.dies()
         self.reported = self.state
+
+    def broke_off(self) -> None:
+        """A run ended early: it may have made some builds."""
+        planned = self.planned()
+        for build in self.stale() | self.maybe():
+            if not planned[build].startswith("killed"):
+                self.made[build] = self.made.get(build, {""}) | {planned[build]}
+        self.unsure = True
 
 
 class Folder:
@@ -136,7 +149,8 @@ class Folder:
         mine.mkdir(parents=True, exist_ok=True)
         for name, version in self.model.version.items():
             (mine / f"{name}.py").write_text(f"{KERNEL.replace('VERSION', version)}# comment {self.comments}\n")
-        return [mine / f"{name}.py" for name in self.model.version]
+        (mine / "text.txt").write_text(self.model.text)
+        return sorted(mine.iterdir())
 
     def arguments(self) -> list[str]:
         workloads = [{"rows": self.model.rows, "columns": 1000}]
@@ -154,23 +168,20 @@ class Folder:
         return {"PYTHONPATH": str(place)} if self.model.packages else {}
 
     def run(self, *targets: str) -> subprocess.CompletedProcess:
-        """A run in a process that has Snakemake imported; `start` starts a new one."""
-        machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
-        command = ["--cores", "1", *targets, *self.arguments(), "--configfile", TINY]
-        return dry_runs.run(command, self.path, {**os.environ, **machine, **self.environment()})
+        return dry_runs.run(self.command(*targets), self.path, self.whole_environment())
 
-    def start(self) -> subprocess.Popen:
+    def start(self) -> int:
+        """Start a run and return its process id."""
+        message = self.places / "message"
+        message.touch()
+        return dry_runs.start(self.command(), self.path, self.whole_environment(), [str(message)] * 2)
+
+    def command(self, *targets: str) -> list[str]:
+        return ["--cores", "1", *targets, *self.arguments(), "--configfile", TINY]
+
+    def whole_environment(self) -> dict[str, str]:
         machine = {"CUTESNAKE_MACHINE": str(self.path / "tests/machines/none.json")}
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", *self.arguments(), "--configfile", TINY]
-        message = (self.places / "said").open("w")
-        return subprocess.Popen(
-            command,
-            cwd=self.path,
-            env={**os.environ, **machine, **self.environment()},
-            start_new_session=True,
-            stdout=message,
-            stderr=message,
-        )
+        return {**os.environ, **machine, **self.environment()}
 
     def announced(self) -> tuple[set[Build], bool, str]:
         """Return the builds that a dry run announces, whether any job, and its output."""
@@ -188,7 +199,7 @@ class Folder:
         """Note missing builds: Snakemake deletes outputs before a job, which may not end."""
         for kernel, variant in tried:
             if not (self.path / f"results/compile/elementwise_add/{kernel}/sm_90a/{variant}/build.json").exists():
-                self.model.made.pop((kernel, variant), None)
+                self.model.made[kernel, variant] = {""}
 
     def results(self) -> dict[str, str]:
         """Every file, less times and what took how long."""
@@ -235,7 +246,7 @@ def damage_build(folder: Folder, chance: random.Random) -> str:
     path = chance.choice(files)
     if path.name != "build.json" and not path.stat().st_size:
         return f"{path} is empty already"
-    folder.model.damaged.add(build)
+    folder.model.made[build] = {""}
     return harm(path, chance)
 
 
@@ -244,7 +255,7 @@ def damage_folder(folder: Folder, chance: random.Random) -> str:
     if not builds:
         return "no build to delete"
     build = chance.choice(sorted(builds))
-    folder.model.damaged.add(build)
+    folder.model.made[build] = {""}
     shutil.rmtree(builds[build])
     return f"deleted {builds[build]}"
 
@@ -279,12 +290,15 @@ def touch(folder: Folder, chance: random.Random) -> str:
 
 
 def edit(folder: Folder, chance: random.Random) -> str:
-    folder.model.version[chance.choice(["ann", "bob"])] = chance.choices(VERSIONS, [4, 4, 2, 1])[0]
+    if chance.random() < 0.3:
+        folder.model.text = chance.choice(["first", "second"])
+    else:
+        folder.model.version[chance.choice(["ann", "bob"])] = chance.choices(VERSIONS, [4, 4, 2, 1])[0]
     older = chance.random() < 0.3
     for path in folder.write():
         if older:
             os.utime(path, (1_000_000_000, 1_000_000_000))
-    return f"versions {folder.model.version}{', with an older date' if older else ''}"
+    return f"versions {folder.model.version}, {folder.model.text}{', with an older date' if older else ''}"
 
 
 def comment(folder: Folder, chance: random.Random) -> str:
@@ -312,10 +326,10 @@ def upgrade(folder: Folder, chance: random.Random) -> str:
 
 
 def copy(folder: Folder, chance: random.Random) -> str:
-    """A copy with new dates, at another depth."""
+    """Copy with new or old dates, at another depth."""
     folder.copies += 1
     to = folder.places / ("deeper/" * chance.randint(0, 2)) / f"copy{folder.copies}"
-    shutil.copytree(folder.path, to, copy_function=shutil.copy, symlinks=True)
+    shutil.copytree(folder.path, to, copy_function=chance.choice([shutil.copy, shutil.copy2]), symlinks=True)
     shutil.rmtree(folder.path)
     folder.path = to
     return f"copied to {to}"
@@ -343,18 +357,16 @@ def forget(folder: Folder, chance: random.Random) -> str:
 
 
 def kill(folder: Folder, chance: random.Random) -> str:
-    seconds = chance.uniform(0.5, 10.0)
-    model = folder.model
-    model.maybe = model.stale()
+    seconds = chance.uniform(0.1, 8.0)
+    tried = folder.model.stale() | folder.model.maybe()
     run = folder.start()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        run.wait(seconds)
+    time.sleep(seconds)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
+        os.killpg(run, signal.SIGKILL)
+    dry_runs.wait(run)
     time.sleep(0.2)
-    folder.forget_missing(model.maybe)
-    model.unsure = True
+    folder.model.broke_off()
+    folder.forget_missing(tried)
     return f"killed after {seconds:.1f} s"
 
 
@@ -382,10 +394,10 @@ def fill_disk(folder: Folder, chance: random.Random) -> str:
     output = done.stdout + done.stderr
     assert "Traceback" not in output, output
     if done.returncode:
-        dies = "killed" in model.planned().values()
-        assert dies or "disk is full" in output or "No space left" in output, output
-        model.maybe, model.unsure = model.stale(), True
-        folder.forget_missing(model.maybe)
+        assert model.dies() or "disk is full" in output or "No space left" in output, output
+        tried = model.stale() | model.maybe()
+        model.broke_off()
+        folder.forget_missing(tried)
     else:
         assert free or not model.anything(), output
         model.ran()
@@ -397,8 +409,7 @@ def build_only(folder: Folder, chance: random.Random) -> str:
     model, tried = folder.model, folder.model.stale()
     reported, unsure = model.reported, model.unsure
     done = folder.run("compiled")
-    dies = "killed" in [needs for build, needs in model.planned().items() if build in tried]
-    assert (done.returncode != 0) is dies, done.stdout + done.stderr
+    assert (done.returncode != 0) is model.dies(), done.stdout + done.stderr
     model.ran()
     folder.forget_missing(tried)
     model.reported, model.unsure = None if tried else reported, unsure
@@ -410,13 +421,12 @@ def race(folder: Folder, chance: random.Random) -> str:
 
     One of them makes what is stale, the other one does nothing or is refused.
     """
-    runs, message, tried = [], [], folder.model.stale()
+    runs, tried = [], folder.model.stale() | folder.model.maybe()
     for _ in range(2):
         runs.append(folder.start())
         time.sleep(chance.uniform(0.0, 3.0))
-    statuses = [run.wait(300) for run in runs]
-    if "killed" not in folder.model.planned().values():
-        assert 0 in statuses, message
+    statuses = [dry_runs.wait(run) for run in runs]
+    assert folder.model.dies() or 0 in statuses, (folder.places / "message").read_text()
     folder.model.ran()
     folder.forget_missing(tried)
     return f"two runs at once: {statuses}"
@@ -425,7 +435,7 @@ def race(folder: Folder, chance: random.Random) -> str:
 CHANGES = (damage_build, damage_build, damage_folder, damage_report, damage_any, edit, edit, take, sweep, upgrade)
 HARMLESS = (touch, touch, comment, copy, link, forget)
 RUNS = (kill, fill_disk, race, build_only)
-DONE = (*CHANGES, *CHANGES, *HARMLESS, *HARMLESS, *RUNS)
+DONE = (*CHANGES, *HARMLESS, *RUNS)
 
 
 def compare(folder: Folder) -> str:
@@ -435,11 +445,9 @@ def compare(folder: Folder) -> str:
     """
     model = folder.model
     builds, anything, message = folder.announced()
-    if model.maybe:  # some of these are made now: the dry run says which, and must name no other
-        finished = model.maybe - builds
-        model.made |= {build: needs for build, needs in model.planned().items() if build in finished}
-        model.damaged -= finished
-        model.maybe = set()
+    for build in model.maybe():  # the dry run says whether a run that broke off made it
+        needs = model.planned()[build]
+        model.made[build] = model.made[build] - {needs} if build in builds else {needs}
     if builds != (stale := model.stale()):
         return f"builds announced: {sorted(builds)}, stale by the model: {sorted(stale)}\n{message[-1200:]}"
     if model.anything() not in (None, anything):
@@ -468,6 +476,9 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
     chance, until = random.Random(SEED), time.monotonic() + SECONDS
     source = copy_project(tmp_path / "source")  # what is tested stays as it is, whoever edits it meanwhile
     folder = Folder(tmp_path / "place/folder", source, Model())
+    folder.announced()
+    (source / LOOKED_AT).parent.mkdir(exist_ok=True)
+    shutil.copy(folder.path / LOOKED_AT, source / LOOKED_AT)  # new folders need not read all code again
     history: list[str] = []
     runs = 0
 
@@ -478,13 +489,12 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
     while len(history) < ACTIONS and time.monotonic() < until:
         for _ in range(chance.randint(1, MOST_AT_ONCE)):
             history.append(chance.choice(DONE)(folder, chance))
-            if folder.model.maybe or chance.random() < CHECKED:
+            if chance.random() < CHECKED:
                 agree()
         agree()
-        tried = folder.model.stale()
+        tried, dies = folder.model.stale(), folder.model.dies()
         done = folder.run()
         reported = "\n".join([f"seed {SEED}:", *history[-20:], done.stdout[-2000:], done.stderr[-2000:]])
-        dies = "killed" in [needs for build, needs in folder.model.planned().items() if build in folder.model.stale()]
         assert (done.returncode != 0) is dies, reported
         folder.model.ran()
         folder.forget_missing(tried)

@@ -194,13 +194,13 @@ def _pairs(asked: Asked, anatomies: Mapping[str, Record]) -> list[Record]:
 
 
 def _timeline(asked: Asked, kernel: str) -> Record | None:
-    """Return the predicted timeline of a kernel's small problem (svg, caption), or None without one."""
+    """Return a kernel's predicted timeline (svg, caption), or why it has none (missing)."""
     from cutesnake.report.plot.pipeline import draw_timeline
     from cutesnake.report.plot.style import NothingToShow, to_svg
 
     predicted = record.read("predict", asked.timelines[kernel])
     if predicted.status != "ok" or predicted.metrics is None:
-        return None
+        return {"missing": _SYMBOL.sub("the kernel", predicted.reason or predicted.status)}
     name = kernel.rpartition("/")[2]
     try:
         drawing = draw_timeline(name, predicted.metrics, predicted.case.workload)
@@ -210,7 +210,11 @@ def _timeline(asked: Asked, kernel: str) -> Record | None:
     return {"svg": Markup(svg), "caption": drawing.caption}
 
 
+_SYMBOL = re.compile(r"\bkernel_\w{30,}")
+_FETCHED = re.compile(r"results/fetch/(?:[^/\s]+/)+")  # folders of a fetched file
+
+
 def _check(entry: Record) -> Record:
     workload = entry["case"]["workload"]
-    reason = None if entry["status"] == "ok" else named(workload, entry["reason"])
+    reason = None if entry["status"] == "ok" else _FETCHED.sub("", named(workload, entry["reason"]))
     return {"workload": workload, "backend": entry["backend"], "reason": reason}
