@@ -167,6 +167,19 @@ def test_records_stand_for_a_build_with_its_first_check_and_prediction_unless_it
     assert recorded_builds.standing_for(predicted, second, tmp_path, made) == ()
 
 
+def test_toolchains_are_compared_by_the_first_check_and_the_smallest_prediction(predicted, monkeypatch) -> None:
+    second = predicted.builds["op/cute/sm_90a/second"]
+    cases = [PlannedCase(second, Workload(name)) for name in ("large", "small", "medium")]
+    predicted.cases = {case.key: case for case in cases}
+    predicted.foreseen = {("op", "cute", case.workload.id) for case in cases}
+    work = {"large": 9, "small": 1, "medium": 5}
+    operator = SimpleNamespace(cost=lambda workload: SimpleNamespace(flops=0, bytes=work[workload.id]))
+    monkeypatch.setattr(recorded_builds, "load_operator", lambda name: operator)
+    chosen = recorded_builds.compared(predicted, second)
+    assert {stage: case.workload.id for stage, case in chosen.items()} == {"correctness": "w", "predict": "small"}
+    assert recorded_builds.compared(predicted, predicted.builds["op/cute/sm_90a/first"]) == {}
+
+
 def test_a_build_that_is_made_repeats_its_first_checks_and_shows_the_others(plan, tmp_path) -> None:
     second = plan.builds["op/cute/sm_90a/second"]
     cases = [PlannedCase(second, Workload(name)) for name in ("w", "x", "y", "z")]

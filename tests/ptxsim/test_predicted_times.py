@@ -190,12 +190,12 @@ def test_two_warpgroups_share_the_tensor_cores() -> None:
 def test_two_ctas_on_an_sm_share_its_pipes_and_hide_latencies() -> None:
     both = {"threads": 128, "grid": (264,), "shared": 100_000}
     alone = {"threads": 128, "grid": (132,), "shared": 100_000}
-    assert cycles(independent(2000), **both) == pytest.approx(2 * cycles(independent(2000), **alone), rel=0.15)
-    assert cycles(CHAIN * 2000, **both) == pytest.approx(cycles(CHAIN * 2000, **alone), rel=0.1)
+    assert cycles(independent(800), **both) == pytest.approx(2 * cycles(independent(800), **alone), rel=0.15)
+    assert cycles(CHAIN * 800, **both) == pytest.approx(cycles(CHAIN * 800, **alone), rel=0.1)
 
 
 def test_a_wave_and_a_half_takes_as_long_as_two() -> None:
-    one, half, two = (cycles(CHAIN * 2000, grid=(n,), shared=200_000) for n in (132, 198, 264))
+    one, half, two = (cycles(CHAIN * 800, grid=(n,), shared=200_000) for n in (132, 198, 264))
     assert half == two == pytest.approx(2 * one, rel=0.1)
     prediction = ptxsim.predict(launched(CHAIN, grid=(198,), shared=200_000), DEVICE)
     assert (prediction.launches[0].waves, prediction.launches[0].blocks_per_sm) == (1.5, 1)

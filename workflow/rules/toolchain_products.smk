@@ -86,13 +86,14 @@ def asked_of_toolchain(wildcards):
             }
         )
         records = {"compile": built, "inspect": figures, "checks": [], "predictions": [], "times": []}
-        for case in PLAN.checks_of_builds.get(build.id.key, ())[:1]:
+        compared = recorded_builds.compared(PLAN, build)
+        if case := compared.get(kept_builds.CHECK):
             one = in_batch("correctness", case, recipe_of_check(names, case))
             one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
             log = f"results/log/toolchains/{name}/{case.id.key}.log"
             asked["checks"].append({"case": one, "settings": simulation_settings(case), "log": log})
             records["checks"].append(one["record"])
-        for case in PLAN.predictions_of_builds.get(build.id.key, ())[:1]:
+        if case := compared.get(kept_builds.PREDICTION):
             output = beside(name, case.id.path("predict"))
             settings = {"device": PLAN.clocks[case.build.target]}
             asked["predictions"].append(

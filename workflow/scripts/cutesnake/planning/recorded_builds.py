@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model.catalog import load_operator
 from cutesnake.model.kept_builds import (
     CHECK,
     COMPILE,
@@ -98,12 +99,8 @@ def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
     """Return the simulated and predicted cases of a build by the names of their records."""
-    return {f"{stage}/{case.workload.id}": case for stage, cases in _cases(plan, build) for case in cases}
-
-
-def _cases(plan: Plan, build: Build) -> Sequence[tuple[str, Sequence[Any]]]:
     stages = ((CHECK, plan.checks_of_builds), (PREDICTION, plan.predictions_of_builds))
-    return [(stage, cases.get(build.key, ())) for stage, cases in stages]
+    return {f"{stage}/{case.workload.id}": case for stage, cases in stages for case in cases.get(build.key, ())}
 
 
 def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
@@ -159,16 +156,33 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     return Selection(frozenset(live), kept, checking, predicting, stale)
 
 
+def compared(plan: Plan, build: Build) -> dict[str, Any]:
+    """Return the check and the prediction by which toolchains are compared, by stage.
+
+    These are the first check, and the prediction with least FLOPs and bytes, which takes the shortest time.
+    """
+
+    def work(case: Any) -> float:
+        cost = load_operator(build.operator).cost(case.workload)
+        return cost.flops + cost.bytes
+
+    result = {}
+    if checks := plan.checks_of_builds.get(build.key):
+        result[CHECK] = checks[0]
+    if predictions := plan.predictions_of_builds.get(build.key):
+        result[PREDICTION] = min(predictions, key=work) if len(predictions) > 1 else predictions[0]
+    return result
+
+
 def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
-    """Return names of records that stand for a build, its first check and prediction.
+    """Return names of records that stand for a build and its `compared` cases.
 
     Empty if one is missing or of other sources, or if the build spills: source lines of spills are in no record.
     """
     file = folder / f"{build.operator}.jsonl"
     there = read_keys(file).get(build.key)
     known = _holding(plan, build, there, recipes) if there else {}
-    first = [f"{stage}/{cases[0].workload.id}" for stage, cases in _cases(plan, build) if cases]
-    names = (COMPILE, INSPECT, *first)
+    names = (COMPILE, INSPECT, *(f"{stage}/{case.workload.id}" for stage, case in compared(plan, build).items()))
     if not all(map(known.get, names)):
         return ()
     (metrics,) = read_records(file, {build.key: [INSPECT]}).values()
