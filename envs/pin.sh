@@ -2,7 +2,7 @@
 # Pin envs/*.in into envs/*.txt: envs/pin.sh
 # Compare the newest compilers with the pinned ones: envs/pin.sh newest OPERATOR...
 #
-# Resolved against PyPI's own torch, the CUDA build, so that the pins fit beside it; what only that build pulls in is
+# Resolved against PyPI's own torch, the CUDA build, so that the pins fit it; what only that build pulls in is
 # left out again, so that a machine with a CPU build does not download it.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -15,11 +15,18 @@ hashed() { # of compilers only: all else of these environments comes from the ma
 }
 
 if [ "${1:-}" = newest ]; then
-    compilers='nvidia-cutlass-dsl[a-z0-9-]*|cuda-tile|nvidia-cuda-(tileiras|nvcc|crt|nvdisasm)|nvidia-nvvm'
+    cute='nvidia-cutlass-dsl[a-z0-9-]*' cutile='cuda-tile|nvidia-cuda-(tileiras|nvcc|crt)|nvidia-nvvm'
+    disassembler=nvidia-cuda-nvdisasm
     operators=$(IFS=,; echo "${*:2}")
     cd .. && mkdir -p results
-    grep -oE "^($compilers)==" envs/requirements.in | tr -d = | uv pip compile "${plain[@]}" - |
-        grep -E "^($compilers)==" | hashed results/newest.txt
+    newest=$(grep -oE "^($cute|$cutile|$disassembler)==" envs/requirements.in | tr -d = | uv pip compile "${plain[@]}" -)
+    changed=
+    for compilers in "$cute" "$cutile"; do # a DSL whose compilers are the pinned ones is not compared
+        pins=$(grep -E "^($compilers)==" <<<"$newest")
+        if grep -qvxFf envs/requirements.txt <<<"$pins"; then changed+=$pins$'\n'; fi
+    done
+    [ -n "$changed" ] || { echo "The pinned compilers are the newest ones."; exit; }
+    { echo "$changed"; grep "^$disassembler==" <<<"$newest"; } | hashed results/newest.txt
     grep -oE '^[a-z0-9-]+==[^ ]+' results/newest.txt
     exec snakemake --cores all gate --config 'toolchains=[main, results/newest.txt]' "operators=[${operators:-mla_decode}]"
 fi

@@ -86,12 +86,6 @@ class Run:
         spans = np.maximum(rows[:, 3] - rows[:, 2], 1)
         return float(np.median((rows[:, 1] - rows[:, 0]) / spans) * 1000)
 
-    @property
-    def start_spread_ns(self) -> float:
-        """Between the first and the last start."""
-        rows = np.concatenate(self._working())
-        return float(rows[:, 2].max() - rows[:, 2].min())
-
     def _working(self) -> list[np.ndarray]:
         result = [cta[cta[:, 1] > 0] for cta in self.stamps]
         working = [rows for rows in result if len(rows)]

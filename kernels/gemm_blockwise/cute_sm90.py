@@ -31,8 +31,7 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per tile, which serves every size; small tiles first for few rows."""
     tilings = adapter.SCALED_TILINGS if workload.m > 128 else adapter.FEW_ROWS
-    choices = {"dtype": workload.dtype, "output": "bf16", "scaled": True}
-    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in tilings)
+    return adapter.variants(workload.dtype, tilings, dtype=workload.dtype, output="bf16", scaled=True)
 
 
 @not_baked

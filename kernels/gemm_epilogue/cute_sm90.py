@@ -32,8 +32,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per element type, activation and tile; small tiles first for few rows."""
     w = workload
     tilings = adapter.TILINGS if w.m > 128 else (*adapter.FEW_ROWS, adapter.LARGE)
-    choices = {"dtype": w.dtype, "output": w.dtype, "activation": w.activation}
-    return tuple(adapter.variant(f"{w.dtype}_{w.activation}", tiling, **choices) for tiling in tilings)
+    name = f"{w.dtype}_{w.activation}"
+    return adapter.variants(name, tilings, dtype=w.dtype, output=w.dtype, activation=w.activation)
 
 
 @not_baked

@@ -34,7 +34,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     No tile has rows of two groups.
     """
     choices = {"dtype": workload.dtype, "output": "bf16", "scaled": True, "groups": "contiguous"}
-    return tuple(adapter.variant(workload.dtype, tiling, **choices) for tiling in adapter.SCALED_TILINGS)
+    return adapter.variants(workload.dtype, adapter.SCALED_TILINGS, **choices)
 
 
 @not_baked

@@ -36,7 +36,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     dtype = workload.dtype
     choices = {"dtype": dtype, "output": "bf16", "scaled": dtype == "fp8", "groups": "masked"}
     tilings = adapter.SCALED_TILINGS if workload.m > 128 else adapter.SCALED_TILINGS[1:]
-    return tuple(adapter.variant(dtype, tiling, **choices) for tiling in tilings)
+    return adapter.variants(dtype, tilings, **choices)
 
 
 @not_baked

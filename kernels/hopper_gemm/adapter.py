@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 TARGETS = {"sm_90a": ("TMA", "wgmma")}
 FUNCTION = "hopper_gemm"
@@ -33,12 +33,19 @@ TILINGS = (LARGE, Tiling(128, 128), SMALL, Tiling(64, 64, 2), Tiling(64, 32, 2))
 SCALED_TILINGS = (Tiling(128, 128), SMALL, Tiling(64, 64, 2), Tiling(64, 32, 2))
 # For few rows, the fastest of `gemm_blockwise` on an H200 first.
 FEW_ROWS = (Tiling(64, 64, 2), SMALL, Tiling(64, 32, 2), Tiling(128, 128))
-MIXED_TILINGS = (Tiling(128, 128), Tiling(64, 128), Tiling(64, 64, 2), Tiling(16, 64, 2), Tiling(16, 128))
+MIXED_TILINGS: tuple[Tiling, ...] = (
+    Tiling(128, 128),
+    Tiling(64, 128),
+    Tiling(64, 64, 2),
+    Tiling(16, 64, 2),
+    Tiling(16, 128),
+)
 
 
-def variant(name: str, tiling: Tiling, **choices: Any) -> Variant:
-    """Return a build of a tiling, which serves every size."""
-    return Variant(f"{name}_{tiling.id}", {**choices, **asdict(tiling)})
+@not_baked
+def variants(name: str, tilings: Iterable[Tiling], **choices: Any) -> tuple[Variant, ...]:
+    """Return a build per tiling, each for every size."""
+    return tuple(Variant(f"{name}_{tiling.id}", {**choices, **asdict(tiling)}) for tiling in tilings)
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

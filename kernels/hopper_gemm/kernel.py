@@ -59,6 +59,8 @@ class Tile(NamedTuple):
 class HopperGemm:
     """Compile-time choices: element types, tile (M, N), and which of the products."""
 
+    reads_stages = False  # by ordinary loads
+
     def __init__(
         self,
         dtype: str,
@@ -251,6 +253,8 @@ class HopperGemm:
             tBsB, tBgB = cpasync.tma_partition(tma_b, 0, alone, cute.group_modes(sB, 0, 2), cute.group_modes(gB, 0, 2))
             for k in cutlass.range(k_tiles, unroll=1):
                 cute.arch.mbarrier_wait(empty + stage, phase ^ 1)  # passes the first time: all stages are empty
+                if const_expr(self.reads_stages):  # here, since the multiplying warps have no time to spare
+                    cute.arch.fence_proxy("async.shared", space="cta")
                 with cute.arch.elect_one():
                     cute.arch.mbarrier_arrive_and_expect_tx(full + stage, self.stage_bytes)
                 cute.copy(tma_a, tAgA[None, k], tAsA[None, stage], tma_bar_ptr=full + stage)

@@ -28,6 +28,8 @@ MAGIC = 0x43004300  # two bf16 of 128: an integer below 128 in the low bits adds
 class HopperMixed(HopperGemm):
     """Compile-time choices: type of weights, tile (tokens, weight rows), groups."""
 
+    reads_stages = True
+
     def __init__(self, dtype: str, tile: tuple[int, int], occupancy: int = 1, groups: str | None = None) -> None:
         super().__init__("bf16", "bf16", tile, occupancy, scaled=dtype == "int4", groups=groups)
         self.dtype = dtype

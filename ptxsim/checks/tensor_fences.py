@@ -61,12 +61,11 @@ class _Fences(Clocks):
             else:
                 self._add(self.offered, warp, self._of(self.settled, warp))
 
-    def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
-        for warp in self._warps(f, lanes):
-            self._add(self.carried, clock, self._of(self.offered, warp))
-            me = self.ids[warp]  # synchronous work needs no fence before
-            self.carried[clock][me] = max(self.carried[clock][me], self.warps[warp].known[me])
-        super()._publish(f, clock, lanes)
+    def _publish_warp(self, warp: Warp, clock: Clock) -> None:
+        self._add(self.carried, clock, self._of(self.offered, warp))
+        me = self.ids[warp]  # synchronous work needs no fence before
+        self.carried[clock][me] = max(self.carried[clock][me], self.warps[warp].known[me])
+        super()._publish_warp(warp, clock)
 
     def _learn(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
         for warp in self._warps(f, lanes):

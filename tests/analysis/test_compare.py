@@ -169,13 +169,25 @@ def test_rows_of_several_commits_name_their_own_and_the_table_all(none):
     assert shown["device"]["commits"] == ["abcdef123456", "0000001aaa"]
     assert shown["device"]["dates"] == ["2026-11-19", "2026-11-21"]
     assert [shown[dsl]["commit"] for dsl in ("cutile", "cute")] == ["0000001aaa", "abcdef123456"]
-    assert where(shown["device"]) == ("recorded on NVIDIA H200 (2026-11-19 to 2026-11-21, commits abcdef1 and 0000001)")
+    assert where(shown["device"]) == "recorded on NVIDIA H200 (2026-11-19 to 2026-11-21)"
     lines = csv.DictReader(io.StringIO(to_csv("blend", every_row(result), compare(result)["reasons"])))
     made = {(line["kernel"], line["date"], line["commit"]) for line in lines if line["kind"] == "recorded"}
     assert ("cutile", "2026-11-21", "0000001aaa") in made and ("cute_sm90", "2026-11-19", "abcdef123456") in made
     assert not any(commit == "0000002bbb" for _, _, commit in made)
-    many = {**shown["device"], "commits": ["a", "b", "c", "d"]}
-    assert where(many).endswith("4 commits, the newest d)")
+
+
+def test_a_time_of_a_variant_that_is_not_planned_any_more_stays_in_its_row(none):
+    kept = json.loads(json.dumps(dict(sample.evidence(recorded=True).recorded)))
+    for entry in kept.values():
+        if entry["stage"] == "timing" and entry["case"]["kernel"] == "cutile":
+            entry["case"]["variant"]["id"] = "earlier"
+    shown = row(
+        compare(sample.replace(none, recorded=kept)), "sm_90a", "b1_s1024_bf16", "cutile", "cute_sm90", "recorded"
+    )
+    side = shown["cutile"]
+    assert side["variant"] == "earlier" and side["cells"]["duration_us"]["kind"] == "recorded"
+    registers = side["cells"]["registers_per_thread"]
+    assert (registers["kind"], registers["value"]) == ("missing", None) and "earlier" in registers["reason"]
 
 
 def test_chosen_pairs_are_the_only_rows(none):

@@ -12,17 +12,23 @@ from cutesnake.model import record
 from cutesnake.model.records.inspect import Instructions
 from cutesnake.report.toolchains import render
 
-LIMITS = {"spill_bytes": 0, "spill_sites": 0, "slower_percent": 3.0}
+LIMITS = {"spill_bytes": 0, "stack_bytes": 0, "spill_sites": 0, "serialized_percent": 10.0, "slower_percent": 3.0}
 NAMES = ["old", "new"]
 
 
-def build(spill: int = 0, sites: int = 0, cold: float | None = 10.0, **options: Any) -> dict[str, Any]:
+def build(spill: int = 0, arrays: int = 0, sites: int = 0, cold: float | None = 10.0, **options: Any) -> dict[str, Any]:
     instructions = {name: 1 for name in Instructions.__struct_fields__} | {"local_memory": sites}
     function = {
         **{"symbol": "kernel", "code_bytes": 100, "registers_per_thread": 64, "spill_bytes": spill},
-        **{"stack_bytes": spill, "static_shared_bytes": 0, "dynamic_shared_bytes": 0, "reserved_shared_bytes": 1024},
+        **{"stack_bytes": spill + arrays, "static_shared_bytes": 0, "dynamic_shared_bytes": 0},
         **{"threads_per_block": 128, "cluster_size": 1, "tensor_memory_columns": 0, "setmaxnreg": [], "mbarriers": 0},
-        **{"named_barriers": 0, "instructions": instructions, "pipeline_stages": [], "occupancy": None},
+        **{
+            "reserved_shared_bytes": 1024,
+            "named_barriers": 0,
+            "instructions": instructions,
+            "pipeline_stages": [],
+            "occupancy": None,
+        },
     }
     predicted = {"workload": "n1", "device": "B200", "cold_us": cold, "warm_us": cold, "band_percent": 20.0}
     return {
@@ -68,6 +74,7 @@ def times(cold: float) -> list[dict[str, Any]]:
             "measured cold µs on NVIDIA H200, n1",
         ),
         (build(spill=8), build(spill=16), {"spill_bytes": 8}, "spill bytes"),
+        (build(), build(arrays=16), {"stack_bytes": 16}, "stack bytes"),  # NVIDIA/cutlass issue 3210
         (build(sites=55), build(sites=73), {"spill_sites": 18}, "spill sites"),
         (build(cold=10.0), build(cold=10.4), {"slower_percent": 5}, "predicted cold µs on B200, n1"),
     ],
@@ -84,6 +91,29 @@ def test_what_grew_beyond_its_limit_fails_and_a_higher_limit_lets_it_pass(old, n
 def test_the_source_lines_of_new_spills_are_named():
     _, message = gate(compared(build(), build(sites=4)))
     assert "kernels/add/k.py:7 (+4)" in message
+
+
+def wgmma(*counts: tuple[int | None, int]) -> dict[str, Any]:
+    """Return a build with a function per (serialized, all) wgmma instructions."""
+    result = build()
+    (one,) = result["functions"]
+    result["functions"] = [
+        one | {"symbol": f"f{n}", "serialized_wgmma": part, "instructions": {**one["instructions"], "tensor_core": of}}
+        for n, (part, of) in enumerate(counts)
+    ]
+    return result
+
+
+def test_wgmma_that_wait_one_by_one_fail_the_gate_by_their_share_of_a_function():
+    """Count wgmma of cuTile's MLA decode, which tileiras 13.5 makes 28 % slower."""
+    before = wgmma((0, 40), (0, 104))
+    fine, message = gate(compared(before, wgmma((0, 40), (156, 156))))
+    assert not fine and "serialized wgmma 0 → 156; f1 (0 of 104 → 156 of 156)" in message
+    assert gate(compared(before, wgmma((0, 40), (156, 156)), serialized_percent=100))[0]
+    for neutral in (wgmma((0, 80), (1, 272)), wgmma((None, 40), (None, 104)), wgmma((0, 40))):
+        assert gate(compared(before, neutral))[0]
+    whole = wgmma((16, 16))
+    assert gate(compared(whole, wgmma((32, 32))))[0]  # as serialized as before, unrolled
 
 
 def test_a_build_that_no_longer_compiles_fails_with_the_compilers_first_line():

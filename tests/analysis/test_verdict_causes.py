@@ -9,7 +9,8 @@ import pytest
 from verdict_samples import anatomy, contrast, function, kernel, prediction
 
 from cutesnake.analysis.verdict import causes
-from cutesnake.analysis.verdict.facts import Contrast, Kernel
+from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
+from cutesnake.model.records.predict import PredictMetrics
 
 MLA, B32, B1, B4 = "mla_decode", "b32_q1_s4096_bf16", "b1_q1_s8192_bf16", "b4_q1_s4096_bf16"
 ROLE = {"tasks": ["multiply", "softmax"]}
@@ -124,6 +125,37 @@ def test_gemm_at_m_128_cute_has_tiles_for_a_quarter_of_the_processors():
     assert "tile_traffic" not in result
 
 
+def trial(fast: bool, us: float, m: int, n: int, gpu: str = "") -> Trial:
+    return Trial(fast, "a" if fast else "b", {"tile_m": m, "tile_n": n}, us, "path", gpu)
+
+
+def test_equal_tiles_refute_a_cause_where_half_of_the_difference_is_left():
+    result = of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    assert "idle_processors" in fired(result) and causes.ruled_out(result) == []
+    for gpu in ("", "H200"):
+        kept = replace(result, trials=[trial(True, 40.0, 128, 128, gpu), trial(False, 56.0, 128, 128, gpu)])
+        assert "idle_processors" not in fired(kept)
+        (out,) = causes.ruled_out(kept)
+        assert out.numbers["tile"] == "128x128" and ("H200" in out.sentence) is bool(gpu)
+    for trials in (
+        [trial(True, 40.0, 128, 128), trial(False, 42.0, 128, 128)],  # the difference is gone
+        [trial(True, 40.0, 128, 128), trial(False, 50.0, 128, 256)],  # other tiles
+        [trial(True, 40.0, 32, 32, "H200"), trial(True, 30.0, 64, 64, "H200"), trial(False, 50.0, 32, 32, "H200")],
+    ):
+        other = replace(result, trials=trials)
+        assert "idle_processors" in fired(other) and causes.ruled_out(other) == []
+    turned = of("gemm", "m128_n8192_k8192_bf16", "warm", "cutlass_sm90_persistent", "tilegym_persistent")
+    assert causes.ruled_out(replace(turned, trials=kept.trials)) == []  # no rule to refute
+
+
+def test_a_launch_that_costs_far_more_than_the_difference_does_not_explain_it():
+    cute, cutile = mla("b16_q1_s1024_bf16", "warm", B32)
+    assert "second_launch" not in fired(
+        contrast(MLA, "b16_q1_s1024_bf16", "warm", cute, replace(cutile, us=cute.us + 2))
+    )
+    assert "second_launch" in fired(contrast(MLA, "b16_q1_s1024_bf16", "warm", cute, replace(cutile, us=cute.us + 8)))
+
+
 def test_large_gemms_differ_by_tile_registers_and_clock():
     consumer = {"name": "c", "tasks": ["multiply"]}
     more = {
@@ -226,6 +258,17 @@ def test_predicted_second_launch_has_its_share_of_the_difference():
     assert "second_launch" not in fired(predicted([(0.0, 41.0)], WAITING))
 
 
+def test_launches_beyond_the_longest_one_may_take_longer_without_being_more():
+    result = predicted([(0.0, 30.0), (31.0, 41.0)], WAITING)
+    for fast, fires in (
+        ([(0.0, 28.0), (29.0, 31.0)], True),
+        ([(0.0, 20.0), (20.0, 31.0)], False),
+        ([(0.0, 31.0)], False),
+    ):
+        other = replace(result.fast, prediction=prediction(fast, "waiting", 20.0, WAITING))
+        assert ("other_launches" in fired(replace(result, fast=other))) is fires
+
+
 def test_a_predicted_bound_needs_a_busy_resource_and_a_kernel_that_waits():
     result = predicted([(0.0, 41.0)], WAITING)
     assert fired(result)["predicted_bound"].numbers == {"resource": "DRAM", "percent": 87.0, "less": 20.0}
@@ -234,6 +277,36 @@ def test_a_predicted_bound_needs_a_busy_resource_and_a_kernel_that_waits():
     assert "predicted_bound" not in fired(replace(result, slow=both))
     neither = replace(result.fast, prediction=prediction([(0.0, 31.0)], "waiting", 87.0, {}))
     assert "predicted_bound" not in fired(replace(result, fast=neither))
+
+
+def waves(launched: float, of: PredictMetrics, blocks: int = 1) -> PredictMetrics:
+    """Return a prediction whose launches have so many waves and CTAs per SM."""
+    launches = [msgspec.structs.replace(one, waves=launched, blocks_per_sm=blocks) for one in of.launches.cold]
+    return msgspec.structs.replace(of, launches=msgspec.structs.replace(of.launches, cold=launches, warm=launches))
+
+
+def with_waves(fast: float, slow: float, us: float = 44.0) -> dict[str, causes.Cause]:
+    result = predicted([(0.0, 41.0)], WAITING)
+    sides = (result.fast, fast), (replace(result.slow, us=us), slow)
+    made = [replace(one, prediction=waves(count, one.prediction)) for one, count in sides]
+    return fired(replace(result, fast=made[0], slow=made[1]))
+
+
+def test_few_ctas_leave_sms_idle_only_where_the_other_kernel_fills_more():
+    assert with_waves(0.5, 0.1)["few_ctas"].numbers == {"slow_ctas": 15, "fast_ctas": 74, "processors": 148}
+    assert "few_ctas" not in with_waves(0.1, 0.5)
+    assert "few_ctas" not in with_waves(0.55, 0.5)  # nearly as many
+    assert "few_ctas" not in with_waves(1.0, 0.8)  # most SMs have one
+    assert "few_ctas" not in with_waves(0.5, 0.1, us=100.0)  # the launch is less than half of the call
+    profiled = of("gemm", "m8192_n8192_k8192_bf16", "cold", "cutlass_sm90_persistent", "tilegym")
+    assert "few_ctas" not in fired(profiled)
+    assert "few_ctas" in fired(replace(profiled, slow=changed(profiled.slow, grid=[32, 1, 1]), parameters={}))
+
+
+def test_predicted_waves_count_where_the_faster_kernel_has_one_at_most():
+    assert with_waves(1.0, 12.0)["not_persistent"].numbers["waves"] == 12.0
+    assert "not_persistent" not in with_waves(4.0, 12.0)
+    assert "not_persistent" not in with_waves(1.0, 2.0)
 
 
 def test_a_serial_chain_needs_waiting_roles_and_no_bottleneck():

@@ -75,12 +75,27 @@ def test_a_dsl_that_is_never_slower_but_often_equal_is_not_said_to_win():
         ([{"m": 8}, {"m": 1}], [{"m": 4}], [], None),  # mixed
         ([{"m": 8, "n": 2}, {"m": 8, "n": 2}], [{"m": 4, "n": 1}], [], None),  # two parameters do
         ([{"m": 8}], [{"m": 4}], [], None),  # any two workloads are separated by something
-        ([{"m": 8}, {"m": 16}], [], [{"m": 4}], None),  # one DSL wins nothing
+        ([{"m": 8}, {"m": 16}], [], [{"m": 4}], ("m", "≥ 8", None)),  # one DSL wins nothing
+        ([{"m": 8}, {"m": 1}], [], [{"m": 4}], None),
+        ([{"m": 8}, {"m": 1}, {"m": 4}], [], [], None),  # nothing to separate from
     ],
 )
 def test_a_split_is_the_one_parameter_that_separates_the_wins(cute, cutile, equal, split):
     split_by = separate({"cute": cute, "cutile": cutile, None: equal})
     assert (split_by and (split_by.parameter, split_by.cute, split_by.cutile)) == split
+
+
+def test_a_headline_names_the_sizes_that_one_dsl_wins():
+    sizes = {f"w{place}": {"m": m} for place, m in enumerate((32, 128, 1024, 4096))}
+    decision = decide("warm", "recorded", synthetic(0.8, 0.7, 1.0, 1.02), parameters=sizes)
+    assert result(decision)[0] == "cuTile at m ≤ 128, else tie"
+
+
+def test_what_the_losers_wins_have_in_common_is_named():
+    sizes = {f"w{place}": {"batch": batch, "dtype": "bf16"} for place, batch in enumerate((1, 4, 32, 64, 128, 128))}
+    decision = decide("cold", "recorded", synthetic(0.9, 0.95, 1.4, 1.4, 1.4, 1.4), parameters=sizes)
+    assert (decision.winner, decision.losses) == ("cute", ["batch ≤ 4"])
+    assert decide("cold", "recorded", synthetic(1.4, 1.4, 1.4, 1.4), parameters=sizes).losses == []
 
 
 def test_a_majority_whose_interval_includes_one_has_no_winner():

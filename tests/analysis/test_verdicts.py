@@ -20,8 +20,9 @@ from cutesnake.model.catalog import kernel_files, load_kernel, operators
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.common import Variant
 from cutesnake.model.records.predict import Predict
+from cutesnake.model.records.verdict import Cause, Explained
 from cutesnake.planning import strict_yaml
-from cutesnake.report.verdict import view
+from cutesnake.report.verdict import rows, short_names, view
 from loose import typed
 
 
@@ -211,15 +212,60 @@ def test_a_verdict_says_where_another_gpu_timed_other_variants(verdict):
 def test_every_part_has_a_sentence(verdict):
     shown = view(verdict)
     for box in shown["boxes"]:
-        assert all(text and "{" not in text for text in (box["headline"], box["text"], *box["small"], *box["flags"]))
+        texts = [*(line["text"] for line in box["headlines"]), *box["text"], *box["small"], *box["flags"]]
+        assert all(text and "{" not in text for text in texts)
     assert all(row["work"] for row in shown["costs"]["rows"])
+
+
+def explained(**changes):
+    values = {"figure": "warm", "basis": "measured", "contest": "dsls", "workload": "w", "faster": "a", "slower": "b"}
+    return Explained(**{**values, "ratio": 1.2, "profiled": False, "causes": [], **changes})
+
+
+def test_a_row_without_a_cause_says_whether_it_was_profiled(verdict):
+    target = next(one for one in verdict.targets if one.warm)
+    pair = target.warm.pairs[0]
+    key = target.target, target.device.device, pair.workload
+    out = Cause("equal_tiles", "Not the tile.", [], {})
+    for values, label, sentence in (
+        ({}, "Not profiled.", None),
+        ({"profiled": True}, "Profiled; no rule names a cause.", None),
+        ({"basis": "predicted"}, "Predicted; no rule names a cause.", None),
+        ({"ruled_out": [out]}, "Not profiled.", "Not the tile."),
+        ({"causes": [Cause("spills", "It spills.", [], {})]}, "Register spills.", "It spills."),
+    ):
+        one = msgspec.structs.replace(target, explained=[explained(workload=pair.workload, **values)])
+        row = rows(msgspec.structs.replace(verdict, targets=[one]))(*key)
+        assert (row.label, row.sentence) == (label, sentence)
+    equal = rows(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(target, explained=[])]))(*key)
+    assert (equal.label, equal.sentence) == (None, None)
+
+
+def test_a_box_names_both_kinds_of_time_and_where_they_disagree(verdict):
+    one = next(target for target in verdict.targets if target.warm)
+
+    def box(**cold):
+        decision = msgspec.structs.replace(one.cold, **cold)
+        return view(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(one, cold=decision)]))["boxes"][0]
+
+    (line,) = box()["headlines"]
+    assert "warm" in line["text"] and "cold" in line["text"]
+    turned = box(winner="cutile", cutile_wins=one.cold.cute_wins, cute_wins=[])
+    assert [line["figure"] for line in turned["headlines"]] == ["warm", "cold"]
+    assert f"disagree on {len(one.warm.cute_wins)}" in turned["text"][1]
+
+
+def test_workloads_are_named_by_the_part_that_no_other_one_has():
+    every = ["m128_n8_bf16", "m128_n16_bf16", "m32_n8_bf16"]
+    assert list(short_names(every).values()) == ["m128_n8", "m128_n16", "m32"]
+    assert short_names(["m1_n8", "m1"]) == {"m1_n8": "m1_n8", "m1": "m1"}
 
 
 def test_every_rule_has_a_condition_and_a_sentence():
     names = {rule.id for rule in rules()}
     assert len(names) == len(rules())
     assert all(any(name.startswith(rule) or name == "single_stage" for rule in names) for name in sentences.CAUSES)
-    assert names <= set(sentences.CAUSES)
+    assert names <= set(sentences.CAUSES) and names - set(sentences.LABELS) == {"equal_tiles"}  # which is no cause
 
 
 def test_a_kernel_that_beats_both_is_named_in_the_box(verdict):

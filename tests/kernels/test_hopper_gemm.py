@@ -55,13 +55,8 @@ def test_other_types_are_refused():
     )
 
 
-NO_FENCE = pytest.mark.xfail(reason="a stage of weights is released without a proxy fence", strict=True)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "operator", [pytest.param(name, marks=NO_FENCE if name == "gemm_mixed_grouped" else ()) for name in CASES]
-)
+@pytest.mark.parametrize("operator", CASES)
 def test_a_build_is_right_in_the_simulator_and_spills_nothing(operator):
     variant, folder = built(operator)
     result = simulate(operator, KERNEL, TARGET, variant, CASES[operator], schedules=["random"], processors=2)

@@ -33,12 +33,8 @@ def fenced(text: str) -> str:
     return re.sub(r"(bar\.sync|barrier\.cluster\.wait|mbarrier\.try_wait)[^;]*;", lambda m: m[0] + after, text)
 
 
-LACKING = ("MLA decode", "MLA decode in place", "MLA decode in clusters")  # since their alloc waits for the peer
-OPEN = pytest.mark.xfail(reason="a tcgen05 fence is missing before the dealloc", strict=True)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", [pytest.param(name, marks=OPEN if name in LACKING else ()) for name in OWN])
+@pytest.mark.parametrize("kernel", OWN)
 def test_kernels_of_ours_have_the_fences_that_ptx_asks_for(kernel) -> None:
     assert check(OWN[kernel], schedules=["random"], checks=CHECKS).messages == []
 

@@ -20,16 +20,17 @@ RECORDS = {
     for result in (sample.evidence(gpu=True),)
     for entry in (sample.arch(gpu=True), result.plan, *result.builds.values(), *result.measured.values())
 }
+TEXTS = schemas.texts()
 
 
 def test_every_schema_file_is_current() -> None:
     files = {path.name: path.read_text() for path in SCHEMAS.glob("*.json")}
-    assert files == schemas.texts(), "run python -m cutesnake.model.schemas"
+    assert files == TEXTS, "run python -m cutesnake.model.schemas"
 
 
-@pytest.mark.parametrize("name", sorted(schemas.texts()))
+@pytest.mark.parametrize("name", sorted(TEXTS))
 def test_every_schema_is_valid_and_its_references_resolve(name) -> None:
-    text = schemas.texts()[name]
+    text = TEXTS[name]
     schema = json.loads(text)
     jsonschema.Draft202012Validator.check_schema(schema)
     references = [part.split('"')[0] for part in text.split("#/$defs/")[1:]]
@@ -39,7 +40,7 @@ def test_every_schema_is_valid_and_its_references_resolve(name) -> None:
 @pytest.mark.parametrize("stage", sorted(RECORDS))
 def test_a_record_of_every_kind_fits_its_type_and_its_schema(stage) -> None:
     record.check(stage, RECORDS[stage], "sample")
-    jsonschema.validate(record.plain(RECORDS[stage]), json.loads(schemas.texts()[f"{stage}.schema.json"]))
+    jsonschema.validate(record.plain(RECORDS[stage]), json.loads(TEXTS[f"{stage}.schema.json"]))
 
 
 @pytest.mark.parametrize("stage", ["correctness", "timing", "nsys", "ncu"])

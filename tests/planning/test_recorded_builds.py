@@ -147,6 +147,39 @@ def test_records_that_another_machine_made_stay_while_the_build_is_the_same(tmp_
     assert write("b") == {"compile"}
 
 
+def test_records_stand_for_a_build_with_its_first_check_and_prediction_unless_it_spills(predicted, tmp_path) -> None:
+    second, made = predicted.builds["op/cute/sm_90a/second"], recipes()
+
+    def standing(now=made, local_memory=0, without=""):
+        keys = recorded_builds.keys_of(predicted, second, made)
+        entry = next(iter(sample.evidence().inspected.values()))
+        entry["functions"][0]["instructions"]["local_memory"] = local_memory
+        records = {"inspect": kept_builds.msgspec.Raw(json.dumps(entry).encode())}
+        kept = kept_builds.KeptBuild(second.key, {name: keys[name] for name in keys if name != without}, records)
+        (tmp_path / "op.jsonl").write_bytes(kept_builds.msgspec.json.encode(kept))
+        return recorded_builds.standing_for(predicted, second, tmp_path, now)
+
+    assert standing() == ("compile", "inspect", "correctness/w", "predict/w")
+    assert standing(local_memory=1) == ()
+    assert all(standing(without=name) == () for name in (*NAMES, "predict/w"))
+    assert standing(recipes("changed")) == () == standing(recipes(version="2"))
+    (tmp_path / "op.jsonl").unlink()
+    assert recorded_builds.standing_for(predicted, second, tmp_path, made) == ()
+
+
+def test_toolchains_are_compared_by_the_first_check_and_the_smallest_prediction(predicted, monkeypatch) -> None:
+    second = predicted.builds["op/cute/sm_90a/second"]
+    cases = [PlannedCase(second, Workload(name)) for name in ("large", "small", "medium")]
+    predicted.cases = {case.key: case for case in cases}
+    predicted.foreseen = {("op", "cute", case.workload.id) for case in cases}
+    work = {"large": 9, "small": 1, "medium": 5}
+    operator = SimpleNamespace(cost=lambda workload: SimpleNamespace(flops=0, bytes=work[workload.id]))
+    monkeypatch.setattr(recorded_builds, "load_operator", lambda name: operator)
+    chosen = recorded_builds.compared(predicted, second)
+    assert {stage: case.workload.id for stage, case in chosen.items()} == {"correctness": "w", "predict": "small"}
+    assert recorded_builds.compared(predicted, predicted.builds["op/cute/sm_90a/first"]) == {}
+
+
 def test_a_build_that_is_made_repeats_its_first_checks_and_shows_the_others(plan, tmp_path) -> None:
     second = plan.builds["op/cute/sm_90a/second"]
     cases = [PlannedCase(second, Workload(name)) for name in ("w", "x", "y", "z")]
@@ -262,3 +295,17 @@ def test_a_recorded_check_of_each_build_gives_a_persistent_cta_several_items(ker
             seen = [part["items"] for entry in checks for part in entry["metrics"]["simulated"]["coverage"]]
             items[kept["build"]] = max(seen)
     assert items and min(items.values()) > 1, items
+
+
+def test_every_operator_has_three_workloads_predicted_in_both_languages() -> None:
+    for path in sorted((ROOT / "recorded/builds").glob("*.jsonl")):
+        predicted: dict[str, set[str]] = {"cute": set(), "cutile": set()}
+        for line in path.read_text().splitlines():
+            records = json.loads(line)["records"]
+            for name in records:
+                entry = records[name]
+                whole = records[entry["like"]] if "like" in entry else entry
+                status = entry.get("but", {}).get("status", whole.get("status"))
+                if name.startswith("predict/") and status == "ok":
+                    predicted[records["compile"]["dsl"]].add(name)
+        assert len(predicted["cute"] & predicted["cutile"]) >= 3, path.stem

@@ -154,7 +154,7 @@ def test_a_lock_that_warps_hand_on_is_no_deadlock() -> None:
     # Each warp takes the lock by compare and swap, counts under it, and gives it back; most tries change nothing.
     body = """mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; setp.ne.u32 %p1, %r3, 0; @%p1 bra E; ld.param.u64 %d1, [p0];
     L: atom.acquire.gpu.global.cas.b32 %r4, [%d1], 0, 1; setp.ne.u32 %p2, %r4, 0; @%p2 bra L;
-    mov.u32 %r5, 0; A: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 3000; @%p3 bra A;
+    mov.u32 %r5, 0; A: add.u32 %r5, %r5, 1; setp.lt.u32 %p3, %r5, 800; @%p3 bra A;
     ld.global.u32 %r6, [%d1+4]; add.u32 %r6, %r6, 1; st.global.u32 [%d1+4], %r6;
     mov.u32 %r7, 0; st.release.gpu.global.u32 [%d1], %r7; E:"""
     for schedule in ("random", "warps"):

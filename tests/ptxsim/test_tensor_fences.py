@@ -16,25 +16,28 @@ tcgen05.wait::st.sync.aligned; BEFORE2 B: bar.sync 0; @%p2 bra C; AFTER2
 tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r6}, [%r5]; tcgen05.wait::ld.sync.aligned; ld.param.u64 %d1, [p0];
 mad.wide.u32 %d1, %r2, 4, %d1; st.global.u32 [%d1+-512], %r6; BEFORE3 C: bar.sync 0;
 @%p1 bra E; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r5, 32; E:"""
+MADE = "setp.ne.u32 %p3, %r2, 0; @%p3 bra M; mbarrier.init.shared::cta.b64 [%r1+8], 32; M: @%p1 bra A;"
+ARRIVED = """mbarrier.arrive.shared::cta.b64 _, [%r1+8]; B: @%p2 bra C;
+W: mbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1+8], 0; @!%p4 bra W;"""
+BY_MBARRIER = BODY.replace("@%p1 bra A;", MADE).replace("B: bar.sync 0; @%p2 bra C;", ARRIVED)
 FENCES = {"AFTER": "tcgen05.fence::after_thread_sync;", "BEFORE": "tcgen05.fence::before_thread_sync;"}
 CHECKS = ("race", "tensor-fence")
 
 
-def body(without: str) -> str:
-    return re.sub(r"(AFTER|BEFORE)\d", lambda m: "" if m[0] == without else FENCES[m[1]], BODY)
-
-
-def outcome(without: str, checks: tuple[str, ...] = CHECKS) -> list[str]:
+def outcome(without: str, checks: tuple[str, ...] = CHECKS, body: str = BODY) -> list[str]:
     out = np.zeros(32, np.uint32)
-    result = run_kernel(body(without), out, threads=160, shared=64, checks=checks)
+    fenced = re.sub(r"(AFTER|BEFORE)\d", lambda m: "" if m[0] == without else FENCES[m[1]], body)
+    result = run_kernel(fenced, out, threads=160, shared=64, checks=checks)
     assert (out == np.arange(32)).all()
     return [str(finding) for finding in result.findings]
 
 
-def test_fences_on_both_sides_of_every_synchronisation_leave_nothing_to_find() -> None:
-    assert outcome("") == []
+@pytest.mark.parametrize("body", [BODY, BY_MBARRIER])
+def test_fences_on_both_sides_of_every_synchronisation_leave_nothing_to_find(body) -> None:
+    assert outcome("", body=body) == []
 
 
+@pytest.mark.parametrize("body", [BODY, BY_MBARRIER])
 @pytest.mark.parametrize(
     ("fence", "words"),
     [
@@ -46,8 +49,8 @@ def test_fences_on_both_sides_of_every_synchronisation_leave_nothing_to_find() -
         ("BEFORE3", "after the read by tcgen05.ld of warp 4 .*no tcgen05.fence::before_thread_sync"),
     ],
 )
-def test_a_fence_that_is_left_out_is_found_at_the_access_behind_it(fence, words) -> None:
-    first, *more = outcome(fence)
+def test_a_fence_that_is_left_out_is_found_at_the_access_behind_it(fence, words, body) -> None:
+    first, *more = outcome(fence, body=body)
     assert first.startswith("tensor fence: ") and re.search(words, first) and not more
 
 

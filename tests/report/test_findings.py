@@ -174,7 +174,7 @@ def test_kernels_that_failed_their_check_are_named() -> None:
     for source, whose in (("ours", ""), ("tilegym", ", all of third-party kernels")):
         row["source"] = source
         assert sentences_of([compared])["Confidence"].endswith(
-            f". 2 cases failed their check on this machine{whose} (blend/{row['kernel']} 2)."
+            f". 2 cases failed their check on this machine, GPU or simulated{whose} (blend/{row['kernel']} 2)."
         )
 
 

@@ -49,8 +49,14 @@ def record(b_bytes=16_384):
     function = {
         "products": [{"shape": [256, 256, 16], "cta_group": 2, "types": {"a": "f16"}}],
         "pipelines": [
-            {"name": "a, b: load → multiply", "stages": 6, "full_offsets": [0], "empty_offsets": [48]},
-            {"name": "sums", "stages": 2, "full_offsets": [96], "empty_offsets": [112]},
+            {
+                "name": "a, b: load → multiply",
+                "stages": 6,
+                "full_offsets": [0],
+                "empty_offsets": [48],
+                "fields": ["ab"],
+            },
+            {"name": "sums", "stages": 2, "full_offsets": [96], "empty_offsets": [112], "fields": []},
         ],
         "barriers": barriers,
         "shared": {"buffers": buffers, "dynamic_bytes": 213_248, "limit_bytes": 232_448},

@@ -115,6 +115,14 @@ SCRIPT = """
     var cut = frame.clientWidth && frame.scrollWidth > frame.clientWidth + 1;
     return cut && !(frame.previousElementSibling && frame.previousElementSibling.matches("p.more"));
   }).length;
+  var frame = document.querySelector("figure .wide"), marks = frame.querySelectorAll("svg :not(svg) > title");
+  function press(key) {
+    frame.dispatchEvent(new KeyboardEvent("keydown", { key: key, cancelable: true }));
+    return frame.nextElementSibling.textContent;
+  }
+  out.marks = [press("ArrowRight"), press("ArrowRight"), press("ArrowLeft"), press("ArrowLeft")];
+  out.titles = [0, 1, 0, marks.length - 1].map(function (place) { return marks[place].textContent; });
+  out.marked = frame.querySelectorAll(".at").length;
   out.errors = window.seen;
   document.querySelectorAll("details").forEach(function (d) { d.open = true; });
   out.dim = dim(); out.clipped = clipped();
@@ -236,6 +244,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     assert out["shown"] == "2 of 8 shown"
     assert out["plain"] == sorted(out["plain"])
     assert out["reason"]
+    assert out["marks"] == out["titles"] and out["marked"] == 1  # arrow keys show a plot's values
 
 
 @pytest.mark.slow

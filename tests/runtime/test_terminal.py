@@ -278,6 +278,16 @@ def test_quiet_leaves_failures_and_errors(run) -> None:
     assert [line.split(":")[0] for line in quiet.lines] == ["Failed"]
 
 
+def test_a_quiet_run_does_not_ask_to_run_again() -> None:
+    """With `--quiet`, Snakemake reports no finished job."""
+    quiet = Run(io.StringIO(), quiet={"progress", "rules"})
+    quiet.begin()
+    quiet.start("compile", BUILD)
+    quiet.pass_time(100)
+    quiet.terminal.close()
+    assert not any(line.startswith("Next: run again") or line.startswith("0 of") for line in quiet.lines)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -37,7 +37,8 @@ from ptxsim.memory.global_memory import Memory
 from ptxsim.memory.tensor_map import TensorMap
 
 LOAD = "tma_load"
-REPLIES = yaml.safe_load((Path(__file__).parent / "anatomy_answers.yaml").read_text())
+SHEETS = ("anatomy_answers.yaml", "anatomy_answers_blind.yaml")
+REPLIES = [reply for name in SHEETS for reply in yaml.safe_load((Path(__file__).parent / name).read_text())]
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
 # A grid-stride loop around a guarded store, and before it a store that nothing guards.
 LOOP = """
@@ -348,7 +349,8 @@ def entries(reply: dict[str, Any], result: dict[str, Any]) -> Iterator[tuple[str
     f = result["functions"][0]
     roles = {role["name"]: role for role in f["roles"]}
     host = f["host"]
-    yield "threads", reply["threads"], host["block"][0] * host["block"][1] * host["block"][2]
+    if "threads" in reply:
+        yield "threads", reply["threads"], host["block"][0] * host["block"][1] * host["block"][2]
     yield "cluster", reply["cluster"], host["cluster"][0] * host["cluster"][1] * host["cluster"][2]
     if "tensor_memory_columns" in reply:
         yield "tensor memory", reply["tensor_memory_columns"], f["tensor_memory"]["columns"]
@@ -368,7 +370,8 @@ def entries(reply: dict[str, Any], result: dict[str, Any]) -> Iterator[tuple[str
         for kind, count in kinds.items():
             yield f"{kind} arrivals at {name}", [count], [a["per_phase"] for a in arrivals if a["kind"] == kind]
     used = {(use["way"], d["tensor"]): use for d in f["descriptors"] for use in d["uses"]}
-    yield "loads", sorted(reply["loads"]), sorted({tensor for way, tensor in used if way == "load"})
+    if "loads" in reply:
+        yield "loads", sorted(reply["loads"]), sorted({tensor for way, tensor in used if way == "load"})
     if "stores" in reply:
         yield "stores", sorted(reply["stores"]), sorted({tensor for way, tensor in used if way == "store"})
     for tensor, count in reply.get("multicast", {}).items():

@@ -147,6 +147,17 @@ def test_register_reallocation_is_read_from_both_forms() -> None:
     assert read_sass(text)["k"].setmaxnreg == (96, 192)
 
 
+def test_wgmma_that_lie_alone_between_full_waits_are_counted() -> None:
+    product = "HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4].tnspB, R24, gsb0"
+    arrive, wait = "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
+    alone = [arrive, product, wait]
+    group = [arrive, product, "@!P0 QGMMA.64x64x32.F32.E4M3 R24, R4, gdesc[UR8], R24", wait]
+    one_left = [arrive, product, "WARPGROUP.DEPBAR.LE gsb0, 0x1"]  # the next one is issued before this one ends
+    for code, count in ((alone, 1), (group, 0), (alone + group + alone, 2), (one_left * 2 + [wait], 0)):
+        lines = [f"        /*{16 * n:04x}*/                   {line} ;\n" for n, line in enumerate(code)]
+        assert read_sass(".text.k:\n" + "".join(lines))["k"].serialized == count
+
+
 def test_ptx_tells_columns_and_pipelines() -> None:
     entry = read_ptx(tiny_build.BLACKWELL)["everything"]
     assert entry.tensor_memory_columns == 128

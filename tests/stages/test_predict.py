@@ -12,6 +12,7 @@ import json
 import pytest
 
 import sample
+from benchmarks.prediction.assumed import growth
 from builds import build
 from cutesnake.analysis.compare.insight import number
 from cutesnake.model import record
@@ -27,7 +28,7 @@ from cutesnake.stages.predict.bottleneck import bound
 from cutesnake.stages.predict.device import table
 from cutesnake.stages.predict.prediction import MOST_SPANS as MOST_KEPT
 from cutesnake.stages.predict.prediction import _middle, captured, empty_launch_of, predict_build
-from cutesnake.stages.predict.validated import VALIDATION, ValidatedRow, files, read_validated
+from cutesnake.stages.predict.validated import HIGHEST_MHZ, VALIDATION, ValidatedRow, files, read_validated
 from loose import compare, draw_pipeline, every_row, reasons, render, to_csv, typed
 from loose import draw_plots as plot
 from project import ROOT
@@ -64,8 +65,35 @@ def test_families_that_the_clock_was_made_with_do_not_narrow_a_band() -> None:
 
 def test_a_band_is_wider_where_parameters_are_assumed() -> None:
     known = rows("L2", [10.0] * LEAST_ROWS)
-    assert band("L2", "cold", 3, known).percent == pytest.approx(10.0 * ASSUMED)
-    assert "twice that, since 3 of this GPU's parameters that count are assumed" in band("L2", "cold", 3, known).text
+    assert band("L2", "cold", 3, known).percent == pytest.approx(10.0 * ASSUMED["cold"])
+    assert (
+        "1.5 times that, since 3 of this GPU's parameters that count are assumed" in band("L2", "cold", 3, known).text
+    )
+
+
+def test_a_band_at_the_highest_clock_has_what_power_takes() -> None:
+    slow = [dataclasses.replace(row, sm_clock_mhz=0.8 * HIGHEST_MHZ) for row in rows("L2", [0.0] * LEAST_ROWS)]
+    assert band("L2", "cold", 0, slow).percent == pytest.approx(20.0)
+    assert band("L2", "cold", 0, slow, clock_known=True).percent == pytest.approx(0.0)
+    memory = [dataclasses.replace(row, bound="DRAM") for row in slow]
+    assert band("DRAM", "cold", 0, memory).percent == pytest.approx(0.0)
+
+
+def test_the_growth_of_errors_by_assumptions_is_as_recorded() -> None:
+    lines = (ROOT / "benchmarks/prediction/assumed.jsonl").read_text().splitlines()
+    for kind, factor in ASSUMED.items():
+        chosen = [row for row in map(json.loads, lines) if row["kind"] == kind]
+        assert max(1.0, growth(chosen)[2]) == pytest.approx(factor, rel=0.05)
+
+
+def test_blind_rows_of_an_operator_lie_inside_the_bands_of_others() -> None:
+    known = read_validated(files())
+    blind = [row for row in known if row.part == "blind"]
+    inside = 0
+    for row in blind:
+        others = [one for one in known if one.operator != row.operator]
+        inside += abs(row.error_at_highest_percent) <= (band(row.bound, row.kind, 0, others).percent or 0.0)
+    assert 0.80 <= inside / len(blind) <= 0.95
 
 
 def test_without_enough_that_was_held_against_cards_there_is_no_band() -> None:
@@ -401,11 +429,9 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     folder = build("elementwise_add", kernel, "sm_100a", variant)
     chosen = {"id": variant.id, "params": dict(variant.params)}
 
-    def predicted(rows: int, empty_launch_us: float | None = None) -> dict:
+    def predicted(rows: int, empty_launch_us: float | None = None, target: str = "sm_100a") -> dict:
         parameters = {**ADD, "rows": rows}
-        case = Case(
-            "predict", "elementwise_add", kernel, "sm_100a", chosen, parameters, str(folder), {"device": "b200"}
-        )
+        case = Case("predict", "elementwise_add", kernel, target, chosen, parameters, str(folder), {"device": "b200"})
         done = predict_build(case, json.loads((folder / "build.json").read_text()), empty_launch_us)
         record.check("predict", done, "test")
         assert done["status"] == "ok", done["reason"]
@@ -419,6 +445,9 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     assert small["timeline"]["tracks"] and small["parameters"]["assumed"] >= 0
     slow_host = predicted(37, empty_launch_us=50.0)
     assert slow_host["warm_us"] == small["warm_us"] and slow_host["cold_us"] - small["cold_us"] > 40
+    assert small["bands"]["cold"]["percent"] > 0
+    rubin = predicted(37, target="sm_107a")  # other GPUs' errors say nothing of one that nobody has seen
+    assert rubin["bands"]["cold"]["percent"] is None and "not known" in rubin["bands"]["cold"]["words"]
 
 
 @pytest.mark.slow

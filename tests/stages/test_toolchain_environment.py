@@ -11,9 +11,10 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
-from cutesnake.model import record
+import sample
+from cutesnake.model import kept_builds, record
 from cutesnake.planning.toolchains import ToolchainError
-from cutesnake.stages.toolchain.builds import compile_with, spills
+from cutesnake.stages.toolchain.builds import compile_with, spills, write_summary
 from cutesnake.stages.toolchain.environment import install, python_of
 
 SASS = """
@@ -38,6 +39,25 @@ def test_spill_sites_have_their_source_lines(tmp_path):
         {"source": "kernels/add/k.py:9", "loads": 1, "stores": 0},
         {"source": "unknown", "loads": 1, "stores": 0},
     ]
+
+
+def test_the_record_of_the_main_toolchain_is_made_from_recorded_builds(tmp_path):
+    evidence, key = sample.evidence(), "blend/cutlass_fp16/sm_100a/fp16"
+    entries = {
+        "compile": evidence.builds[f"results/compile/{key}/build.json"],
+        "inspect": evidence.inspected[f"results/inspect/{key}.json"],
+        "correctness/b1_s1024_fp16": evidence.measured[f"results/correctness/{key}/b1_s1024_fp16.json"],
+    }
+    paths = {name: str(tmp_path / f"{name.partition('/')[0]}.json") for name in entries}
+    for name, entry in entries.items():
+        record.write(name.partition("/")[0], paths[name], entry)
+    kept_builds.write_builds(tmp_path, {key: {name: ["digest", {}] for name in entries}}, {key: paths})
+    names = {"compile": "compile", "inspect": "inspect", "predictions": [], "times": []}
+    names |= {"checks": ["correctness/b1_s1024_fp16"], "recorded": [str(tmp_path / "blend.jsonl"), key]}
+    write_summary("main", "blend", "cutlass_fp16", "cute", "sm_100a", [names], str(tmp_path / "out.json"))
+    (made,) = record.read("toolchain", tmp_path / "out.json").builds
+    assert [one.symbol for one in made.functions] == ["main_kernel", "combine"] and made.spills == []
+    assert [one.workload for one in made.checks] == ["b1_s1024_fp16"] and made.status == "ok"
 
 
 def wheel(folder, name: str, version: str, files: dict[str, str]) -> None:

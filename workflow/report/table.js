@@ -256,6 +256,30 @@
     show();
   }
 
+  // Values of a plot by keyboard: arrow keys visit the marks that have a title.
+  function makeReadable(frame) {
+    var marks = Array.from(frame.querySelectorAll("svg :not(svg) > title"), function (title) { return title.parentNode; });
+    if (!marks.length) return;
+    var place = -1;
+    var value = document.createElement("output");
+    value.className = "small";
+    frame.after(value);
+    frame.addEventListener("focus", function () {
+      if (place < 0) value.textContent = "Keys ← and →: values of " + marks.length + " marks";
+    });
+    frame.addEventListener("keydown", function (event) {
+      var step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      if (place >= 0) marks[place].classList.remove("at");
+      place = place < 0 && step < 0 ? marks.length - 1 : (place + step + marks.length) % marks.length;
+      marks[place].classList.add("at");
+      marks[place].scrollIntoView({ block: "nearest", inline: "nearest" });
+      value.textContent = marks[place].querySelector("title").textContent;
+    });
+  }
+
+  document.querySelectorAll("figure .wide").forEach(makeReadable);
   document.querySelectorAll("div.paged").forEach(makePaged);
   document.querySelectorAll("table.folded").forEach(makeFoldable);
   document.querySelectorAll("table.sortable").forEach(makeSortable);

@@ -62,6 +62,9 @@ def asked_of_toolchain(wildcards):
     asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
     asked |= {part: [] for part in ("jobs", "checks", "predictions", "measured", "builds")}
     for build in planned(TOOLCHAIN_BUILDS, path):
+        if name == toolchains.MAIN and (kept := standing_for(build.key)):
+            asked["builds"].append(kept)
+            continue
         built, figures = beside(name, build.id.path("compile")), beside(name, build.id.path("inspect"))
         names = names_of(build.id)
         asked["jobs"].append(
@@ -83,13 +86,14 @@ def asked_of_toolchain(wildcards):
             }
         )
         records = {"compile": built, "inspect": figures, "checks": [], "predictions": [], "times": []}
-        for case in PLAN.checks_of_builds.get(build.id.key, ())[:1]:
+        compared = recorded_builds.compared(PLAN, build)
+        if case := compared.get(kept_builds.CHECK):
             one = in_batch("correctness", case, recipe_of_check(names, case))
             one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
             log = f"results/log/toolchains/{name}/{case.id.key}.log"
             asked["checks"].append({"case": one, "settings": simulation_settings(case), "log": log})
             records["checks"].append(one["record"])
-        for case in PLAN.predictions_of_builds.get(build.id.key, ())[:1]:
+        if case := compared.get(kept_builds.PREDICTION):
             output = beside(name, case.id.path("predict"))
             settings = {"device": PLAN.clocks[case.build.target]}
             asked["predictions"].append(
@@ -104,6 +108,22 @@ def asked_of_toolchain(wildcards):
             records["times"].append(time["case"]["record"])
         asked["builds"].append(records)
     return asked
+
+
+@functools.cache
+def standing_for(key):
+    """Where the records of a build of the main toolchain lie that need not be made; empty if it must."""
+    build = PLAN.builds[key]
+    if EXPERIMENT.recorded == "ignore" or measured_here(build):
+        return {}
+    names = recorded_builds.standing_for(PLAN, build, KEPT_FOLDER, RECIPES)
+    if not names:
+        return {}
+    checks, predictions = (
+        [one for one in names if one.startswith(f"{stage}/")] for stage in (kept_builds.CHECK, kept_builds.PREDICTION)
+    )
+    records = {"compile": kept_builds.COMPILE, "inspect": kept_builds.INSPECT, "checks": checks, "times": []}
+    return records | {"predictions": predictions, "recorded": [str(KEPT_FOLDER / f"{build.operator}.jsonl"), key]}
 
 
 def measured_here(build):

@@ -3,16 +3,17 @@
 from cutesnake.runtime.job import do, do_each, listed
 
 log, asked = snakemake.log[0], snakemake.params.asked
-do(
-    "host",
-    "compile",
-    log,
-    "cutesnake.stages.toolchain.builds:compile_with",
-    environment=next(iter(listed(snakemake.input.get("environment", []))), None),
-    dsl=asked["dsl"],
-    target=snakemake.wildcards.target,
-    jobs=asked["jobs"],
-)
+if asked["jobs"]:
+    do(
+        "host",
+        "compile",
+        log,
+        "cutesnake.stages.toolchain.builds:compile_with",
+        environment=next(iter(listed(snakemake.input.get("environment", []))), None),
+        dsl=asked["dsl"],
+        target=snakemake.wildcards.target,
+        jobs=asked["jobs"],
+    )
 do_each("simulator", "correctness", log, "cutesnake.stages.measure.batch:simulate_case", asked["checks"])
 do_each("simulator", "predict", log, "cutesnake.stages.predict.prediction:run_case", asked["predictions"])
 for measured in asked["measured"]:

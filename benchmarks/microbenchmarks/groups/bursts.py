@@ -1,6 +1,6 @@
 """Bursts: an SM copies some KiB at once, then pauses; the others alternate.
 
-Some bursts are stores. On average the GPU is asked for less than it can give; how long a burst takes says how far ahead
+On average the GPU is asked for less than it can give; how long a burst takes says how far ahead
 of its even share of L2's bandwidth an SM may run.
 """
 
@@ -20,15 +20,11 @@ NAME = "bursts"
 KIB = 1024
 BOX = 16 * KIB
 COPIES_KIB = (16, 64, 128, 192)
-STORES_KIB = (8, 32, 128)
 COPY_DEMANDS = (8, 16, 24, 30)  # bytes a cycle and SM on average
-STORE_DEMANDS = (4, 8, 12)
 ROUNDS = 64
 REPETITIONS = 3
 STEP = 7919  # cycles, modulo the period, between the bursts of one CTA and the next
-THREADS = 128  # of the kernel that stores
-
-# %d: boxes (or stores of a thread) in a burst; %e: cycles from the start of one to the start of the next.
+# %d: boxes in a burst; %e: cycles from the start of one to the start of the next.
 CLOCKS = """
   .reg .b64 %next, %total, %now, %then;  .reg .b32 %place, %row, %first_row, %inner, %parity, %phase;
   .reg .pred %ready, %chosen;  .reg .b64 %map, %to;
@@ -76,43 +72,24 @@ WAIT:
     return timed("burst_copy", body, setup=setup, select=START, after=AFTER, tensor_map=True, keep=False)
 
 
-def _stores(fenced: bool) -> str:
-    setup = f"""{CLOCKS}  .reg .b32 %v<4>;
-  mul.wide.u32 %wide, %cta, {128 * KIB};  add.u64 %to, %b, %wide;  mul.wide.u32 %wide, %thread, 16;
-  add.u64 %to, %to, %wide;  mov.u32 %v0, %thread; mov.u32 %v1, %thread; mov.u32 %v2, %thread; mov.u32 %v3, %thread;"""
-    body = f"""{PAUSE}
-  mov.u32 %inner, 0;
-ISSUE:
-  mul.lo.u32 %i, %inner, {16 * THREADS};  cvt.u64.u32 %wide, %i;  add.u64 %wide, %to, %wide;
-  st.global.v4.u32 [%wide], {{%v0, %v1, %v2, %v3}};
-  st.global.v4.u32 [%wide+{16 * THREADS}], {{%v0, %v1, %v2, %v3}};
-  add.u32 %inner, %inner, 2;  setp.lt.u32 %p, %inner, %d;  @%p bra ISSUE;
-  {"fence.acq_rel.gpu;" if fenced else ""}
-  {COUNTED}"""
-    name = "burst_store_fenced" if fenced else "burst_store"
-    return timed(name, body, setup=setup, select=START, after=AFTER, keep=False)
-
-
 def kernels() -> list[str]:
-    return [_copies(), _stores(False), _stores(True)]
+    return [_copies()]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    return {"burst_copy": ("UTMALDG", 1), "burst_store": ("STG", 2), "burst_store_fenced": ("MEMBAR|ERRBAR", 1)}
+    return {"burst_copy": ("UTMALDG", 1)}
 
 
-def _burst(kernel: str, kib: int, demand: int, everywhere: bool) -> Benchmark:
+def _burst(kib: int, demand: int, everywhere: bool) -> Benchmark:
     def measure(gpu: Gpu) -> Reading:
-        large, other = gpu.buffer("large", LARGE), gpu.buffer("other", LARGE // 4)
-        tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, BOX // ROW_BYTES) if kernel == "burst_copy" else None
-        count = kib * KIB // (BOX if kernel == "burst_copy" else 16 * THREADS)
-        arguments = Arguments(a=large, b=other, d=count, e=kib * KIB // demand, tensor_map=tensor)
-        grid = gpu.processors if everywhere else 1
-        shape = Shape(grid, 32, SHARED) if kernel == "burst_copy" else Shape(grid, THREADS)
-        gpu.run(kernel, shape, arguments, ROUNDS)
+        large = gpu.buffer("large", LARGE)
+        tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, BOX // ROW_BYTES)
+        arguments = Arguments(a=large, d=kib * KIB // BOX, e=kib * KIB // demand, tensor_map=tensor)
+        shape = Shape(gpu.processors if everywhere else 1, 32, SHARED)
+        gpu.run("burst_copy", shape, arguments, ROUNDS)
         values, slowest = [], []
         for _ in range(REPETITIONS):
-            stamps = gpu.run(kernel, shape, arguments, ROUNDS).stamps
+            stamps = gpu.run("burst_copy", shape, arguments, ROUNDS).stamps
             cycles = (stamps[:, :, 1] - stamps[:, :, 0]).max(axis=1) / ROUNDS
             values.append(float(np.mean(cycles)))
             slowest.append(float(np.max(cycles)))
@@ -120,7 +97,7 @@ def _burst(kernel: str, kib: int, demand: int, everywhere: bool) -> Benchmark:
         also = {"slowest_sm": max(slowest), "bytes_per_cycle": kib * KIB / values[REPETITIONS // 2]}
         return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
 
-    parameters = {"what": kernel, "burst_kib": kib, "bytes_a_cycle_on_average": demand}
+    parameters = {"what": "burst_copy", "burst_kib": kib, "bytes_a_cycle_on_average": demand}
     return Benchmark("burst", parameters | {"sms": "all" if everywhere else 1}, "cycles per burst", measure)
 
 
@@ -128,8 +105,4 @@ def benchmarks() -> Iterator[Benchmark]:
     for everywhere in (False, True):
         for kib in COPIES_KIB:
             for demand in COPY_DEMANDS if everywhere else COPY_DEMANDS[:1]:
-                yield _burst("burst_copy", kib, demand, everywhere)
-        for kernel in ("burst_store", "burst_store_fenced"):
-            for kib in STORES_KIB:
-                for demand in STORE_DEMANDS if everywhere else STORE_DEMANDS[:1]:
-                    yield _burst(kernel, kib, demand, everywhere)
+                yield _burst(kib, demand, everywhere)

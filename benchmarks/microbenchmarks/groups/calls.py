@@ -1,6 +1,6 @@
 """L2 contents from one launch to the next, by CTAs per SM.
 
-The same bytes are read or copied again.
+The same bytes are read again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ GRIDS = (
 
 
 def kernels() -> list[str]:
-    return [timed("spin", SPIN, setup=PLACE, keep=False), _laps(False), _laps(True)]
+    return [timed("spin", SPIN, setup=PLACE, keep=False), _laps()]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    return {"laps": ("LDG", UNROLL), "laps_copy": ("STG", UNROLL)}
+    return {"laps": ("LDG", UNROLL)}
 
 
-def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
+def _again(ctas: int, threads: int, rounds: int) -> Benchmark:
     """Return microseconds of a launch among CALLS in a graph.
 
     Each launch goes through the same bytes once.
@@ -42,9 +42,8 @@ def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
     def measure(gpu: Gpu) -> Reading:
         shape = Shape(ctas * gpu.processors, threads)
         size = shape.grid * threads * 16 * UNROLL * rounds
-        arguments = Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=size)
-        name = "laps_copy" if copies else "laps"
-        put: Callable[[], None] = lambda: gpu.launch(name, shape, arguments, rounds)  # noqa: E731
+        arguments = Arguments(a=gpu.buffer("large", LARGE), c=size)
+        put: Callable[[], None] = lambda: gpu.launch("laps", shape, arguments, rounds)  # noqa: E731
         replay = gpu.graph([put] * CALLS)
         replay()
 
@@ -52,15 +51,13 @@ def _again(ctas: int, threads: int, rounds: int, copies: bool) -> Benchmark:
             gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
 
         values = sorted(gpu.microseconds(replay, hold) / CALLS for _ in range(REPETITIONS))
-        also = {"footprint_bytes": size * (2 if copies else 1)}
-        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
+        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, {"footprint_bytes": size})
 
-    parameters = {"ctas_per_sm": ctas, "threads": threads, "rounds": rounds, "kernel": "copy" if copies else "read"}
+    parameters = {"ctas_per_sm": ctas, "threads": threads, "rounds": rounds, "kernel": "read"}
     return Benchmark("launches over the same bytes", parameters, "µs", measure)
 
 
 def benchmarks() -> Iterator[Benchmark]:
     for ctas, threads, rounds in GRIDS:
         for count in rounds:
-            for copies in (False, True):
-                yield _again(ctas, threads, count, copies)
+            yield _again(ctas, threads, count)

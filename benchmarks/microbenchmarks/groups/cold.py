@@ -1,4 +1,4 @@
-"""Single calls after a flush of L2: start-up costs, and remaining L2 contents.
+"""Single calls after a flush of L2.
 
 NVBench measures cold calls so. The GPU is held by a kernel that spins; behind it lie the flush, an event, the call and
 an event.
@@ -6,43 +6,26 @@ an event.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape, checked
 from benchmarks.microbenchmarks.groups.global_memory import BLOCK, LARGE, UNROLL, _laps
-from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN
+from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, SPIN
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
 NAME = "cold"
 MIB = 1 << 20
 CLEAN_STEPS = 64  # of the grid: 277 MB, some four times what L2 holds
-PARAMETER_BYTES = (0, 512, 3072)  # besides the usual ones
-FLUSHES = ("none", "memset", "memset, then reads")
 REPETITIONS = 11
 
 
-class Parameters:
-    """What `GPU.launch` hands to a kernel as its first parameter."""
-
-    def __init__(self, size: int) -> None:
-        self._bytes = (ctypes.c_uint8 * size)()
-
-    def getPtr(self) -> int:
-        return ctypes.addressof(self._bytes)
-
-
 def kernels() -> list[str]:
-    out = [timed("spin", SPIN, setup=PLACE, keep=False), _laps(False), _laps(True)]
-    for size in PARAMETER_BYTES:
-        text = timed(f"nothing_{size}", "", setup=PLACE, keep=False, tensor_map=size > 0)
-        out.append(text.replace("p_map[128]", f"p_map[{size}]"))
-    return out
+    return [timed("spin", SPIN, setup=PLACE, keep=False), _laps()]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    return {"laps": ("LDG", UNROLL), "laps_copy": ("STG", UNROLL), "nothing_0": ("CS2R|S2UR|S2R", 1)}
+    return {"laps": ("LDG", UNROLL)}
 
 
 def _flush(gpu: Gpu, flush: str) -> Callable[[], None]:
@@ -72,40 +55,24 @@ def _around(gpu: Gpu, flush: str, work: Callable[[], None]) -> Reading:
     return Reading(values[REPETITIONS // 2], values[1], values[-2], REPETITIONS, None)
 
 
-def _start(flush: str, shape: Shape, size: int) -> Benchmark:
-    """Event to event around a kernel that does nothing."""
-
-    def measure(gpu: Gpu) -> Reading:
-        arguments = Arguments(tensor_map=Parameters(size) if size else None)
-        return _around(gpu, flush, lambda: gpu.launch(f"nothing_{size}", shape, arguments, 1))
-
-    parameters = {"flush": flush, "ctas": shape.grid, "threads": shape.block, "shared_bytes": shape.shared}
-    return Benchmark("events around a lone launch", parameters | {"parameter_bytes": size}, "µs", measure)
-
-
-def _moved(flush: str, steps: int, copies: bool) -> Benchmark:
+def _moved(flush: str, steps: int) -> Benchmark:
     """Return the time of a kernel that reads each byte once, event to event.
 
-    It reads (or copies) so many steps of the grid.
+    It reads so many steps of the grid.
     """
 
     def measure(gpu: Gpu) -> Reading:
         shape, step = Shape(2 * gpu.processors, BLOCK), 2 * gpu.processors * BLOCK * 16
-        arguments = Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=steps * step)
-        name = "laps_copy" if copies else "laps"
-        reading = _around(gpu, flush, lambda: gpu.launch(name, shape, arguments, steps // UNROLL))
-        reading.also["bytes"] = steps * step * (2 if copies else 1)
+        arguments = Arguments(a=gpu.buffer("large", LARGE), c=steps * step)
+        reading = _around(gpu, flush, lambda: gpu.launch("laps", shape, arguments, steps // UNROLL))
+        reading.also["bytes"] = steps * step
         return reading
 
-    parameters = {"flush": flush, "steps_of_the_grid": steps, "kernel": "copy" if copies else "read"}
+    parameters = {"flush": flush, "steps_of_the_grid": steps, "kernel": "read"}
     return Benchmark("events around a lone read", parameters, "µs", measure)
 
 
 def benchmarks() -> Iterator[Benchmark]:
-    for flush in FLUSHES:
-        for shape in (Shape(1, 128), Shape(PROCESSORS, 128), Shape(PROCESSORS, 384, 200 * 1024)):
-            for size in PARAMETER_BYTES:
-                yield _start(flush, shape, size)
+    for flush in ("memset", "memset, then reads"):
         for steps in (8, 16, 32, 64):
-            for copies in (False, True):
-                yield _moved(flush, steps, copies)
+            yield _moved(flush, steps)

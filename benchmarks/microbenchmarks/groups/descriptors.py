@@ -1,10 +1,10 @@
-"""TMA descriptors that a kernel changes: storing, publishing, and the first box."""
+"""A TMA descriptor in global memory: with and without an acquire before each box."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.microbenchmarks.gpu import REPETITIONS, Arguments, Gpu, Shape
+from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
 from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
 from benchmarks.microbenchmarks.kernel import timed
@@ -29,13 +29,6 @@ MADE:
   bar.warp.sync -1;  fence.acq_rel.gpu;
   fence.proxy.tensormap::generic.acquire.gpu [%own], 128;
 """
-REPLACE = """
-  elect.sync %i|%chosen, -1;
-  @%chosen tensormap.replace.tile.global_address.global.b1024.b64 [%own], %b;
-  bar.warp.sync -1;"""
-PUBLISH = """
-  fence.proxy.tensormap::generic.release.gpu;
-  fence.proxy.tensormap::generic.acquire.gpu [%own], 128;"""
 FETCH = f"""
   elect.sync %i|%chosen, -1;  @!%chosen bra SKIP;
   mbarrier.arrive.expect_tx.shared.b64 _, [%base], {BOX};  mov.u32 %j, 0;
@@ -44,70 +37,31 @@ SKIP:
 WAIT:
   mbarrier.try_wait.parity.shared.b64 %ready, [%base], %parity;  @!%ready bra WAIT;
   xor.b32 %parity, %parity, 1;"""
-# The launch's own descriptor: fetched from its parameters by the first box, and there for the next ones.
-OWN_MAP = SETUP.replace("MADE:\n", "MADE:\n  mov.b64 %own, p_map;  cvta.param.u64 %own, %own;\n").replace(
-    "fence.acq_rel.gpu;\n  fence.proxy.tensormap::generic.acquire.gpu [%own], 128;", ""
-)
 KINDS = {  # what a round does
     "fetch": FETCH,
     "acquire_fetch": "fence.proxy.tensormap::generic.acquire.gpu [%own], 128;" + FETCH,
-    "publish_fetch": PUBLISH + FETCH,
-    "replace": REPLACE,
-    "replace_publish_fetch": REPLACE + PUBLISH + FETCH,
 }
 
 
 def kernels() -> list[str]:
-    changed = [timed(f"map_{name}", text, setup=SETUP, tensor_map=True) for name, text in KINDS.items()]
-    return [*changed, timed("map_of_launch", FETCH, setup=OWN_MAP, tensor_map=True)]
+    return [timed(f"map_{name}", text, setup=SETUP, tensor_map=True) for name, text in KINDS.items()]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    fetching = [f"map_{name}" for name in KINDS if "fetch" in name]
-    return {name: ("UTMALDG", 1) for name in (*fetching, "map_of_launch")} | {"map_acquire_fetch": ("UTMACCTL", 2)}
+    return {"map_fetch": ("UTMALDG", 1), "map_acquire_fetch": ("UTMACCTL", 2)}
 
 
-def _round(kind: str, everywhere: bool) -> Benchmark:
+def _round(kind: str) -> Benchmark:
     def measure(gpu: Gpu) -> Reading:
         large = gpu.buffer("large", LARGE)
         tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
         arguments = Arguments(a=gpu.buffer("maps", 1 << 20), b=large, tensor_map=tensor)
-        shape = Shape(gpu.processors if everywhere else 1, 32, SHARED)
-        return gpu.slope(f"map_{kind}", shape, arguments, TIMES, 1)
+        return gpu.slope(f"map_{kind}", Shape(1, 32, SHARED), arguments, TIMES, 1)
 
-    parameters = {"what": kind, "box_bytes": BOX, "sms": "all" if everywhere else 1}
+    parameters = {"what": kind, "box_bytes": BOX, "sms": 1}
     return Benchmark("a TMA descriptor in global memory", parameters, "cycles per round", measure)
-
-
-def _first(everywhere: bool) -> Benchmark:
-    """Return how much longer the first box of a launch takes than later ones.
-
-    All use the launch's descriptor.
-    """
-
-    def measure(gpu: Gpu) -> Reading:
-        large = gpu.buffer("large", LARGE)
-        tensor = gpu.tensor_map(large, 64, LARGE // ROW_BYTES, ROWS)
-        arguments = Arguments(a=gpu.buffer("maps", 1 << 20), tensor_map=tensor)
-        shape = Shape(gpu.processors if everywhere else 1, 32, SHARED)
-
-        def cycles(rounds: int) -> float:
-            return gpu.run("map_of_launch", shape, arguments, rounds).cycles
-
-        cycles(8)
-        alone, usual = cycles(1), (cycles(40) - cycles(8)) / 32
-        extra = sorted(cycles(1) - usual for _ in range(REPETITIONS))
-        also = {"first": alone, "usual": usual}
-        return Reading(extra[len(extra) // 2], extra[0], extra[-1], REPETITIONS, None, also)
-
-    return Benchmark(
-        "the first box of a launch", {"box_bytes": BOX, "sms": "all" if everywhere else 1}, "cycles", measure
-    )
 
 
 def benchmarks() -> Iterator[Benchmark]:
     for kind in KINDS:
-        for everywhere in (False, True):
-            yield _round(kind, everywhere)
-    for everywhere in (False, True):
-        yield _first(everywhere)
+        yield _round(kind)

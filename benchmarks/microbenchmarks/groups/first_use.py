@@ -1,4 +1,4 @@
-"""What a kernel does once: code, descriptors, the first load, the last store.
+"""What a kernel does once: jumps, descriptors, the first load.
 
 It is measured warm (in a graph of repeated launches) and cold (alone, behind a flush of L2).
 """
@@ -20,8 +20,7 @@ from benchmarks.microbenchmarks.kernel import STAMPS, lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
 
 NAME = "first_use"
-CODE_KIB = (4, 16, 32, 64, 96)  # straight code
-HOPS = (8, 32, 64, 128)  # pieces of code with as many branches between them
+HOPS = 32  # pieces of code with as many branches between them
 SPLIT, SKIPPED = 8, 23  # instructions that a piece runs and that it jumps over: 512 bytes with the branch
 MAPS = (1, 2, 4)
 BOX = 4096
@@ -29,12 +28,11 @@ NODES = 16  # launches in a graph
 REPETITIONS = 5
 COLD_REPETITIONS = 11
 FLUSHES = ("none", "memset")
-
 # Which threads go on is reported by a number that has been loaded: the clock is read behind the load.
-USED = "setp.eq.u32 %p, {value}, 0x7fedcba9;  @%p bra END;"
+LOAD = "ld.global.u32 %i, [%a];  setp.eq.u32 %p, %i, 0x7fedcba9;  @%p bra END;"
 
 
-def _hops(count: int) -> str:
+def _hops() -> str:
     """Build blocks of straight code, each followed by a branch over unused code."""
     chains = instruction_fetch.CHAINS
     setup = registers("f32", "%x", chains) + " .reg .f32 %y, %z; .reg .pred %on;\n  "
@@ -43,9 +41,9 @@ def _hops(count: int) -> str:
     xs = [f"%x{i}" for i in range(chains)]
     split = lines("fma.rn.f32 {x}, {x}, %y, %z;", SPLIT, x=xs)
     skipped = lines("fma.rn.f32 {x}, {x}, %z, %y;", SKIPPED, x=xs)
-    body = "\n  ".join(f"{split}\n  @%on bra HOP{n};\n  {skipped}\nHOP{n}:" for n in range(count))
+    body = "\n  ".join(f"{split}\n  @%on bra HOP{n};\n  {skipped}\nHOP{n}:" for n in range(HOPS))
     after = lines("mov.b32 %i, %x{i}; xor.b32 %sink, %sink, %i;", chains)
-    return timed(f"hops{count}", body, setup=setup, after=after)
+    return timed(f"hops{HOPS}", body, setup=setup, after=after)
 
 
 def _maps(count: int, mapped: bool) -> str:
@@ -82,53 +80,20 @@ WAIT:
     return text.replace("p_map[128]", f"p_map[{128 * count}]")
 
 
-def _loads() -> list[str]:
-    """Load once; then from the next line, another page, a stored place.
-
-    The previous kernel has stored to the last one.
-    """
-    setup = "mul.wide.u32 %wide, %cta, 4096;  add.u64 %a, %a, %wide;  add.u64 %b, %b, %wide;"
-    first = "ld.global.u32 %i, [%a];"
-    out = [timed("load_one", first + USED.format(value="%i"), setup=setup, keep=False)]
-    zero = "and.b32 %i, %i, %e;  mul.wide.u32 %wide, %i, 1;  "  # %e is 0, which ptxas does not know
-    for name, second in (
-        ("load_next", "add.u64 %wide, %a, %wide;  ld.global.u32 %j, [%wide+128];"),
-        ("load_other", "add.u64 %wide, %b, %wide;  ld.global.u32 %j, [%wide];"),
-    ):
-        out.append(timed(name, first + zero + second + USED.format(value="%j"), setup=setup, keep=False))
-    return out
-
-
-def _moves() -> list[str]:
-    """Each thread loads 16 bytes, or stores them, or both, and the kernel ends."""
-    setup = """.reg .b32 %v<4>;
-  mad.lo.u32 %i, %cta, %threads, %thread;  mul.wide.u32 %wide, %i, 16;
-  add.u64 %a, %a, %wide;  add.u64 %b, %b, %wide;  mov.u32 %v0, %i; mov.u32 %v1, %i; mov.u32 %v2, %i; mov.u32 %v3, %i;"""
-    load = "ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%a];"
-    store = "st.global.v4.u32 [%b], {%v0, %v1, %v2, %v3};"
-    both = {"move_load": load + USED.format(value="%v3"), "move_store": store, "move_copy": load + store}
-    return [timed(name, body, setup=setup, keep=False) for name, body in both.items()]
-
-
 def kernels() -> list[str]:
     return [
         timed("spin", SPIN, setup=PLACE, keep=False),
-        *(instruction_fetch._kernel(size) for size in CODE_KIB),
-        *(_hops(count) for count in HOPS),
+        _hops(),
         *(_maps(count, True) for count in MAPS),
         *(_maps(count, False) for count in MAPS),
-        *_loads(),
-        *_moves(),
+        timed("load_one", LOAD, setup="mul.wide.u32 %wide, %cta, 4096;  add.u64 %a, %a, %wide;", keep=False),
     ]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    result = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
-    result |= {f"hops{count}": ("BRA", count) for count in HOPS}
+    result = {f"hops{HOPS}": ("BRA", HOPS), "load_one": ("LDG", 1)}
     result |= {f"maps{count}": ("UTMALDG", count) for count in MAPS}
-    result |= {f"bulk{count}": ("UBLKCP", count) for count in MAPS}
-    result |= {"load_one": ("LDG", 1), "load_next": ("LDG", 2), "load_other": ("LDG", 2)}
-    return result | {"move_copy": ("LDG|STG", 2)}
+    return result | {f"bulk{count}": ("UBLKCP", count) for count in MAPS}
 
 
 class Maps:
@@ -149,7 +114,7 @@ class Maps:
 
 def _arguments(gpu: Gpu, kernel: str) -> Arguments:
     tensor_map = Maps(gpu, int(kernel[4:])) if kernel.startswith("maps") else None
-    return Arguments(a=gpu.buffer("large", LARGE), b=gpu.buffer("other", LARGE // 4), c=1, d=1, tensor_map=tensor_map)
+    return Arguments(a=gpu.buffer("large", LARGE), c=1, d=1, tensor_map=tensor_map)
 
 
 def _inside(gpu: Gpu, shape: Shape) -> tuple[float, float]:
@@ -214,16 +179,11 @@ def _named(kernel: str, shape: Shape) -> dict[str, object]:
 
 
 def benchmarks() -> Iterator[Benchmark]:
-    code = [f"fetch{size}" for size in CODE_KIB] + [f"hops{count}" for count in HOPS]
-    maps = [f"{kind}{count}" for kind in ("maps", "bulk") for count in MAPS]
     single = Shape(PROCESSORS, 32, 32 * 1024)
-    planned = [(kernel, Shape(PROCESSORS, 128)) for kernel in code]
-    planned += [(kernel, Shape(1, 128)) for kernel in ("fetch16", "hops32")]
-    planned += [(kernel, single) for kernel in (*maps, "load_one", "load_next", "load_other")]
-    planned += [(kernel, Shape(1, 32, 32 * 1024)) for kernel in ("maps1", "bulk1", "load_one", "load_other")]
-    for grid in (8, PROCESSORS, 4 * PROCESSORS, 8 * PROCESSORS):
-        planned += [(kernel, Shape(grid, 128)) for kernel in ("move_load", "move_store", "move_copy")]
-    for kernel, shape in planned:
-        yield _warm(kernel, shape)
-        for flush in FLUSHES:
-            yield _cold(flush, kernel, shape)
+    yield _warm(f"hops{HOPS}", Shape(1, 128))
+    for kernel in (f"{kind}{count}" for kind in ("maps", "bulk") for count in MAPS):
+        yield _warm(kernel, single)
+    for flush in FLUSHES:
+        yield _cold(flush, "load_one", single)
+    for kernel in ("maps1", "bulk1"):
+        yield _warm(kernel, Shape(1, 32, 32 * 1024))

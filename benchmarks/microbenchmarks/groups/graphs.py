@@ -1,27 +1,36 @@
 """Graphs of few launches: their cost beyond the launches.
 
-Graph follows graph at the GPU's pace and at the host's. A single one of one to three launches is timed between two
-events. Calls are timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of
-L2.
+Graph follows graph at the GPU's pace. A single one of one or three launches is timed between two events. Calls are
+timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of L2.
 """
 
 from __future__ import annotations
 
-import time
+import ctypes
 from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
-from benchmarks.microbenchmarks.groups.cold import Parameters, _flush
+from benchmarks.microbenchmarks.groups.cold import _flush
 from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN, _parameters
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
 NAME = "graphs"
-CALLS = (1, 2, 4, 8, 16, 32)  # launches in a graph
+CALLS = (8, 16, 32)  # launches in a graph
 MOST_NODES = 320  # of all graphs behind one hold
 REPETITIONS = 5
 SINGLE_REPETITIONS = 11
 PARAMETER_BYTES = 512  # of a call with four tensor maps
+
+
+class Parameters:
+    """What `GPU.launch` hands to a kernel as its first parameter."""
+
+    def __init__(self, size: int) -> None:
+        self._bytes = (ctypes.c_uint8 * size)()
+
+    def getPtr(self) -> int:
+        return ctypes.addressof(self._bytes)
 
 
 def kernels() -> list[str]:
@@ -66,43 +75,17 @@ def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
     return Benchmark("graph after graph", named, "µs per graph", measure)
 
 
-def _at_hosts_pace(shape: Shape, spin: int, calls: int) -> Benchmark:
-    """Measure graphs without a hold, launched by a loop of Python on the host."""
+def _single(shape: Shape, calls: int) -> Benchmark:
+    """Event to event around one replay behind the flush."""
 
     def measure(gpu: Gpu) -> Reading:
-        replay, count = _graph(gpu, "spin", shape, spin, calls), 200
-        values, host = [], []
-
-        def work() -> None:
-            began = time.perf_counter()
-            for _ in range(count):
-                replay()
-            host.append((time.perf_counter() - began) / count * 1e6)
-
-        for _ in range(REPETITIONS):
-            values.append(gpu.microseconds(work) / count)
-        values.sort()
-        also = {"host_us": sorted(host)[REPETITIONS // 2]}
-        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
-
-    named = _parameters(shape, "spin") | {"spin_cycles": spin, "launches": calls}
-    return Benchmark("graph after graph, at the host's pace", named, "µs per graph", measure)
-
-
-def _single(flush: str, shape: Shape, kernel: str, spin: int, calls: int, graph: bool = True) -> Benchmark:
-    """Event to event around one replay, or one launch through the stream, behind the flush."""
-
-    def measure(gpu: Gpu) -> Reading:
-        work = _graph(gpu, kernel, shape, spin, calls)
-        if not graph:
-            work = lambda: gpu.launch(kernel, shape, Arguments(c=spin), 1)  # noqa: E731
-        hold = _flush(gpu, flush)
+        work, hold = _graph(gpu, "nothing", shape, 0, calls), _flush(gpu, "memset")
         gpu.microseconds(work, hold)
         values = sorted(gpu.microseconds(work, hold) for _ in range(SINGLE_REPETITIONS))
         return Reading(values[SINGLE_REPETITIONS // 2], values[1], values[-2], SINGLE_REPETITIONS, None)
 
-    named = {"flush": flush} | _parameters(shape, kernel) | {"kernel": kernel, "spin_cycles": spin, "launches": calls}
-    return Benchmark("events around a lone graph", named | {"through": "graph" if graph else "stream"}, "µs", measure)
+    named = {"flush": "memset"} | _parameters(shape, "nothing") | {"kernel": "nothing", "spin_cycles": 0}
+    return Benchmark("events around a lone graph", named | {"launches": calls, "through": "graph"}, "µs", measure)
 
 
 def benchmarks() -> Iterator[Benchmark]:
@@ -113,11 +96,5 @@ def benchmarks() -> Iterator[Benchmark]:
                 yield _replayed(shape, "spin", spin, calls)
         yield _replayed(plain, "nothing", 0, calls)
         yield _replayed(plain, "nothing_many", 0, calls)
-        yield _at_hosts_pace(plain, 4000, calls)
-    for flush in ("none", "memset"):
-        for shape in (one, plain, full):
-            yield _single(flush, shape, "nothing", 0, 1, graph=False)
-            for calls in (1, 2, 3):
-                yield _single(flush, shape, "nothing", 0, calls)
-                yield _single(flush, shape, "spin", 4000, calls)
-            yield _single(flush, shape, "nothing_many", 0, 1)
+    for shape, calls in ((one, 1), (one, 3), (full, 1)):
+        yield _single(shape, calls)

@@ -62,4 +62,3 @@ def benchmarks() -> Iterator[Benchmark]:
     for size in SIZES:
         yield _looped(size, 1, False)
         yield _looped(size, 4, True)
-        yield _looped(size, 12, True)

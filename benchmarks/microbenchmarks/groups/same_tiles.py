@@ -1,4 +1,4 @@
-"""Tiles that all SMs need one after the other, or one each.
+"""Tiles that all SMs need one after the other.
 
 They are read warm, and behind a flush, where one SM brings a tile from DRAM and the others wait for it. Also code that
 is larger than the SMs' caches, behind a flush.
@@ -22,17 +22,15 @@ from benchmarks.microbenchmarks.reading import Benchmark, Reading
 NAME = "same_tiles"
 TILE = 4096
 BLOCK = TILE // 16
-BOXES = (4096, 16384)
 TIMES = (4, 20)  # tiles of a launch
-APART = 1 << 19  # bytes between what two CTAs read, where each has its own
-CODE_KIB = (96, 128, 160, 192, 256, 384)
+CODE_KIB = (256, 384)
 MIDDLE = COLD_REPETITIONS // 2  # of what is sorted
 
 
 def _loads() -> str:
     """Load a tile by all threads of a CTA; the next address depends on it."""
     setup = """.reg .b32 %v<4>;
-  mul.wide.u32 %wide, %thread, 16;  add.u64 %a, %a, %wide;  mul.wide.u32 %wide, %cta, %d;  add.u64 %a, %a, %wide;"""
+  mul.wide.u32 %wide, %thread, 16;  add.u64 %a, %a, %wide;"""
     body = f"""
   ld.global.cg.v4.u32 {{%v0, %v1, %v2, %v3}}, [%a];
   and.b32 %i, %v3, %e;  mul.wide.u32 %wide, %i, 1;  add.u64 %a, %a, %wide;  add.u64 %a, %a, {TILE};
@@ -42,36 +40,36 @@ def _loads() -> str:
     )
 
 
-def _boxes(size: int) -> str:
-    """Copy so many bytes in bulk by one thread, with its barrier."""
+def _copies() -> str:
+    """Copy a tile in bulk by one thread, with its barrier."""
     setup = """.reg .pred %ready;  .reg .b32 %parity, %place;
-  mul.wide.u32 %wide, %cta, %d;  add.u64 %a, %a, %wide;  add.u32 %place, %base, 1024;  mov.u32 %parity, 0;
+  add.u32 %place, %base, 1024;  mov.u32 %parity, 0;
   setp.ne.u32 %p, %thread, 0;  @%p bra MADE;
   mbarrier.init.shared.b64 [%base], 1;  fence.mbarrier_init.release.cluster;  fence.proxy.async.shared::cta;
 MADE:"""
     body = f"""
   setp.ne.u32 %p, %thread, 0;  @%p bra SKIP;
-  mbarrier.arrive.expect_tx.shared.b64 _, [%base], {size};
-  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%a], {size}, [%base];
+  mbarrier.arrive.expect_tx.shared.b64 _, [%base], {TILE};
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%place], [%a], {TILE}, [%base];
 SKIP:
 WAIT:
   mbarrier.try_wait.parity.shared.b64 %ready, [%base], %parity;  @!%ready bra WAIT;
-  xor.b32 %parity, %parity, 1;  add.u64 %a, %a, {size};"""
-    return timed(f"tiles_copied{size}", body, setup=setup, keep=False)
+  xor.b32 %parity, %parity, 1;  add.u64 %a, %a, {TILE};"""
+    return timed(f"tiles_copied{TILE}", body, setup=setup, keep=False)
 
 
 def kernels() -> list[str]:
     return [
         timed("spin", SPIN, setup=PLACE, keep=False),
         _loads(),
-        *(_boxes(size) for size in BOXES),
+        _copies(),
         *(instruction_fetch._kernel(size) for size in CODE_KIB),
     ]
 
 
 def expected() -> dict[str, tuple[str, int]]:
     result = {f"fetch{size}": ("FFMA", size * 1024 // 16) for size in CODE_KIB}
-    return result | {"tiles_loaded": ("LDG", 1)} | {f"tiles_copied{size}": ("UBLKCP", 1) for size in BOXES}
+    return result | {"tiles_loaded": ("LDG", 1), f"tiles_copied{TILE}": ("UBLKCP", 1)}
 
 
 def _cycles(gpu: Gpu, kernel: str, shape: Shape, arguments: Arguments, flush: str, times: int) -> np.ndarray:
@@ -91,21 +89,23 @@ def _reading(values: np.ndarray, also: dict[str, float]) -> Reading:
     return Reading(*(float(values[n, 0]) for n in (MIDDLE, 1, -2)), COLD_REPETITIONS, None, also)
 
 
-def _tiles(kernel: str, shape: Shape, same: bool, flush: str) -> Benchmark:
+def _tiles(kernel: str, shape: Shape, flush: str) -> Benchmark:
     """Cycles from tile to tile, by the slope between few and many."""
 
     def measure(gpu: Gpu) -> Reading:
-        arguments = Arguments(a=gpu.buffer("large", LARGE), d=0 if same else APART)
+        arguments = Arguments(a=gpu.buffer("large", LARGE))
         few, many = (_cycles(gpu, kernel, shape, arguments, flush, times) for times in TIMES)
         values = (many - few) / (TIMES[1] - TIMES[0])
         also = {"cycles_of_the_slowest": float(values[MIDDLE, 1]), "cycles_of_few": float(few[MIDDLE, 0])}
         return _reading(values, also)
 
-    named = {"kernel": kernel, "ctas": shape.grid, "same": same, "flush": flush}
+    named = {"kernel": kernel, "ctas": shape.grid, "same": True, "flush": flush}
     return Benchmark("tiles one after the other", named, "cycles per tile", measure)
 
 
-def _code(size: int, ctas: int, flush: str) -> Benchmark:
+def _code(size: int) -> Benchmark:
+    ctas, flush = PROCESSORS, "memset"
+
     def measure(gpu: Gpu) -> Reading:
         shape = Shape(ctas, 128)
         values = _cycles(gpu, f"fetch{size}", shape, Arguments(c=1, d=1), flush, 1) / (size * 1024 // 16)
@@ -116,13 +116,9 @@ def _code(size: int, ctas: int, flush: str) -> Benchmark:
 
 
 def benchmarks() -> Iterator[Benchmark]:
-    shapes = {"tiles_loaded": BLOCK} | {f"tiles_copied{size}": 32 for size in BOXES}
-    for kernel, block in shapes.items():
+    for kernel, block, shared in (("tiles_loaded", BLOCK, 0), (f"tiles_copied{TILE}", 32, 32 * 1024)):
         for grid in (1, 16, PROCESSORS, 2 * PROCESSORS):
-            for same in (True, False) if grid > 1 else (True,):
-                for flush in FLUSHES:
-                    yield _tiles(kernel, Shape(grid, block, 32 * 1024 if block == 32 else 0), same, flush)
-    for size in CODE_KIB:
-        for ctas in (1, PROCESSORS):
             for flush in FLUSHES:
-                yield _code(size, ctas, flush)
+                yield _tiles(kernel, Shape(grid, block, shared), flush)
+    for size in CODE_KIB:
+        yield _code(size)

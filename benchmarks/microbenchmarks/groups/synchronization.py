@@ -1,4 +1,4 @@
-"""Barriers: CTA, named, mbarrier, cluster; distributed shared memory; fences."""
+"""Barriers: CTA, mbarrier, cluster; distributed shared memory."""
 
 from __future__ import annotations
 
@@ -37,14 +37,6 @@ OTHER{i}:
 JOIN{i}:
   xor.b32 %parity, %parity, 1;
 """
-NAMED_PING_PONG = """
-  @%other bra OTHER{i};
-  bar.arrive 1, 64;  bar.sync 2, 64;
-  bra.uni JOIN{i};
-OTHER{i}:
-  bar.sync 1, 64;  bar.arrive 2, 64;
-JOIN{i}:
-"""
 # Two CTAs of a cluster, one lane each: a remote arrival, answered by one.
 REMOTE = """
   .reg .b32 %mine, %remote, %parity, %rank, %peer; .reg .pred %other, %ready;
@@ -55,10 +47,10 @@ REMOTE = """
 """
 REMOTE_PING_PONG = """
   @%other bra OTHER{i};
-  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%remote];
+  mbarrier.arrive.shared::cluster.b64 _, [%remote];
 OTHER{i}:
-  mbarrier.try_wait.parity.acquire.cluster.shared.b64 %ready, [%mine], %parity;  @!%ready bra OTHER{i};
-  @%other mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%remote];
+  mbarrier.try_wait.parity.shared.b64 %ready, [%mine], %parity;  @!%ready bra OTHER{i};
+  @%other mbarrier.arrive.shared::cluster.b64 _, [%remote];
   xor.b32 %parity, %parity, 1;
 """
 REMOTE_MEMORY = """
@@ -66,9 +58,6 @@ REMOTE_MEMORY = """
   mov.u32 %rank, %cluster_ctarank;  xor.b32 %peer, %rank, 1;
   shl.b32 %i, %thread, 4;  add.u32 %at, %base, %i;  mapa.shared::cluster.u32 %at, %at, %peer;
 """
-
-
-PLAIN_PING_PONG = REMOTE_PING_PONG.replace(".release.cluster", "").replace(".acquire.cluster", "")
 
 
 def _remote_memory(kind: str) -> str:
@@ -97,26 +86,12 @@ def _remote_chase() -> str:
 
 
 def kernels() -> list[str]:
-    cluster_barrier = "barrier.cluster.arrive.release.aligned;  barrier.cluster.wait.acquire.aligned;"
     relaxed = "barrier.cluster.arrive.relaxed.aligned;  barrier.cluster.wait.aligned;"
-    try_wait = (
-        "mbarrier.try_wait.parity.shared.b64 %ready, [%ping], 1;  selp.u32 %i, 1, 0, %ready;  xor.b32 %sink, %sink, %i;"
-    )
-    two_sets = ".reg .pred %other; setp.ge.u32 %other, %thread, 32;"
     return [
         timed("bar_sync", _repeat("bar.sync 0;")),
-        timed("warp_sync", _repeat("bar.warp.sync -1;")),
-        timed("named", _repeat(NAMED_PING_PONG), setup=two_sets),
         timed("mbarrier", _repeat(MBARRIER_PING_PONG), setup=BARRIERS, select=ONE_LANE),
-        timed("try_wait", _repeat(try_wait), setup=BARRIERS),
-        timed("arrive", _repeat("mbarrier.arrive.shared.b64 _, [%ping];"), setup=BARRIERS, select=ONE_LANE),
-        timed("fence_proxy", _repeat("st.shared.u32 [%base+64], %sink;  fence.proxy.async.shared::cta;")),
-        timed("fence_cta", _repeat("st.shared.u32 [%base+64], %sink;  fence.acq_rel.cta;")),
-        timed("fence_cluster", _repeat("st.shared.u32 [%base+64], %sink;  fence.acq_rel.cluster;")),
-        timed("cluster_barrier", _repeat(cluster_barrier, 4), cluster=True),
         timed("cluster_relaxed", _repeat(relaxed, 4), cluster=True),
         timed("remote_arrive", _repeat(REMOTE_PING_PONG), setup=REMOTE, select=ONE_LANE, cluster=True),
-        timed("remote_plain", _repeat(PLAIN_PING_PONG), setup=REMOTE, select=ONE_LANE, cluster=True),
         _remote_memory("ld"),
         _remote_memory("st"),
         _remote_chase(),
@@ -126,11 +101,8 @@ def kernels() -> list[str]:
 def expected() -> dict[str, tuple[str, int]]:
     return {
         "bar_sync": ("BAR", UNROLL),
-        "named": ("BAR", 4 * UNROLL),
         "mbarrier": ("SYNCS", 4 * UNROLL),
-        "try_wait": ("SYNCS", UNROLL),
-        "arrive": ("SYNCS", UNROLL),
-        "cluster_barrier": ("UCGABAR", 8),
+        "cluster_relaxed": ("UCGABAR", 8),
         "remote_arrive": ("SYNCS", UNROLL),
         "remote_ld": ("LD", 8),
         "remote_st": ("ST", 8),
@@ -146,34 +118,22 @@ def _cycles(kernel: str, what: str, warps: int, per_round: int, unit: str = "cyc
     return Benchmark("synchronization", {"what": what, "warps": warps, "cluster": cluster}, unit, measure)
 
 
-def _remote_rate(kind: str, warps: int, everywhere: bool) -> Benchmark:
+def _remote_rate(kind: str) -> Benchmark:
     def measure(gpu: Gpu) -> Reading:
-        shape = Shape(grid=gpu.processors if everywhere else 2, block=32 * warps, shared=SHARED, cluster=2)
-        return gpu.slope(f"remote_{kind}", shape, Arguments(), (32, 160), 8 * 512 * warps, rate=True)
+        shape = Shape(grid=gpu.processors, block=512, shared=SHARED, cluster=2)
+        return gpu.slope(f"remote_{kind}", shape, Arguments(), (32, 160), 8 * 512 * 16, rate=True)
 
-    parameters = {"instruction": f"{kind}.shared::cluster.v4.u32", "warps": warps, "sms": "all" if everywhere else 2}
+    parameters = {"instruction": f"{kind}.shared::cluster.v4.u32", "warps": 16, "sms": "all"}
     return Benchmark("distributed shared memory", parameters, "bytes per cycle of an SM", measure)
 
 
 def benchmarks() -> Iterator[Benchmark]:
-    for warps in (1, 2, 4, 8, 12, 16, 32):
-        yield _cycles("bar_sync", "bar.sync", warps, UNROLL)
-    yield _cycles("warp_sync", "bar.warp.sync", 1, UNROLL)
-    yield _cycles("named", "bar.arrive to bar.sync, there and back", 2, UNROLL, "cycles per round trip")
-    yield _cycles("mbarrier", "mbarrier.arrive to try_wait, there and back", 2, UNROLL, "cycles per round trip")
-    yield _cycles("try_wait", "try_wait of a completed phase", 1, UNROLL)
-    yield _cycles("arrive", "mbarrier.arrive by one lane", 1, UNROLL)
-    for fence in ("proxy", "cta", "cluster"):
-        yield _cycles(f"fence_{fence}", f"st.shared + fence ({fence})", 1, UNROLL)
-    for cluster in (2, 4, 8):
-        for warps in (1, 4, 12):
-            yield _cycles("cluster_barrier", "barrier.cluster arrive.release, wait.acquire", warps, 4, cluster=cluster)
-        yield _cycles("cluster_relaxed", "barrier.cluster arrive.relaxed, wait", 4, 4, cluster=cluster)
-    for kernel, what in (("remote_arrive", ".release.cluster, .acquire.cluster"), ("remote_plain", "default scope")):
-        what = f"remote mbarrier.arrive to try_wait, there and back, {what}"
-        yield _cycles(kernel, what, 1, UNROLL, "cycles per round trip", 2)
+    round_trip = "cycles per round trip"
+    yield _cycles("bar_sync", "bar.sync", 4, UNROLL)
+    yield _cycles("mbarrier", "mbarrier.arrive to try_wait, there and back", 2, UNROLL, round_trip)
+    yield _cycles("cluster_relaxed", "barrier.cluster arrive.relaxed, wait", 4, 4, cluster=2)
+    what = "remote mbarrier.arrive to try_wait, there and back, default scope"
+    yield _cycles("remote_arrive", what, 1, UNROLL, round_trip, 2)
     yield _cycles("remote_chase", "ld.shared::cluster, dependent", 1, UNROLL, cluster=2)
     for kind in ("ld", "st"):
-        for warps in (1, 4, 16):
-            yield _remote_rate(kind, warps, False)
-        yield _remote_rate(kind, 16, True)
+        yield _remote_rate(kind)

@@ -1,4 +1,4 @@
-"""wgmma: cycles by shape, type and location of A, latency, and loaded clock."""
+"""wgmma of bf16 with A in shared memory: cycles per product, and latency."""
 
 from __future__ import annotations
 
@@ -6,55 +6,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
-from benchmarks.microbenchmarks.kernel import lines, registers, timed
+from benchmarks.microbenchmarks.kernel import registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
 NAME = "tensor_cores"
 GROUP_THREADS = 128
 SIZE = 160 * 1024
-WARP_UNROLL, WARP_CHAINS = 32, 8
 K_BLOCK_BYTES = 128  # one swizzled row of an operand
 A_BYTES = 64 * K_BLOCK_BYTES
 
 
 @dataclass(frozen=True)
 class Product:
-    """m64nNk(32 bytes) of a type, A from `place` ("shared" or "registers")."""
+    """m64nNk16 of bf16."""
 
     n: int
-    dtype: str
-    place: str
-
-    @property
-    def k(self) -> int:
-        return 32 if self.dtype in ("e4m3", "e5m2") else 16
 
     @property
     def name(self) -> str:
-        return f"wgmma_n{self.n}_{self.dtype}_{self.place}"
+        return f"wgmma_n{self.n}"
 
     @property
     def flops(self) -> int:
-        return 2 * 64 * self.n * self.k
+        return 2 * 64 * self.n * 16
 
     def text(self, step: int) -> str:
         accumulators = ", ".join(f"%acc{i}" for i in range(self.n // 2))
-        a = "{%ra0, %ra1, %ra2, %ra3}" if self.place == "registers" else f"%da{step}"
-        transposed = "" if self.k == 32 else (", 0" if self.place == "registers" else ", 0, 0")
-        form = f"wgmma.mma_async.sync.aligned.m64n{self.n}k{self.k}.f32.{self.dtype}.{self.dtype}"
-        return f"{form} {{{accumulators}}}, {a}, %db{step}, %p, 1, 1{transposed};"
+        form = f"wgmma.mma_async.sync.aligned.m64n{self.n}k16.f32.bf16.bf16"
+        return f"{form} {{{accumulators}}}, %da{step}, %db{step}, %p, 1, 1, 0, 0;"
+
+    def parameters(self, warpgroups: int) -> dict[str, object]:
+        return {"shape": f"m64n{self.n}k16", "dtype": "bf16", "a": "shared", "warpgroups": warpgroups}
 
 
-PRODUCTS = tuple(
-    Product(n, dtype, place)
-    for dtype in ("bf16", "e4m3")
-    for place in ("shared", "registers")
-    for n in (8, 16, 32, 64, 96, 128, 192, 256)
-)
+PRODUCTS = (Product(64), Product(256))
 
-# Finite numbers of the order of one in either type: the power that a product draws depends on its operands.
+# Finite numbers of the order of one: the power that a product draws depends on its operands.
 SETUP = """
-  .reg .b64 %da<4>, %db<4>; .reg .b32 %ra<4>; .reg .b32 %word; .reg .b64 %descriptor;
+  .reg .b64 %da<4>, %db<4>; .reg .b32 %word; .reg .b64 %descriptor;
   mov.u32 %i, %thread;
 FILL:
   mad.lo.u32 %word, %i, 1664525, 1013904223;  shr.u32 %j, %word, 13;  xor.b32 %word, %word, %j;
@@ -70,8 +59,6 @@ FILL:
   cvt.u64.u32 %descriptor, %i;  or.b64 %descriptor, %descriptor, 0x4000004000010000;
   add.u64 %db0, %descriptor, 0;  add.u64 %db1, %descriptor, 2;
   add.u64 %db2, %descriptor, 4;  add.u64 %db3, %descriptor, 6;
-  and.b32 %ra0, %thread, 0x0F0F;  or.b32 %ra0, %ra0, 0x30003000;  xor.b32 %ra1, %ra0, 0x0101;
-  xor.b32 %ra2, %ra0, 0x0202;  xor.b32 %ra3, %ra0, 0x0303;
   setp.eq.u32 %p, %thread, %thread;
 """
 
@@ -104,45 +91,13 @@ def _alone(product: Product) -> str:
     return timed(f"{product.name}_alone", body, setup=_setup(product), after=_after(product))
 
 
-def _warp_product(chains: int) -> str:
-    """mma.sync m16n8k16 of bf16, `chains` accumulators in turn."""
-    setup = registers("f32", "%acc", 4 * chains) + registers("b32", "%ra", 6)
-    setup += "\n  " + lines("add.u32 %ra{i}, %thread, {i};", 6)
-    setup += "\n  " + lines("mov.f32 %acc{i}, 0f00000000;", 4 * chains)
-    out = []
-    for i in range(WARP_UNROLL):
-        c = ", ".join(f"%acc{4 * (i % chains) + k}" for k in range(4))
-        out.append(
-            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-            f"{{{c}}}, {{%ra0, %ra1, %ra2, %ra3}}, {{%ra4, %ra5}}, {{{c}}};"
-        )
-    after = lines("mov.b32 %i, %acc{i}; xor.b32 %sink, %sink, %i;", 4 * chains)
-    return timed(f"mma_{chains}", "\n  ".join(out), setup=setup, after=after)
-
-
 def kernels() -> list[str]:
-    return [_warp_product(1), _warp_product(WARP_CHAINS)] + [
-        make(product) for product in PRODUCTS for make in (_stream, _alone)
-    ]
+    return [make(product) for product in PRODUCTS for make in (_stream, _alone)]
 
 
 def expected() -> dict[str, tuple[str, int]]:
-    sass = {product: "QGMMA" if product.k == 32 else "HGMMA" for product in PRODUCTS}
-    streams = {product.name: (sass[product], 4) for product in PRODUCTS}
-    return (
-        streams
-        | {"mma_1": ("HMMA", WARP_UNROLL)}
-        | {f"{product.name}_alone": (sass[product], 1) for product in PRODUCTS}
-    )
-
-
-def _parameters(product: Product, warpgroups: int) -> dict[str, object]:
-    return {
-        "shape": f"m64n{product.n}k{product.k}",
-        "dtype": product.dtype,
-        "a": product.place,
-        "warpgroups": warpgroups,
-    }
+    streams = {product.name: ("HGMMA", 4) for product in PRODUCTS}
+    return streams | {f"{product.name}_alone": ("HGMMA", 1) for product in PRODUCTS}
 
 
 def _throughput(product: Product, warpgroups: int) -> Benchmark:
@@ -152,40 +107,14 @@ def _throughput(product: Product, warpgroups: int) -> Benchmark:
         reading.also["flop_per_cycle"] = product.flops / reading.value
         return reading
 
-    return Benchmark("wgmma interval", _parameters(product, warpgroups), "cycles per product of an SM", measure)
+    return Benchmark("wgmma interval", product.parameters(warpgroups), "cycles per product of an SM", measure)
 
 
 def _latency(product: Product) -> Benchmark:
     def measure(gpu: Gpu) -> Reading:
         return gpu.slope(f"{product.name}_alone", Shape(block=GROUP_THREADS, shared=SIZE), Arguments(), (100, 500), 1)
 
-    return Benchmark("wgmma issue to wait", _parameters(product, 1), "cycles", measure)
-
-
-def _warp(chains: int, warps: int) -> Benchmark:
-    def measure(gpu: Gpu) -> Reading:
-        count = WARP_UNROLL * (1 if chains == 1 else warps)
-        return gpu.slope(f"mma_{chains}", Shape(block=32 * warps), Arguments(), (50, 250), count)
-
-    parameters = {"shape": "m16n8k16", "dtype": "bf16", "independent": chains, "warps": warps}
-    unit = "cycles of a dependent chain" if chains == 1 else "cycles per product of an SM"
-    return Benchmark("mma.sync", parameters, unit, measure)
-
-
-def _sustained(product: Product) -> Benchmark:
-    """All SMs for about 0.4 s: where the clock goes."""
-
-    def measure(gpu: Gpu) -> Reading:
-        shape = Shape(grid=gpu.processors, block=2 * GROUP_THREADS, shared=SIZE)
-        runs = [gpu.run(product.name, shape, Arguments(), 12_000) for _ in range(30)]
-        clocks = [run.clock_mhz for run in runs]
-        last = sorted(clocks[-10:])
-        tflops = [gpu.processors * 8 * 12_000 * product.flops / run.nanoseconds / 1000 for run in runs]
-        also = {"first_mhz": clocks[0], "tflops_first": tflops[0], "tflops_last": tflops[-1]}
-        also["milliseconds_each"] = runs[-1].nanoseconds / 1e6
-        return Reading(last[5], last[0], last[-1], 10, last[5], also)
-
-    return Benchmark("SM clock", {"ctas": "all SMs", "load": product.name}, "MHz", measure)
+    return Benchmark("wgmma issue to wait", product.parameters(1), "cycles", measure)
 
 
 def benchmarks() -> Iterator[Benchmark]:
@@ -193,9 +122,3 @@ def benchmarks() -> Iterator[Benchmark]:
         yield _throughput(product, 1)
         yield _throughput(product, 2)
         yield _latency(product)
-    yield _warp(1, 1)
-    for warps in (1, 4, 8, 16):
-        yield _warp(WARP_CHAINS, warps)
-    for product in PRODUCTS:
-        if product.n == 256 and product.place == "shared":
-            yield _sustained(product)

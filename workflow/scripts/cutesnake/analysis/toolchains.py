@@ -20,12 +20,14 @@ from cutesnake.model.records.toolchain import (
 )
 
 SHOWN = 10  # changes that the gate names
-SPILLS, SITES = "spill bytes", "spill sites"
-# Static values where more is worse. Registers, code and instructions may grow to a kernel's advantage.
-COSTS = {SPILLS: "spill_bytes", SITES: "spill_sites"}
-FIGURES = {"registers": "registers_per_thread", SPILLS: "spill_bytes", "stack bytes": "stack_bytes"}
+SPILLS, STACK, SITES, SERIALIZED = "spill bytes", "stack bytes", "spill sites", "serialized wgmma"
+# Static values where more is worse. Registers, code and instructions may grow to a kernel's advantage. Of a local array
+# that a compiler makes, as in NVIDIA/cutlass issue 3210, only the stack tells: its accesses are generic ones.
+COSTS = {SPILLS: "spill_bytes", STACK: "stack_bytes", SITES: "spill_sites", SERIALIZED: "serialized_percent"}
+FIGURES = {"registers": "registers_per_thread", SPILLS: "spill_bytes", STACK: "stack_bytes"}
 FIGURES |= {"code bytes": "code_bytes", "instructions": "instructions", SITES: "instructions, local memory"}
-CAUSES = 3  # source lines of a change
+FIGURES |= {SERIALIZED: "serialized_wgmma"}
+CAUSES = 3  # source lines or functions of a change
 NOTICED_PERCENT = 0.5  # times that differ less count as neither worse nor better
 Key = tuple[str, str, str, str]  # operator, kernel, target, variant
 Row = Mapping[str, ToolchainBuild]  # by toolchain
@@ -60,7 +62,9 @@ def figures(build: ToolchainBuild) -> dict[str, int | None]:
 
     Registers are the most of its functions, all else sums.
     """
-    values = [static_values(function) for function in build.functions]
+    values = [
+        {**static_values(function), "serialized_wgmma": function.serialized_wgmma} for function in build.functions
+    ]
     result: dict[str, int | None] = {}
     for name, key in FIGURES.items():
         of_functions = [one.get(key) for one in values]
@@ -118,11 +122,18 @@ def _changes(
         was, is_now = left[name], right[name]
         if was == is_now:
             continue
-        grown = is_now - was if was is not None and is_now is not None else None
+        grown: float | None = is_now - was if was is not None and is_now is not None else None
+        effect: Effect = "other" if name not in COSTS or grown is None else "worse" if grown > 0 else "better"
+        cause = None
+        if name == SERIALIZED:
+            grown, cause = _serialized(old, new)
+        elif name == STACK and grown is not None:
+            grown -= (right[SPILLS] or 0) - (left[SPILLS] or 0)  # a change of its own
+        elif name in COSTS:
+            cause = _sites(old, new)
         limit = asdict(limits).get(COSTS.get(name, ""))
         over = limit is not None and grown is not None and grown > limit
-        effect: Effect = "other" if name not in COSTS or grown is None else "worse" if grown > 0 else "better"
-        yield change(name, was, is_now, effect, over, _sites(old, new) if name in COSTS else None)
+        yield change(name, was, is_now, effect, over, cause)
     for kind in ("predictions", "times"):
         verb = "predicted" if kind == "predictions" else "measured"
         for case in _paired(getattr(old, kind), getattr(new, kind)):
@@ -152,6 +163,22 @@ def _slower(change: Any, verb: str, old: Any, new: Any, limit: float) -> Iterato
 def _paired(before: Iterable[Any], now: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     known = {one.workload: one for one in before}
     return ((known[one.workload], one) for one in now if one.workload in known)
+
+
+def _serialized(before: ToolchainBuild, now: ToolchainBuild) -> tuple[float | None, str | None]:
+    """Return the most percentage points by which a function's serialized wgmma grew, and where.
+
+    Functions are paired in order. Percent are of a function's tensor-core instructions.
+    """
+    grown: list[tuple[float, str]] = []
+    for old, new in zip(before.functions, now.functions, strict=False):
+        counts = [(one.serialized_wgmma, one.instructions.tensor_core if one.instructions else 0) for one in (old, new)]
+        was, is_now = (100 * (part or 0) / whole if whole else 0.0 for part, whole in counts)
+        if is_now > was:
+            shown = " → ".join(f"{part} of {whole}" for part, whole in counts)
+            grown.append((is_now - was, f"{new.symbol} ({shown})"))
+    grown.sort(key=lambda one: -one[0])
+    return (grown[0][0] if grown else None), ", ".join(text for _, text in grown[:CAUSES]) or None
 
 
 def _sites(before: ToolchainBuild, now: ToolchainBuild) -> str | None:

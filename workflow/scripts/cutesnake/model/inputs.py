@@ -112,7 +112,9 @@ class Gate(Part):
 
     builds: Literal["default", "all"] | Absent = UNSET
     spill_bytes: Count | Absent = UNSET
+    stack_bytes: Count | Absent = UNSET
     spill_sites: Count | Absent = UNSET
+    serialized_percent: Annotated[float, Meta(ge=0)] | Absent = UNSET
     slower_percent: Annotated[float, Meta(ge=0)] | Absent = UNSET
 
 

@@ -18,13 +18,15 @@ class Target:
     # Multiprocessors of the GPU that ptxsim models there: an H200, or a B200 for both its target and the unpublished
     # Rubin; None where ptxsim models none.
     simulated_processors: int | None = None
+    # Whether anything is known of such a GPU: without, no occupancy is computed and a prediction has no band.
+    published: bool = True
 
 
 TARGETS = {
     "sm_90a": Target((9, 0), "H100, H200, GH200, H20", 132),
     "sm_100a": Target((10, 0), "B200, GB200", 148),
     "sm_103a": Target((10, 3), "B300, GB300"),
-    "sm_107a": Target((10, 7), "Rubin", 148),  # CuTe DSL compiles for it with its cu13 libraries alone
+    "sm_107a": Target((10, 7), "Rubin", 148, published=False),  # CuTe DSL compiles for it with its cu13 libraries alone
     "sm_110a": Target((11, 0), "Thor"),
     "sm_120a": Target((12, 0), "RTX 5090, RTX PRO 6000"),
     "sm_121a": Target((12, 1), "GB10"),

@@ -8,8 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model.kept_builds import CHECK, COMPILE, FOLDER, INSPECT, PREDICTION, KeptKeys, Key, read_keys
+from cutesnake.model.catalog import load_operator
+from cutesnake.model.kept_builds import (
+    CHECK,
+    COMPILE,
+    FOLDER,
+    INSPECT,
+    PREDICTION,
+    KeptKeys,
+    Key,
+    read_keys,
+    read_records,
+)
 from cutesnake.model.paths import SCRIPTS
+from cutesnake.model.records.inspect import Inspect
 from cutesnake.planning.matrix import Build, Plan
 from cutesnake.planning.outputs import Recipe
 from cutesnake.planning.staleness import WORKFLOW, digest_data, digest_files
@@ -115,8 +127,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         if there is None:
             live.add(name)
             continue
-        now = keys_of(plan, build, recipes)
-        known = {one: there.keys[one].holds(now[one]) for one in now if one in there.keys}
+        known = _holding(plan, build, there, recipes)
         built = known.get(COMPILE, False)
         if name in defaults or runs:
             live.add(name)
@@ -143,6 +154,47 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         if f"{CHECK}/{case.workload.id}" not in kept.get(name, ())
     )
     return Selection(frozenset(live), kept, checking, predicting, stale)
+
+
+def compared(plan: Plan, build: Build) -> dict[str, Any]:
+    """Return the check and the prediction by which toolchains are compared, by stage.
+
+    These are the first check, and the prediction with least FLOPs and bytes, which takes the shortest time.
+    """
+
+    def work(case: Any) -> float:
+        cost = load_operator(build.operator).cost(case.workload)
+        return cost.flops + cost.bytes
+
+    result = {}
+    if checks := plan.checks_of_builds.get(build.key):
+        result[CHECK] = checks[0]
+    if predictions := plan.predictions_of_builds.get(build.key):
+        result[PREDICTION] = min(predictions, key=work) if len(predictions) > 1 else predictions[0]
+    return result
+
+
+def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
+    """Return names of records that stand for a build and its `compared` cases.
+
+    Empty if one is missing or of other sources, or if the build spills: source lines of spills are in no record.
+    """
+    file = folder / f"{build.operator}.jsonl"
+    there = read_keys(file).get(build.key)
+    known = _holding(plan, build, there, recipes) if there else {}
+    names = (COMPILE, INSPECT, *(f"{stage}/{case.workload.id}" for stage, case in compared(plan, build).items()))
+    if not all(map(known.get, names)):
+        return ()
+    (metrics,) = read_records(file, {build.key: [INSPECT]}).values()
+    assert isinstance(metrics, Inspect)
+    spills = any(one.instructions is None or one.instructions.local_memory for one in metrics.functions)
+    return () if spills else names
+
+
+def _holding(plan: Plan, build: Build, there: KeptKeys, recipes: Recipes) -> dict[str, bool]:
+    """Return which of a build's kept records are of today's sources, by name."""
+    now = keys_of(plan, build, recipes)
+    return {one: there.keys[one].holds(now[one]) for one in now if one in there.keys}
 
 
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT, number
@@ -28,25 +29,35 @@ MARKS = {"static": "s", "predicted": "p"}  # after values that were not measured
 RATIO = "M1"  # the rule that states a speedup, which the row shows as a number
 TIMES = "\N{MULTIPLICATION SIGN}"
 NONE = "\N{EN DASH}"
-WON = ("ratio cute", "ratio cutile")  # classes of a speedup beyond the noise
 KNOWN = ("measured", "recorded", "predicted")
 Repeated = dict[tuple[str, str, str], int]  # kernels, rule, sentence -> its number of rows
-Causes = Callable[[str, str | None, str], str | None]  # target, device, workload -> why one DSL is faster
 
 
-def tables(comparison: Compare, notes: Notes, causes: Causes = lambda *_: None) -> list[View]:
+@dataclass
+class RowVerdict:
+    """A row's faster DSL per kind of time, and why."""
+
+    winners: dict[str, str | None] = field(default_factory=dict)  # warm, cold -> cute, cutile or None
+    label: str | None = None
+    sentence: str | None = None
+
+
+Rows = Callable[[str, str | None, str], RowVerdict | None]  # target, device, workload -> verdict
+
+
+def tables(comparison: Compare, notes: Notes, verdicts: Rows = lambda *_: None) -> list[View]:
     """Return the views of an operator's tables, measured ones first.
 
-    `notes` is the page's list of reasons; rows refer to it by number. `causes` explains a workload's speedup.
+    `notes` is the page's list of reasons; rows refer to it by number. `verdicts` explains a workload's speedup.
     """
     rows: dict[tuple, list[CompareRow]] = {}
     for row in comparison.rows:
         rows.setdefault(table_of(row), []).append(row)
-    views = [_table(comparison, table, rows.get(table_of(table), []), notes, causes) for table in comparison.tables]
+    views = [_table(comparison, table, rows.get(table_of(table), []), notes, verdicts) for table in comparison.tables]
     return sorted(views, key=lambda table: not table["measured"])
 
 
-def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, causes: Causes) -> View:
+def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], notes: Notes, verdicts: Rows) -> View:
     device = table.device
     repeated = _repeated(table)
     workloads: dict[str, list[CompareRow]] = {}
@@ -61,8 +72,8 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
     marks = _Marks(seen)
     prefix = slug(short(device.device) if device.device else table.target)
 
-    def cause(workload: str) -> str | None:
-        return causes(table.target, device.device, workload)
+    def verdict(workload: str) -> RowVerdict:
+        return verdicts(table.target, device.device, workload) or RowVerdict()
 
     return {
         "id": slug("compare", comparison.operator, table.target, device.kind, device.device or ""),
@@ -73,7 +84,7 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
         "shares": [{"column": m, "mark": marks.heading(m.key)} for m in shares],
         "hidden": [m.name for m in others if m not in shares and m.key not in ("plan_cold_us", "plan_us")],
         "workloads": [
-            _workload(pairs, f"{prefix}-{name}", times, shares, marks, notes, repeated, cause(name))
+            _workload(pairs, f"{prefix}-{name}", times, shares, marks, notes, repeated, verdict(name))
             for name, pairs in workloads.items()
         ],
         "common": _boxes(table, repeated),
@@ -147,7 +158,7 @@ def _workload(
     marks: _Marks,
     notes: Notes,
     repeated: Repeated,
-    cause: str | None,
+    verdict: RowVerdict,
 ) -> View:
     """Return a workload's row, the rows of its kernels, and insights per pair of kernels."""
     best = min(pairs, key=_duration)
@@ -156,16 +167,17 @@ def _workload(
     for metric in times:
         sides = [_fastest(pairs, dsl, metric.key) for dsl in DSLS]
         cells += [_time(side, marks.of(metric.key, side) if side else "") for side in sides]
-        cells.append(_ratio(*sides))
+        cells.append(_ratio(sides[0], sides[1], verdict.winners.get(FIGURES[metric.key].lower(), "")))
     for metric in shares:
         both = [best.cute.cells[metric.key], best.cutile.cells[metric.key]]
-        cells.append(_both(both))
+        cells.append(_both(both, [marks.of(metric.key, cell) for cell in both]))
     own = _insights(best, repeated)
     return {
         "workload": best.workload,
         "id": place,
         "cells": cells,
-        "insight": cause or ("No rule explains it." if any(cell["class"] in WON for cell in cells) else None),
+        "label": verdict.label,
+        "insight": verdict.sentence,
         "kernels": [_kernel(one, kernels, times, shares, marks, notes) for one in kernels],
         "missing": [
             {"dsl": DSL_NAMES[dsl], "note": notes.mark(side.reason or "")}
@@ -197,28 +209,36 @@ def _time(cell: Cell | None, mark: str) -> View:
     return {"text": bound + number(cell.value), "class": "", "value": _rounded(cell.value), "mark": mark}
 
 
-def _ratio(cute: Cell | None, cutile: Cell | None) -> View:
-    """Return the speedup, cuTile time over CuTe time; none without both times."""
+def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None) -> View:
+    """Return the speedup, cuTile time over CuTe time; none without both times.
+
+    `winner` is the faster DSL by the verdict's rule, None if the times count as equal, or "" if it has no verdict.
+    """
     if not (cute and cutile and cute.value and cutile.value and {cute.kind, cutile.kind} <= set(KNOWN)):
         return {"text": NONE, "class": "missing", "value": None, "mark": ""}
     ratio = cutile.value / cute.value
     about = "≈ " * ("predicted" in (cute.kind, cutile.kind))
-    side = "" if max(ratio, 1 / ratio) <= 1 + NOISE_PERCENT / 100 else "cute" if ratio > 1 else "cutile"
+    if winner == "":
+        apart = max(ratio, 1 / ratio) > 1 + NOISE_PERCENT / 100
+        winner = ("cute" if ratio > 1 else "cutile") if apart else None
     return {
         "text": f"{about}{ratio:.2f}{TIMES}",
-        "class": f"ratio {side}".strip(),
+        "class": f"ratio {winner or ''}".strip(),
         "value": _rounded(ratio),
         "mark": "",
     }
 
 
-def _both(cells: list[Cell]) -> View:
-    """Return both sides' values in one cell, CuTe first, without marks."""
+def _both(cells: list[Cell], marks: list[str]) -> View:
+    """Return both values in one cell, CuTe first, and a mark that they share."""
     if all(cell.value is None for cell in cells):
         return {"text": NONE, "class": "missing", "value": None, "mark": ""}
     texts = [NONE if cell.value is None else _text(cell.value, cell.unit) for cell in cells]
     value = next(cell.value for cell in cells if cell.value is not None)
-    return {"text": " / ".join(texts), "class": "both", "value": _rounded(value), "mark": ""}
+    if len(set(marks)) > 1:  # one side is measured, the other one is not
+        texts = [f"{text} {mark}".rstrip() for text, mark in zip(texts, marks, strict=True)]
+    mark = marks[0] if len(set(marks)) == 1 else ""
+    return {"text": " / ".join(texts), "class": "both", "value": _rounded(value), "mark": mark}
 
 
 Kernel = tuple[str, str, CompareSide | Baseline]  # DSL, its name's class, the side of a row

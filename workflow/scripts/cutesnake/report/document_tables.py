@@ -26,7 +26,8 @@ from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
 from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
 from cutesnake.report.formatting import short
-from cutesnake.stages.predict.validated import FOLDER, read_validated
+from cutesnake.stages.predict.band import band
+from cutesnake.stages.predict.validated import FOLDER, ValidatedRow, files, read_validated
 
 MLA, CUTE, CUTILE, RIVAL = "mla_decode", "cute_sm90", "cutile", "flash_mla"
 BENCHMARKS = ROOT / "benchmarks"
@@ -185,9 +186,13 @@ def recorded_sets() -> str:
 
 
 def prediction_accuracy() -> str:
-    """Return prediction errors in percent, per set; of blind sets, also per GPU."""
-    header = ("set", "GPU", "rows", "median", "90th percentile", "mean", "worst", "signed median", "not predicted")
-    rows = []
+    """Return prediction errors in percent, per set; of blind sets, also per GPU.
+
+    Inside: at the highest clock, within the band by rows of other operators.
+    """
+    errors_header = ("median", "90th percentile", "worst", "signed median")
+    header = ("set", "GPU", "rows", *errors_header, "inside band", "not predicted")
+    known, rows = read_validated(files()), []
     newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -195,30 +200,37 @@ def prediction_accuracy() -> str:
         gpus = sorted({one.device for one in predictions})
         each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
         for some in [gpus, *([gpu] for gpu in each)]:
-            errors = [one.error_percent for one in predictions if one.device in some]
+            here = [one for one in predictions if one.device in some]
+            errors = [one.error_percent for one in here]
+            inside = mean(_inside(one, [row for row in known if row.operator != one.operator]) for one in here)
             failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
             where = ", ".join(gpu.upper() for gpu in some)
-            rows.append([path.stem, where, str(len(errors)), *_errors(errors), str(failed)])
+            rows.append([path.stem, where, str(len(errors)), *_errors(errors), f"{inside:.0%}", str(failed)])
     return markdown(header, rows)
 
 
+def _inside(row: ValidatedRow, others: Sequence[ValidatedRow]) -> bool:
+    """Return whether a row's error at the highest clock is inside the band of others."""
+    width = row.bound and band(row.bound, row.kind, 0, others).percent
+    return width is not None and abs(row.error_at_highest_percent) <= width
+
+
 def _errors(errors: Sequence[float]) -> list[str]:
-    """Sizes: median, 90th percentile (nearest rank), mean, largest; then the median with its sign."""
+    """Sizes: median, 90th percentile (nearest rank), largest; then the median with its sign."""
     sizes = sorted(map(abs, errors))
-    values = (median(sizes), sizes[math.ceil(0.9 * len(sizes)) - 1], mean(sizes), sizes[-1])
+    values = (median(sizes), sizes[math.ceil(0.9 * len(sizes)) - 1], sizes[-1])
     return [*(f"{value:.1f}" for value in values), f"{median(errors):+.1f}"]
 
 
 def b200() -> str:
     """Return predictions for a B200, first and current, next to published values."""
-    header = ("predicted", "workload", "mask", "published", "first prediction", "error", "today", "error")
+    header = ("predicted", "workload", "published", "first prediction", "error", "today", "error")
     today = _b200("b200.jsonl")
     rows = []
     for case, first in _b200("b200_first.jsonl").items():
         operator, kernel, _, workload = case.split("/")
-        mask = NO_VALUE if not case.startswith(ATTENTION) else "causal" if workload.endswith("causal") else "none"
-        cells = [cell for one in (first, today[case]) for cell in (_predicted(one), f"{_error(one):+.0f} %")]
-        rows.append([f"`{operator}/{kernel}`", f"`{workload}`", mask, _published(first), *cells])
+        cells = [cell for one in (first, today[case]) for cell in (_predicted(one), f"{_error(one):+.0f}%")]
+        rows.append([f"`{operator}/{kernel}`", f"`{workload}`", _published(first), *cells])
     return markdown(header, rows)
 
 
@@ -271,24 +283,23 @@ def b200_rows() -> str:
     folder = BENCHMARKS / "prediction"
     lines = (folder / "b200_rows.jsonl").read_text().splitlines()
     predicted = {row["case"]: row for row in map(json.loads, lines) if row.get("predicted_us")}
-    rows = []
+    known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
             workload = make_workload(group["operator"], published["parameters"]).id
             if row := predicted.get(f"{group['operator']}/{published['kernel']}/{workload}"):
                 error = 100.0 * (row["predicted_us"] / published["us"] - 1)
-                rows.append(
-                    (error, row["band_percent"], f"`{published['kernel']}`", f"`{workload}`", published["us"], row)
-                )
+                width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
+                rows.append((error, width, f"`{published['kernel']}/{workload}`", published["us"], row))
     rows.sort(key=lambda row: -abs(row[0]))
     cells = [
-        [kernel, workload, f"{us:,} µs", f"{row['predicted_us']:,.1f} µs", f"{error:+.0f} %", f"±{band:.0f} %"]
-        for error, band, kernel, workload, us, row in rows
+        [case, f"{us:,}", f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%"]
+        for error, width, case, us, row in rows
     ]
-    inside = sum(abs(error) <= band for error, band, *_ in rows)
+    inside = sum(abs(error) <= width for error, width, *_ in rows)
     middle = median(abs(error) for error, *_ in rows)
-    cells.append(["all", f"{inside} of {len(rows)} inside the band", "", "", f"median {middle:.0f} %", ""])
-    return markdown(("NVIDIA's kernel", "workload", "published", "predicted", "error", "expected error"), cells)
+    cells.append(["median", "", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside"])
+    return markdown(("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected"), cells)
 
 
 def predicted_speedups() -> str:

@@ -261,7 +261,8 @@ def _failed(comparisons: list[Compare]) -> list[str]:
     more = f" and {plural(left, 'more kernel')}" if (left := len(failed) - len(most)) else ""
     third_party = "" if any(row.source == OWN for _, row in rows) else ", all of third-party kernels"
     return [
-        f"{plural(failed.total(), 'case')} failed their check on this machine{third_party} ({', '.join(most)}{more})"
+        f"{plural(failed.total(), 'case')} failed their check on this machine, GPU or simulated{third_party} "
+        f"({', '.join(most)}{more})"
     ]
 
 
@@ -271,7 +272,7 @@ def _not_run(arch: Arch, comparisons: list[Compare]) -> str:
     sentences = [
         f"Cases of this machine ran on {short(device)}"
         if device
-        else "No case ran on a GPU: this machine has no GPU in use"
+        else "This machine has no GPU in use; times and checks on GPUs are recorded ones"
     ]
     built = [(operator, row) for operator, row in rows if row.build.ok]
     untimed = Counter(row.target for _, row in built if not any(gpu.ok for gpu in row.gpus["timing"]))

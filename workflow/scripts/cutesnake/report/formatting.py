@@ -16,7 +16,6 @@ View = dict[str, Any]  # data of a template
 DSL_NAMES = {**{name: dsl.label for name, dsl in DSLS.items()}, UNKNOWN: "not known"}
 MOST_NAMED = 3  # items that one sentence names
 DIGITS = 7  # of a commit hash
-MOST_COMMITS = 3  # commits that a heading names
 STAGE_NAMES = {"build": "built", "correctness": "checked", "timing": "timed", "nsys": "nsys", "ncu": "ncu"}
 
 
@@ -83,11 +82,11 @@ def state(count: Counts) -> View:
 
 
 def where(device: Origin) -> str:
-    """Describe where the measurements of a table come from."""
+    """Describe where the measurements of a table come from; the page's provenance names commits."""
     if device.kind == "live":
         return f"measured on this machine ({device.device})"
     if device.kind == "recorded":
-        return _made(f"recorded on {device.device}", device.dates, _commits(device.commits))
+        return _made(f"recorded on {device.device}", device.dates, "")
     return "not measured: static values"
 
 
@@ -116,14 +115,6 @@ def span(days: Iterable[str]) -> str:
     """Format the first and last of some days."""
     every = sorted(days)
     return " to ".join(dict.fromkeys((*every[:1], *every[-1:])))
-
-
-def _commits(commits: list[str]) -> str:
-    """Format the commits of a table; many are shortened to their number and the newest."""
-    names = [commit[:DIGITS] for commit in commits]
-    if len(names) > MOST_COMMITS:
-        return f"{len(names)} commits, the newest {names[-1]}"
-    return _named_commits(names)
 
 
 def _named_commits(names: list[str]) -> str:

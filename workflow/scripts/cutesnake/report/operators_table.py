@@ -60,5 +60,5 @@ def _line(summary: OperatorSummary | None) -> View:
         "cells": cells,
         "workloads": max((main.workloads for _, main in decided), default=None),
         "other": {"kernel": other.kernel, "mean": other.mean} if other else None,
-        "read": "; ".join([*slower, *flag_texts(flags)[:MOST_FLAGS]]),
+        "read": "; ".join([*slower, *flag_texts(flags, "GPU")[:MOST_FLAGS]]),
     }

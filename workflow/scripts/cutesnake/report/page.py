@@ -36,7 +36,7 @@ from cutesnake.report import (
     times,
     verdict,
 )
-from cutesnake.report.formatting import Notes, big, plural, sets, slug, where
+from cutesnake.report.formatting import Notes, big, plural, sets, short, slug, where
 from cutesnake.stages.predict.validated import VALIDATION
 
 View = dict[str, Any]  # data of a template
@@ -122,13 +122,16 @@ def _pages(contents: Contents) -> dict[str, str]:
 
 
 def _subtitle(contents: Contents) -> list[str]:
-    """Return what was compared, and how many checks a GPU passed."""
+    """Return what is compared and how, and how many results were correct per GPU."""
     compared = contents.comparison
-    parts = ["best kernel of each DSL", "in tables, speedup = cuTile time ÷ CuTe DSL time"]
-    counts = [gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])]
+    parts = ["Best kernel of each DSL. Warm: repeated calls. Cold: after an L2 flush, closer to real use."]
+    counts: dict[str, list[int]] = {}
+    for gpu in (gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])):
+        passed, every = counts.setdefault(short(gpu.device), [0, 0])
+        counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
-        passed, failed = sum(gpu.ok for gpu in counts), sum(gpu.failed for gpu in counts)
-        parts.append(f"{number(passed)} of {number(passed + failed)} checks on GPUs passed")
+        texts = [f"{number(passed)} of {number(every)} on {gpu}" for gpu, (passed, every) in counts.items()]
+        parts.append(f"Correct: {', '.join(texts)}.")
     return parts
 
 
@@ -141,9 +144,7 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "table": os.path.relpath(f"results/compare/{compared.operator}.csv", base),
         "times": times.times(compared, contents.references),
         "predicted": predicted.predicted(contents.evidence, notes),
-        "tables": comparison.tables(
-            compared, notes, *([verdict.causes(contents.verdicts)] if contents.verdicts else [])
-        ),
+        "tables": comparison.tables(compared, notes, *([verdict.rows(contents.verdicts)] if contents.verdicts else [])),
         "panels": kernel_panels.panels(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": _roofline([row for row in contents.evidence.roofline if row.workload in shown]),
     }

@@ -7,7 +7,7 @@ from typing import Any
 from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.model.records.predict import Bounds, Predict, PredictedLaunch, PredictMetrics
-from cutesnake.report.formatting import Notes, plural
+from cutesnake.report.formatting import Notes, plural, slug
 from cutesnake.report.plot.timeline import short_name
 
 View = dict[str, Any]  # data of a template
@@ -50,7 +50,8 @@ def _order(evidence: Evidence) -> Any:
 def _row(entry: Predict, evidence: Evidence, notes: Notes) -> View:
     case, metrics = entry.case, entry.metrics
     times = evidence.foreseen(case.kernel, case.target, case.workload)
-    row = {"workload": case.workload, "kernel": case.kernel, "variant": case.variant.id}
+    place = slug("predicted", case.target, case.kernel, case.variant.id, case.workload)
+    row = {"id": place, "workload": case.workload, "kernel": case.kernel, "variant": case.variant.id}
     if entry.status != "ok" or metrics is None:
         return {**row, "failed": notes.mark(entry.reason or ""), "chosen": False}
     return {

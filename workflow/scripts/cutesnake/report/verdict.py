@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,20 +19,20 @@ from cutesnake.model.records.verdict import (
     TargetVerdict,
     Verdicts,
 )
-from cutesnake.report.comparison import NONE, TIMES, Causes
+from cutesnake.report.comparison import NONE, TIMES, Rows, RowVerdict
 from cutesnake.report.formatting import DSL_NAMES, plural, slug
 
 View = dict[str, Any]  # data of a template
+Row = tuple[str, str | None, str]  # target, device, workload
 MOST_CAUSES = 2  # per DSL on the first screen
 MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of kernels that may have the same fact
-    "untuned": "not tuned, {timed} of {offered} variants timed",
-    "other_variants": "other variants than on {gpu}",
+    "untuned": "{timed} of {offered} variants {basis}, may be slow",
+    "other_variants": "other variants than on {gpu}, do not compare",
 }
 LONGEST = 24  # characters of a headline in large type
-MOST_NAMED = 3  # workloads that a verdict names per side
 ABOUT = "≈ "
 BASIS = {"measured": "measured", "recorded": "measured", "predicted": "predicted, not measured"}
 SIDES: tuple[Side, ...] = ("cute", "cutile")
@@ -49,7 +50,7 @@ def view(verdicts: Verdicts) -> View | None:
         "boxes": [_box(one) for one in decided],
         "authors": _authors(verdicts.costs, used),
         "why": _why(decided),
-        "differs": any(one.contest == "dsls" for verdict in decided for one in verdict.explained),
+        "known": _known(decided),
         "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
         "warm": [
             f"{verdict.gpu}: {sentences.warm_slower(one)}"
@@ -58,18 +59,44 @@ def view(verdicts: Verdicts) -> View | None:
         ],
         "rules": verdicts.rules,
         "costs": _costs(verdicts.operator, front),
+        "other_targets": list(dict.fromkeys(one.target for one in verdicts.costs if one.target != first)),
         "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front]),
     }
 
 
-def causes(verdicts: Verdicts) -> Causes:
-    """Return a function from a table row to the cause of its speedup."""
-    known: dict[tuple[str, str | None, str], str] = {}
+def rows(verdicts: Verdicts) -> Rows:
+    """Return a function from a table row to its verdict."""
+    known: dict[Row, RowVerdict] = {}
     for verdict in verdicts.targets:
-        for one in verdict.explained:
-            if one.contest == "dsls" and one.causes:
-                known.setdefault((verdict.target, verdict.device.device, one.workload), one.causes[0].sentence)
-    return lambda target, device, workload: known.get((target, device, workload))
+        of = _by_workload(verdict)
+        for decision in _decisions(verdict):
+            for pair in decision.pairs:
+                row = known.setdefault((verdict.target, verdict.device.device, pair.workload), RowVerdict())
+                row.winners[decision.figure] = pair.winner
+                row.label, row.sentence = _insight(of.get(pair.workload, []))
+    return lambda *row: known.get(row)
+
+
+def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
+    """Return label and sentence of a workload's first cause, or why it has none."""
+    for cause in (cause for one in explained for cause in one.causes):
+        return sentences.LABELS[cause.rule], cause.sentence
+    if not explained:
+        return None, None
+    out = next((cause.sentence for one in explained for cause in one.ruled_out), None)
+    return _lacking(explained), out
+
+
+NOT_PROFILED, NO_RULE = "Not profiled.", "Profiled; no rule names a cause."
+NOT_PREDICTED = "Predicted; no rule names a cause."
+LACKING = {NOT_PROFILED: "not profiled", NO_RULE: "profiled without a cause", NOT_PREDICTED: "without a cause"}
+
+
+def _lacking(explained: list[Explained]) -> str:
+    """Return why differences on a workload have no cause."""
+    if any(one.basis == "predicted" for one in explained):
+        return NOT_PREDICTED
+    return NO_RULE if any(one.profiled for one in explained) else NOT_PROFILED
 
 
 def result(decision: Decision) -> tuple[str, str]:
@@ -87,13 +114,13 @@ def _undecided(decision: Decision) -> str:
     within = "cannot tell" if decision.basis == "predicted" else "tie"  # an expected error shows no equality
     if not wins:
         return within.capitalize()
+    if split := decision.split:
+        sides = sorted(wins, key=lambda side: -wins[side])
+        at = [f"{DSL_NAMES[side]} at {split.parameter} {getattr(split, side)}" for side in sides]
+        return ", ".join(at) + f", else {within}" * bool(decision.equal)
     if len(wins) == 1:
         (side,) = wins
         return f"{DSL_NAMES[side]} on {wins[side]} of {decision.workloads}, else {within}"
-    if split := decision.split:
-        first, second = sorted(SIDES, key=lambda side: -wins[side])
-        at = {side: f"{DSL_NAMES[side]} at {split.parameter} {getattr(split, side)}" for side in SIDES}
-        return f"{at[first]}, {at[second]}" + f", else {within}" * bool(decision.equal)
     return "No clear winner"
 
 
@@ -107,30 +134,56 @@ def _decisions(verdict: TargetVerdict) -> list[Decision]:
 
 
 def _box(verdict: TargetVerdict) -> View:
-    main, *rest = _decisions(verdict)
-    headline, look = result(main)
+    decisions = _decisions(verdict)
+    main = decisions[0]
     rival = verdict.rival(main.figure)
-    small = [f"{one.figure.capitalize()}: {result(one)[0]} ({_range(one)})." for one in rest]
+    text = [_text(one) for one in decisions]
+    if opposite := _opposite(verdict):
+        text[-1] += f" Warm and cold disagree on {opposite}."
+    small = []
     if rival and not rival.beats_both:
-        small.append(_against(rival))
+        small.append(_against(verdict.rivals))
     if main.accuracy:
-        small.append(f"Expected error of both times together: {main.noise_percent:.0f} %.")
+        small.append(sentences.expected_error(main))
         small.append(sentences.accuracy(main.accuracy))
-    if verdict.warm_slower:
-        small.append(_slower_warm(verdict))
+    if slower := _slower_warm(verdict):
+        small.append(slower)
     return {
         "id": slug("verdict", verdict.gpu),
         "gpu": verdict.gpu,
         "basis": BASIS[main.basis],
         "predicted": verdict.predicted,
-        "class": look,
-        "headline": headline,
-        "long": len(headline) > LONGEST,
+        "headlines": _headlines(decisions),
         "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
-        "text": _text(main),
+        "text": text,
         "small": small,
-        "flags": flag_texts(verdict.flags),
+        "flags": flag_texts(verdict.flags, verdict.gpu),
     }
+
+
+def _headlines(decisions: list[Decision]) -> list[View]:
+    """Return a line per kind of time, or one line if both agree."""
+    texts = [(result(one), one) for one in decisions]
+    (first, look), main = texts[0]
+    names = [one.winner if one.winner != "depends" else text for (text, _), one in texts]
+    if len(texts) == 2 and names[0] == names[1]:
+        if main.winner == "depends":
+            return [_headline(first, "warm and cold", look)]
+        factor = texts[1][0][0].removeprefix(f"{DSL_NAMES[main.winner]} ").removeprefix(ABOUT)
+        return [_headline(f"{first} warm, {factor} cold", "", look)]
+    return [_headline(text, one.figure, look) for (text, look), one in texts]
+
+
+def _headline(text: str, figure: str, look: str) -> View:
+    return {"text": text, "figure": figure, "class": look, "long": len(text) > LONGEST}
+
+
+def _opposite(verdict: TargetVerdict) -> int:
+    """Return on how many workloads warm and cold times have different winners."""
+    if not (verdict.warm and verdict.cold):
+        return 0
+    both = [(verdict.warm.cute_wins, verdict.cold.cutile_wins), (verdict.warm.cutile_wins, verdict.cold.cute_wins)]
+    return sum(len(set(warm) & set(cold)) for warm, cold in both)
 
 
 def _text(decision: Decision) -> str:
@@ -142,33 +195,33 @@ def _text(decision: Decision) -> str:
             f"{about}{number(p.cute_us)} vs {about}{number(p.cutile_us)} µs at {p.workload}" for p in decision.pairs
         )
         return f"{figure}, CuTe DSL vs cuTile: {'; '.join(times)}."
+    equal = [_equal(decision)] * bool(decision.equal)
     if decision.winner == "depends":
-        fewest = min(filter(None, (len(decision.cute_wins), len(decision.cutile_wins))), default=0)
-        sides = [text for side in SIDES if (text := _side(decision, side, fewest))]
-        equal = [_equal(decision)] * bool(decision.equal)
-        favours = DSL_NAMES["cute" if decision.mean > 1 else "cutile"]
-        mean = f"{max(decision.mean, 1 / decision.mean):.2f}{TIMES} in favour of {favours}"
-        return f"{figure}, {total}: {', '.join(sides + equal)}. Mean {mean}; {_range(decision)}."
-    mine, other = decision.cute_wins, decision.cutile_wins
-    if decision.winner == "cutile":
-        mine, other = other, mine
-    behind = f", slower on {len(other)}" * bool(other) + f", {_equal(decision)}" * bool(decision.equal)
-    return f"{figure}: faster on {len(mine)} of {total}{behind}; {_range(decision)}."
+        sides = [text for side in SIDES if (text := _side(decision, side))]
+        return f"{figure}, {total}: {', '.join(sides + equal)}."
+    loser: Side = "cutile" if decision.winner == "cute" else "cute"
+    mine = decision.cute_wins if decision.winner == "cute" else decision.cutile_wins
+    behind = [text for text in [_side(decision, loser)] if text]
+    texts = [f"{DSL_NAMES[decision.winner]} faster on {len(mine)} of {decision.workloads}", *behind, *equal]
+    return f"{figure}: {', '.join(texts)}; {_range(decision)}."
 
 
-def _side(decision: Decision, side: Side, fewest: int) -> str:
-    """Return on how many workloads a DSL is faster; name them if they are `fewest`."""
+def _side(decision: Decision, side: Side) -> str:
+    """Return on how many workloads a DSL is faster; name a few."""
     names = decision.cute_wins if side == "cute" else decision.cutile_wins
-    ratios = [p.ratio if side == "cute" else 1 / p.ratio for p in decision.pairs if p.workload in names]
+    ratios = {p.workload: p.ratio if side == "cute" else 1 / p.ratio for p in decision.pairs if p.workload in names}
     if not ratios:
         return ""
-    least, most = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    if len(names) <= MOST_LISTED:
+        known = short_names(pair.workload for pair in decision.pairs)
+        each = ", ".join(
+            f"{ratios[name]:.2f}{TIMES} at {known[name]}" for name in sorted(names, key=lambda n: -ratios[n])
+        )
+        return f"{DSL_NAMES[side]} faster on {len(names)} ({each})"
+    least, most = f"{min(ratios.values()):.2f}", f"{max(ratios.values()):.2f}"
     by = f"{most}{TIMES}" if least == most else f"{least} to {most}{TIMES}"
-    return (
-        f"{DSL_NAMES[side]} faster on {len(names)} ({by}"
-        + f" at {', '.join(names)}" * (len(names) == fewest <= MOST_NAMED)
-        + ")"
-    )
+    where = f", all at {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
+    return f"{DSL_NAMES[side]} faster on {len(names)} ({by}{where})"
 
 
 def _equal(decision: Decision) -> str:
@@ -178,38 +231,59 @@ def _equal(decision: Decision) -> str:
 
 
 def _range(decision: Decision) -> str:
-    """Return the range and the interval of the speedup, from the winner's side.
+    """Return range and interval of the speedup, with the faster DSL of each end.
 
     A prediction has no interval: one over workloads would leave out the model's error.
     """
-    flip = decision.winner == "cutile" or (decision.winner == "depends" and decision.mean < 1)
-
-    def turned(low: float, high: float) -> str:
-        ends = (1 / high, 1 / low) if flip else (low, high)
-        return f"{ends[0]:.2f} to {ends[1]:.2f}"
-
-    if decision.workloads == 1:
-        return f"{decision.mean:.2f}{TIMES} on one workload"
-    interval = ""
+    ends = sorted((decision.least, decision.most), reverse=decision.winner == "cutile")
+    names = [DSL_NAMES["cute" if ratio > 1 else "cutile"] for ratio in ends]
+    low, high = (f"{max(ratio, 1 / ratio):.2f}{TIMES}" for ratio in ends)
+    text = f"{low} to {high}" if names[0] == names[1] else f"{names[0]} {low} to {names[1]} {high}"
     if decision.low is not None and decision.high is not None and decision.basis != "predicted":
-        interval = f", 95 % interval {turned(decision.low, decision.high)}"
-    return f"range {turned(decision.least, decision.most)}{interval}"
+        mean = [decision.low, decision.high]
+        if decision.winner == "cutile":
+            mean = [1 / decision.high, 1 / decision.low]
+        text += f", 95 % interval {mean[0]:.2f} to {mean[1]:.2f}"
+    return text
 
 
-def _against(rival: Rival) -> str:
-    name = f"{rival.kernel} ({DSL_NAMES.get(rival.dsl, rival.dsl)})"
-    where = f": {', '.join(rival.faster)}" * (0 < len(rival.faster) <= MOST_LISTED)
-    wins = f"{rival.kernel} faster beyond the noise on {len(rival.faster)} of {rival.workloads}{where}"
-    return f"Better DSL vs {name}: {rival.mean:.2f}{TIMES} ({rival.figure}; {wins})."
+def short_names(workloads: Iterable[str]) -> dict[str, str]:
+    """Return each workload's shortest beginning that no other one has, in whole parts."""
+    every = [name.split("_") for name in workloads]
+    return {
+        "_".join(parts): next(
+            "_".join(parts[:length])
+            for length in range(1, len(parts) + 1)
+            if sum(other[:length] == parts[:length] for other in every) == 1 or length == len(parts)
+        )
+        for parts in every
+    }
 
 
-def _slower_warm(verdict: TargetVerdict) -> str:
-    most, *_ = verdict.warm_slower
-    why = {"power limit": "the power limit lowers the clock", "clock": "the clock falls"}.get(
-        most.cause, "no record says why"
-    )
-    count = plural(len(verdict.warm_slower), "warm time is", "warm times are")
-    return f"{count} above the cold one, by up to {most.percent:.0f} %: {why}."
+def _against(rivals: list[Rival]) -> str:
+    """Return how the better DSL compares with the best other kernel, warm and cold."""
+    first = rivals[0]
+    same = [one for one in rivals if one.kernel == first.kernel]
+    means = ", ".join(f"{one.mean:.2f}{TIMES} {one.figure}" for one in same)
+    wins = ", ".join(f"{len(one.faster)} {one.figure}" for one in same) if any(one.faster for one in same) else "none"
+    name = f"{first.kernel} ({DSL_NAMES.get(first.dsl, first.dsl)})"
+    return f"Better DSL vs {name}: {means}. {first.kernel} wins {wins} of {plural(first.workloads, 'workload')}."
+
+
+def _slower_warm(verdict: TargetVerdict) -> str | None:
+    """Return what the power limit did, and how many warm times are longer."""
+    texts = []
+    for flag in verdict.flags:
+        if flag.id == "power_limit":
+            texts.append("the power limit lowered the clock in {records} of {timed} warm times compared")
+            texts[-1] = texts[-1].format(**flag.values)
+    if verdict.warm_slower:
+        most, *_ = verdict.warm_slower
+        count = f"{len(verdict.warm_slower)} of all {verdict.times}"
+        texts.append(f"{count} times are longer warm than cold, by up to {most.percent:.0f} %")
+        texts[-1] += {"clock": " (the clock fell)", "unknown": " (no record says why)"}.get(most.cause, "")
+    text = "; ".join(texts)
+    return f"{text[0].upper()}{text[1:]}." if text else None
 
 
 def _foremost(verdict: TargetVerdict) -> list[Explained]:
@@ -221,19 +295,19 @@ def _foremost(verdict: TargetVerdict) -> list[Explained]:
     return list(pairs.values())[:MOST_EXPLAINED]
 
 
-def flag_texts(flags: Iterable[Flag]) -> list[str]:
-    """Return flags in a few words each; kernels with the same fact share a text."""
+def flag_texts(flags: Iterable[Flag], gpu: str) -> list[str]:
+    """Return flags in a few words each; kernels with the same fact share one."""
     shared: dict[str, list[str]] = {}
     texts: dict[str, None] = {}
     for flag in flags:
         if flag.id in SHARED:
-            shared.setdefault(SHARED[flag.id].format(**flag.values), []).append(str(flag.kernel))
-        elif flag.id != "different_authors":  # a line of its own
-            texts[_flag(flag)] = None
-    return [*texts, *(f"{text}: {', '.join(dict.fromkeys(kernels))}" for text, kernels in shared.items())]
+            shared.setdefault(SHARED[flag.id].format(**{"basis": "timed"} | flag.values), []).append(str(flag.kernel))
+        elif flag.id not in ("different_authors", "power_limit"):  # lines of their own
+            texts[_flag(flag, gpu)] = None
+    return [*texts, *(f"{', '.join(dict.fromkeys(kernels))}: {text}" for text, kernels in shared.items())]
 
 
-def _flag(flag: Flag) -> str:
+def _flag(flag: Flag, gpu: str) -> str:
     values = {**flag.values}
     if "workloads" in values:
         values["workloads"] = plural(int(values["workloads"]), "workload")
@@ -242,9 +316,8 @@ def _flag(flag: Flag) -> str:
         "one_workload_decides": "{workload} alone decides the mean",
         "spills": "{kernel} spills {least} to {most} B/thread",
         "different_hosts": "{workloads} timed on different hosts",
-        "power_limit": "power limit in {records} of {timed} warm times",
-        "not_on_this_gpu": "predictions for {target} were never checked on such a GPU",
-    }[flag.id].format(kernel=flag.kernel, **values)
+        "not_on_this_gpu": "never checked on a {gpu}",
+    }[flag.id].format(kernel=flag.kernel, **{"gpu": gpu} | values)
 
 
 def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
@@ -260,32 +333,53 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
 
 
 def _why(decided: list[TargetVerdict]) -> list[View]:
-    """Return each DSL's causes where it is faster, one of each kind.
+    """Return each DSL's causes where it is faster, the most frequent first.
 
-    At least one is of a prediction.
+    What is no cause comes last. At least one entry is of a prediction.
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
-    causes: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
+    views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
+    total = Counter(verdict.predicted for verdict in decided for _ in _by_workload(verdict))
     for verdict in decided:
-        for one in verdict.explained:
-            if one.contest != "dsls":
-                continue
-            side = names.get(one.faster, "cutile")
-            for cause in one.causes:
-                about = ABOUT * verdict.predicted
-                where = f"({verdict.gpu}, {one.workload}: {about}{one.ratio:.2f}{TIMES} {one.figure})"
-                view = {"sentence": cause.sentence, "where": where, "predicted": verdict.predicted}
-                causes[side].setdefault((cause.rule, verdict.predicted), view)
+        known = short_names({pair.workload for d in _decisions(verdict) for pair in d.pairs})
+        for one in (one for every in _by_workload(verdict).values() for one in every):
+            of = views[names.get(one.faster, "cutile")]
+            for cause in (*one.causes, *one.ruled_out):
+                at = f"{verdict.gpu}{', predicted' * verdict.predicted}, {known[one.workload]}, "
+                at += f"{ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
+                view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "rows": set()}
+                view |= {"predicted": verdict.predicted, "total": total[verdict.predicted]}
+                of.setdefault((cause.rule, verdict.predicted), view)["rows"].add((verdict.gpu, one.workload))
     return [
         {
             "name": DSL_NAMES[side],
             "class": side[0] if side == "cute" else "t",
-            "causes": [one for one in kinds.values() if not one["predicted"]][:MOST_CAUSES]
-            + [one for one in kinds.values() if one["predicted"]][:1],
+            "causes": [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
+            + [one for one in kinds if one["predicted"]][:1],
         }
-        for side, kinds in causes.items()
-        if kinds
+        for side, of in views.items()
+        if (kinds := sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"]))))
     ]
+
+
+def _by_workload(verdict: TargetVerdict) -> dict[str, list[Explained]]:
+    """Return the differences between the DSLs by workload."""
+    result: dict[str, list[Explained]] = {}
+    for one in verdict.explained:
+        if one.contest == "dsls":
+            result.setdefault(one.workload, []).append(one)
+    return result
+
+
+def _known(decided: list[TargetVerdict]) -> str | None:
+    """Return per GPU how many differences have a cause, and why the others have none."""
+    texts = []
+    for verdict in decided:
+        every = _by_workload(verdict)
+        lacking = Counter(_lacking(some) for some in every.values() if not any(one.causes for one in some))
+        rest = "".join(f", {count} {LACKING[why]}" for why, count in lacking.items())
+        texts += [f"{verdict.gpu} {len(every) - lacking.total()} of {len(every)}{rest}"] * bool(every)
+    return f"cause known, of workloads with a difference: {'; '.join(texts)}" if texts else None
 
 
 def _explained(verdict: TargetVerdict, one: Explained) -> View:
@@ -307,13 +401,14 @@ COLUMNS: tuple[Column, ...] = (
     ("Registers", "per thread", "registers_per_thread", lambda c: c.registers_per_thread),
     ("SMEM", "KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
     ("Occupancy, theoretical", "%", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
-    ("achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
-    ("Spills, most", "B", "spill_bytes", _spilled),
+    ("Occupancy, achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
+    ("Spills, most", "B/thread", "spill_bytes", _spilled),
     ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
-    ("Variants", "timed", "variants_timed", lambda c: c.variants_timed),
+    ("Variants timed", "", "variants_timed", lambda c: c.variants_timed),
 )
 
 LESS_IS_BETTER = ("lines", "compile_seconds", "spill_bytes")  # more registers or shared memory may be the better use
+CLEARLY_LESS = 0.9  # of the other DSL's value
 
 
 def _costs(operator: str, costs: list[KernelCost]) -> View:
@@ -324,7 +419,7 @@ def _costs(operator: str, costs: list[KernelCost]) -> View:
     for place, (_, _, key, value) in enumerate(columns):
         known = {dsl: [v for one in costs if one.dsl == dsl and (v := value(one)) is not None] for dsl in COMPARED}
         least = [min(values) for values in known.values() if values]
-        if key in LESS_IS_BETTER and len(least) == len(COMPARED) and len(set(least)) > 1:  # equal ones get no mark
+        if key in LESS_IS_BETTER and len(least) == len(COMPARED) and min(least) < CLEARLY_LESS * max(least):
             for row in rows:
                 row["cells"][place]["best"] = row["cells"][place]["value"] == min(least)
     return {"columns": [(name, unit) for name, unit, _, _ in columns], "rows": rows}
@@ -340,6 +435,8 @@ def _cost(operator: str, cost: KernelCost, columns: Iterable[Column]) -> View:
     return {
         "kernel": cost.kernel,
         "target": cost.target,
+        "build": cost.variant,
+        "id": slug("cost", cost.kernel, cost.target),
         "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
         "panel": slug("kernel", operator, cost.kernel),
         "cells": cells,

@@ -360,7 +360,11 @@ class Terminal:
             return
         done, total = progress.done.total(), progress.total.total()
         spent = clock_time(self._clock() - progress.began)
-        yield f"{done} of {total} jobs in {spent}. Time by stage (jobs): {progress.times() or 'none'}"
+        if not self._quiet:
+            yield f"{done} of {total} jobs in {spent}. Time by stage (jobs): {progress.times() or 'none'}"
+        elif not (failed or self._errors or self._interrupted):  # Snakemake reports no finished job then
+            done = total
+            yield f"{total} jobs in {spent}"
         again = shlex.join(["snakemake", *sys.argv[1:]])
         if failed or self._errors:
             yield f"Next: fix the cause and run again, finished results are kept: {again}"

@@ -37,6 +37,7 @@ from cutesnake.model.records.compare import (
     RuleText,
 )
 from cutesnake.model.records.inspect import Function, Inspect
+from cutesnake.model.records.measurement import variant_id
 from cutesnake.model.records.ncu import Ncu
 from cutesnake.model.records.predict import Predict
 from cutesnake.model.records.roofline import RooflineRow
@@ -45,6 +46,7 @@ from cutesnake.model.records.timing import Timing
 PathAndRecord = tuple[str, Timing] | tuple[str, Ncu]  # path and record of a measurement
 
 DSLS = ("cutile", "cute")
+NOT_PLANNED = "variant {} was timed by an earlier sweep and is not built now"
 STOOD_FOR = (
     "read from the build {}: without a GPU of the target, this row's build, which differs in compile-time sizes only, "
     "is not compiled"
@@ -179,6 +181,7 @@ def _side(
         cells = {m.key: _missing(m.unit, reason) for m in METRICS}
         return Side(None, dsl, None, reason, cells)
     variant = _fastest(evidence, source, kernel, target, workload)
+    planned = variant in evidence.variants[kernel, target, workload]
     built = evidence.standing_for(kernel, target, variant)
     stood_for = None if built == variant else STOOD_FOR.format(built)
     inspected = evidence.inspect(kernel, target, built)
@@ -193,7 +196,12 @@ def _side(
             _measured(metric, source, measured)
             or _predicted(metric, source, foreseen, among)
             or _static(metric, inspected, floor, evidence, (source, kernel, target, workload), stood_for)
-            or _missing(metric.unit, _why_missing(evidence, metric, source, kernel, target, workload, measured))
+            or _missing(
+                metric.unit,
+                _why_missing(evidence, metric, source, kernel, target, workload, measured)
+                if planned
+                else NOT_PLANNED.format(variant),
+            )
         )
     served = evidence.served[kernel, target, variant]
     build = evidence.build(kernel, target, built)
@@ -201,7 +209,7 @@ def _side(
         kernel,
         dsl,
         variant,
-        evidence.why_no_build(kernel, target, variant),
+        evidence.why_no_build(kernel, target, variant) if planned else NOT_PLANNED.format(variant),
         cells,
         function=inspected[1].functions[0] if inspected else None,
         params=build[1].variant.params if build else {},
@@ -226,14 +234,15 @@ def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> 
 
 
 def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workload: str) -> str:
-    """Return the variant with the shortest cold time, measured or else predicted, or the default."""
-    variants = evidence.variants[kernel, target, workload]
+    """Return the variant with the shortest cold time, measured or else predicted, or the default.
+
+    A measured variant may be one that is not planned any more.
+    """
     times = evidence.foreseen(kernel, target, workload) if source.kind == "none" else {}
-    for variant in variants:
-        timed = evidence.case(source, "timing", kernel, target, variant, workload)
-        if timed and timed[1].status == "ok" and timed[1].metrics:
-            times[variant] = timed[1].metrics.cold_us
-    return min(times, key=times.__getitem__) if times else variants[0]
+    for _, timed in evidence.timings(source, target, workload):
+        if timed.metrics and timed.case.kernel == kernel:
+            times[variant_id(timed.case)] = timed.metrics.cold_us
+    return min(times, key=times.__getitem__) if times else evidence.variants[kernel, target, workload][0]
 
 
 def _missing(unit: str, reason: str) -> Cell:

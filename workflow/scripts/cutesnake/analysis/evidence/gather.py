@@ -217,6 +217,18 @@ class Evidence:
             if (origin, name) == (source, stage) and entry.status == "ok" and key[:2] in self.decisions:
                 yield entry
 
+    @cached_property
+    def _timings(self) -> dict[tuple[Source, str, str], list[tuple[str, Timing]]]:
+        result: dict[tuple[Source, str, str], list[tuple[str, Timing]]] = {}
+        for (source, _, key), (path, entry) in self._cases.items():
+            if isinstance(entry, Timing) and entry.status == "ok":
+                result.setdefault((source, key[1], key[3]), []).append((path, entry))
+        return result
+
+    def timings(self, source: Source, target: str, workload: str) -> list[tuple[str, Timing]]:
+        """Return path and record of all times of a workload, planned variants or not."""
+        return self._timings.get((source, target, workload), [])
+
     def sources(self, target: str) -> list[Source]:
         """Return the sources with measurements on a target, or `none`.
 

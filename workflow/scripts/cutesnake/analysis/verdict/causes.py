@@ -6,19 +6,20 @@ Each reads typed facts, and each can be false.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cutesnake.analysis.verdict import sentences
-from cutesnake.analysis.verdict.facts import Contrast, Kernel
+from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
 from cutesnake.model.records.anatomy import AnatomyFunction, Role
 from cutesnake.model.records.ncu import NcuMetrics
-from cutesnake.model.records.predict import PredictMetrics
+from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
+MOST_SHARE = 1.5  # of the difference: a cost far above it does not explain it
+KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
 ISSUING = (
@@ -49,12 +50,33 @@ class Rule:
     id: str
     condition: str
     test: Callable[[Contrast], Fired | None]
+    refuted: str | None = None  # the rule that refutes it
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires, by share; an unknown share ranks as UNKNOWN_SHARE."""
+    """Return every rule that fires and is not refuted, by share.
+
+    An unknown share ranks as UNKNOWN_SHARE.
+    """
+    known = _fired(RULES, contrast)
+    against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
+    refuted = {rule.id for rule in RULES if rule.refuted in against}
+    return sorted(
+        (cause for cause in known if cause.rule not in refuted),
+        key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent),
+    )
+
+
+def ruled_out(contrast: Contrast) -> list[Cause]:
+    """Return what refutes a rule that fires."""
+    named = {cause.rule for cause in _fired(RULES, contrast)}
+    against = {rule.refuted for rule in RULES if rule.id in named}
+    return [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
+
+
+def _fired(rules: Iterable[Rule], contrast: Contrast) -> list[Cause]:
     result = []
-    for rule in RULES:
+    for rule in rules:
         fired = rule.test(contrast)
         if fired is None:
             continue
@@ -68,12 +90,12 @@ def causes(contrast: Contrast) -> list[Cause]:
         text += [sentences.elsewhere(sorted(other), sorted(gpus))] if other or gpus else []
         evidence = [path for path in fired.evidence if path]
         result.append(Cause(rule.id, " ".join(text), evidence, fired.numbers, share))
-    return sorted(result, key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent))
+    return result
 
 
 def rules() -> list[CauseRule]:
     """Return the rules and their conditions."""
-    return [CauseRule(rule.id, rule.condition) for rule in RULES]
+    return [CauseRule(rule.id, rule.condition) for rule in (*RULES, *REFUTATIONS)]
 
 
 def _used(path: str, fired: Fired) -> bool:
@@ -115,7 +137,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     own = _own(c)
     gap = own[1].total_duration_us - own[0].total_duration_us if own else c.gap_us
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
-    if gap <= 0 or extra < LEAST_SHARE * gap:
+    if gap <= 0 or extra < LEAST_SHARE * gap or (own is None and extra > MOST_SHARE * gap):
         return None
     second = max(
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
@@ -138,16 +160,29 @@ def _communicating(kernel: Kernel) -> int | None:
     return kernel.function.cluster_size if pattern and pattern.present and kernel.function else None
 
 
+def _rest(launches: list[PredictedLaunch]) -> float:
+    """Return the predicted time of a call beyond its longest kernel in µs."""
+    longest = max(one.end_us - one.start_us for one in launches)
+    return max(one.end_us for one in launches) - longest
+
+
+def _other_launches(c: Contrast) -> Fired | None:
+    fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
+    if not fast or not 1 < len(slow) <= len(fast):
+        return None
+    rest = _rest(fast), _rest(slow)
+    if rest[1] - rest[0] < LEAST_SHARE * c.gap_us:
+        return None
+    numbers: Numbers = {"launches": len(slow), "slow_us": rest[1], "more": len(fast), "fast_us": rest[0]}
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, evidence, (rest[1] - rest[0]) / c.gap_us, "predicted")
+
+
 def _predicted_launches(c: Contrast) -> Fired | None:
     fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
     if len(slow) <= len(fast) or not fast:
         return None
-
-    def rest(launches: list[Any]) -> float:
-        longest = max(one.end_us - one.start_us for one in launches)
-        return float(max(one.end_us for one in launches) - longest)
-
-    extra = rest(slow) - rest(fast)
+    extra = _rest(slow) - _rest(fast)
     if extra < LEAST_SHARE * c.gap_us:
         return None
     main = [max(one.end_us - one.start_us for one in launches) for launches in (fast, slow)]
@@ -269,7 +304,7 @@ def _loads_in_flight(c: Contrast) -> Fired | None:
     return Fired({"slow_kb": in_flight[1] / 1024, "fast_kb": in_flight[0] / 1024}, [*evidence, *_profiles(c)])
 
 
-def _tile(kernel: Kernel) -> tuple[int, int] | None:
+def _tile(kernel: Kernel | Trial) -> tuple[int, int] | None:
     """Return rows and columns of an output tile, as the variant's parameters name them."""
     for rows, columns in (("tile_m", "tile_n"), ("tile_size_m", "tile_size_n")):
         result = kernel.params.get(rows), kernel.params.get(columns)
@@ -303,6 +338,31 @@ def _idle_processors(c: Contrast) -> Fired | None:
     return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
 
 
+def _few_ctas(c: Contrast) -> Fired | None:
+    counts = _ctas(c, c.fast), _ctas(c, c.slow)
+    if counts[0] is None or counts[1] is None or c.processors is None or _idle_processors(c):
+        return None
+    if counts[1] > 0.75 * c.processors or min(counts[0], c.processors) < 1.25 * counts[1]:
+        return None
+    numbers: Numbers = {"slow_ctas": counts[1], "fast_ctas": counts[0], "processors": c.processors}
+    paths = [
+        f"{k.near_path}#metrics/grid" if k.profiled else f"{k.predict_path}#metrics/launches" for k in (c.fast, c.slow)
+    ]
+    return Fired(numbers, paths)
+
+
+def _ctas(c: Contrast, kernel: Kernel) -> int | None:
+    """Return the CTAs of the longest launch, if it is half of the call."""
+    if kernel.profiled and kernel.near:
+        return math.prod(kernel.near.grid) if (kernel.near.duration_us or 0.0) >= 0.5 * kernel.us else None
+    if not (launches := kernel.predicted(c.figure)) or c.processors is None:
+        return None
+    longest = max(launches, key=lambda one: one.end_us - one.start_us)
+    if longest.end_us - longest.start_us < 0.5 * kernel.us:
+        return None
+    return round(longest.waves * longest.blocks_per_sm * c.processors)
+
+
 def _tile_traffic(c: Contrast) -> Fired | None:
     tiles, counts = (_tile(c.fast), _tile(c.slow)), (_tiles(c, c.fast), _tiles(c, c.slow))
     if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
@@ -313,6 +373,41 @@ def _tile_traffic(c: Contrast) -> Fired | None:
     numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}
     numbers |= _tile_names(tiles[0], tiles[1])
     return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
+
+
+def _equal_tiles(c: Contrast) -> Fired | None:
+    """Look for times with equal tiles that differ half as much or more.
+
+    Only tiles of the contrast count, and tiles that are the fastest of both sides on another GPU.
+    """
+    kept = [
+        (slow.us / fast.us, fast, slow)
+        for gpu in dict.fromkeys(trial.gpu for trial in c.trials)
+        for fast, slow in _with_equal_tiles(
+            [trial for trial in c.trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
+        )
+        if math.log(slow.us / fast.us) >= KEPT_SHARE * math.log(c.slow.us / c.fast.us)
+    ]
+    if not kept:
+        return None
+    _, fast, slow = max(kept, key=lambda one: (not one[1].gpu, one[0]))
+    rows, columns = _tile(fast) or (0, 0)
+    numbers: Numbers = {"tile": f"{rows}x{columns}", "on": f" on the {fast.gpu}" * bool(fast.gpu)}
+    numbers |= {"equal_fast": fast.kernel, "fast_us": fast.us, "equal_slow": slow.kernel, "slow_us": slow.us}
+    return Fired(numbers, [trial.path for trial in (fast, slow)])
+
+
+def _with_equal_tiles(trials: list[Trial], *tiles: tuple[int, int] | None) -> Iterable[tuple[Trial, Trial]]:
+    """Yield the fastest trials of both sides on a GPU, per tile."""
+    sides = [[one for one in trials if one.fast is fast and _tile(one)] for fast in (True, False)]
+    if not all(sides):
+        return
+    best = {_tile(min(side, key=lambda one: one.us)) for side in sides}
+    for tile in {*tiles, *(best if len(best) == 1 else ())}:
+        equal = [[one for one in side if _tile(one) == tile] for side in sides]
+        if all(equal):
+            fast, slow = (min(side, key=lambda one: one.us) for side in equal)
+            yield fast, slow
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -358,6 +453,8 @@ def _tail(c: Contrast) -> Fired | None:
 
 
 def _not_persistent(c: Contrast) -> Fired | None:
+    if c.fast.prediction and c.slow.prediction:
+        return _predicted_waves(c)
     result, own = _anatomies(c), _own(c)
     if result is None or own is None or not own[1].waves or own[1].waves < 3:
         return None
@@ -366,6 +463,16 @@ def _not_persistent(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"waves": own[1].waves, "ctas": math.prod(own[1].grid), "fewer": math.prod(own[0].grid)}
     return Fired(numbers, [*_anatomy_paths(c, "patterns/persistent loop"), c.slow.near_path])
+
+
+def _predicted_waves(c: Contrast) -> Fired | None:
+    launches = [max(k.predicted(c.figure), key=lambda one: one.end_us - one.start_us) for k in (c.fast, c.slow)]
+    counts = _ctas(c, c.fast), _ctas(c, c.slow)
+    if launches[1].waves < 3 or launches[0].waves > 1 or counts[0] is None or counts[1] is None:
+        return None
+    numbers: Numbers = {"waves": launches[1].waves, "ctas": counts[1], "fewer": counts[0]}
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, evidence, sentence="not_persistent_predicted")
 
 
 def _dram_traffic(c: Contrast) -> Fired | None:
@@ -543,8 +650,15 @@ def _tensor_memory_traffic(c: Contrast) -> Fired | None:
 RULES = (
     Rule(
         "second_launch",
-        "The slower kernel launches more kernels per call, and they take a tenth of the difference or more.",
+        "The slower kernel launches more kernels per call, and they take a tenth of the difference or more. If another "
+        "workload was profiled, they take at most 1.5 times the difference.",
         _second_launch,
+    ),
+    Rule(
+        "other_launches",
+        "Predicted: the slower kernel has no more launches, but those beyond its longest one take longer, by a tenth "
+        "of the difference or more.",
+        _other_launches,
     ),
     Rule(
         "cold_start",
@@ -575,16 +689,25 @@ RULES = (
         "idle_processors",
         "The slower kernel has output tiles for at most 75 % of the SMs, the other for 1.25 times as many.",
         _idle_processors,
+        refuted="equal_tiles",
+    ),
+    Rule(
+        "few_ctas",
+        "The slower kernel's longest launch, half of its call or more, has CTAs for at most 75 % of the SMs. The "
+        "other's has 1.25 times as many.",
+        _few_ctas,
     ),
     Rule(
         "tile_traffic",
         "The slower kernel loads 1.2 times as many bytes per FLOP because of its smaller tile; both fill all SMs.",
         _tile_traffic,
+        refuted="equal_tiles",
     ),
     Rule(
         "register_share",
         "The multiplying threads of the faster kernel have 1.5 times the registers, and its output tile is larger.",
         _register_share,
+        refuted="equal_tiles",
     ),
     Rule(
         "tail",
@@ -593,7 +716,8 @@ RULES = (
     ),
     Rule(
         "not_persistent",
-        "The slower kernel has no persistent loop and runs 3 waves or more; the other has one.",
+        "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "
+        "waves or more, the other at most 1.",
         _not_persistent,
     ),
     Rule(
@@ -641,5 +765,14 @@ RULES = (
         "tensor_memory_traffic",
         "Predicted: the slower kernel waits, and its code has 4 times the loads and stores of tensor memory.",
         _tensor_memory_traffic,
+    ),
+)
+
+REFUTATIONS = (
+    Rule(
+        "equal_tiles",
+        "No cause: with both sides' tiles equal to one of the two, or to the fastest one of both on some GPU, half of "
+        "the difference or more remains.",
+        _equal_tiles,
     ),
 )

@@ -12,6 +12,7 @@ from cutesnake.analysis.verdict.python_lines import count_lines
 from cutesnake.model.catalog import ContractError, load_kernel, make_workload
 from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.dsls import COMPARED
+from cutesnake.model.records.autotune import Autotune
 from cutesnake.model.records.inspect import Function, Inspect
 from cutesnake.model.records.measurement import Measurement, variant_id
 from cutesnake.model.records.ncu import Ncu
@@ -44,8 +45,11 @@ def spills(evidence: Evidence, kernel: str, target: str) -> tuple[list[int], lis
 
 
 def variants_timed(evidence: Evidence, kernel: str, target: str) -> int:
-    """Return the number of variants of a kernel with a time from some GPU."""
-    return len({variant_id(entry.case) for entry in _measured(evidence, kernel, target) if isinstance(entry, Timing)})
+    """Return the number of variants that some GPU timed, in searches too."""
+    every = list(_measured(evidence, kernel, target))
+    timed = {variant_id(entry.case) for entry in every if isinstance(entry, Timing)}
+    searches = (entry.metrics for entry in every if isinstance(entry, Autotune))
+    return len(timed | {one.variant for search in searches if search for one in search.variants if one.status == "ok"})
 
 
 def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None:

@@ -22,6 +22,8 @@ RESAMPLES = 4000
 SEED = 35
 INTERVAL = (2.5, 97.5)  # percentiles
 LEAST_SPLIT = 3  # workloads: some parameter separates any two
+MOST_BOUNDS = 2
+LEAST_LEFT_OUT = 0.2  # of the workloads, by a condition that is worth naming
 LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload alone is too likely
 
 
@@ -141,25 +143,50 @@ def decide(
         split=separate({s: [parameters[name] for name in names] for s, names in won.items()})
         if parameters and not side
         else None,
+        losses=_bounds([parameters[name] for name in won["cutile" if side == 1 else "cute"]], pairs, parameters)
+        if parameters and side
+        else [],
         accuracy=accuracy,
     )
 
 
+def _bounds(
+    some: Sequence[Mapping[str, Any]], pairs: Sequence[Pairing], parameters: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Return conditions that some workloads meet and many others do not, the strictest first."""
+    result: list[tuple[int, str]] = []
+    for name in some[0] if some else ():
+        values: list[Any] = [one.get(name) for one in some]
+        every: list[Any] = [parameters[pair.workload].get(name) for pair in pairs]
+        if len(set(values)) == 1:
+            result.append((sum(value != values[0] for value in every), f"{name} = {values[0]}"))
+        elif _numbers(every):
+            result.append((sum(value > max(values) for value in every), f"{name} ≤ {max(values)}"))
+            result.append((sum(value < min(values) for value in every), f"{name} ≥ {min(values)}"))
+    result.sort(key=lambda one: -one[0])
+    return [text for others, text in result if others >= LEAST_LEFT_OUT * len(pairs)][:MOST_BOUNDS]
+
+
+def _numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(one, Real) and not isinstance(one, bool) for one in values)
+
+
 def separate(won: Mapping[Side | None, Sequence[Mapping[str, Any]]]) -> Split | None:
-    """Return the only parameter that separates the wins of the DSLs.
+    """Return the only parameter that separates the wins of each DSL from the other workloads.
 
     None if there is none, or several do. won: parameters of the workloads that each DSL wins; its key None stands for
     equal workloads.
     """
     sides = [won["cute"], won["cutile"], won[None]]
-    if not sides[0] or not sides[1] or sum(map(len, sides)) < LEAST_SPLIT:
+    if sum(map(bool, sides)) < 2 or sum(map(len, sides)) < LEAST_SPLIT:
         return None
     result = []
-    for name in sides[0][0]:
+    for name in next(side for side in sides if side)[0]:
         cute, cutile, equal = ([one.get(name) for one in side] for side in sides)
-        first, second = _condition(cute, [*cutile, *equal]), _condition(cutile, [*cute, *equal])
-        if first and second:
-            result.append(Split(name, first, second))
+        first = _condition(cute, [*cutile, *equal]) if cute else ""
+        second = _condition(cutile, [*cute, *equal]) if cutile else ""
+        if first is not None and second is not None:
+            result.append(Split(name, first or None, second or None))
     return result[0] if len(result) == 1 else None
 
 
@@ -167,7 +194,7 @@ def _condition(values: Sequence[Any], others: Sequence[Any]) -> str | None:
     """Return a condition that all values and no others meet, or None."""
     if len(set(values)) == 1:
         return None if values[0] in others else f"= {values[0]}"
-    if not all(isinstance(one, Real) and not isinstance(one, bool) for one in (*values, *others)):
+    if not _numbers([*values, *others]):
         return None
     if min(values) > max(others):
         return f"≥ {min(values)}"

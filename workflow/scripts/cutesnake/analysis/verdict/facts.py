@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,18 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A variant that a GPU timed on the workload of a contrast."""
+
+    fast: bool  # of the faster side: its DSL, or its author if both sides are of one DSL
+    kernel: str
+    params: Mapping[str, Any]
+    us: float  # by the figure of the contrast
+    path: str
+    gpu: str = ""  # where it is another GPU than the contrast's
+
+
+@dataclass(frozen=True)
 class Contrast:
     """Two kernels on a workload, of which one is faster beyond the noise."""
 
@@ -67,6 +79,7 @@ class Contrast:
     processors: int | None  # multiprocessors of the GPU
     fast: Kernel
     slow: Kernel
+    trials: Sequence[Trial] = ()  # of both sides, on every GPU of the target
 
     @property
     def gap_us(self) -> float:

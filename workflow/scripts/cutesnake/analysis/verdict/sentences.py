@@ -22,17 +22,21 @@ CAUSES = {
         "({second})."
     ),
     "second_launch_cluster": (
-        "{slow} needs {launches} launches a call: {second} takes {us:.1f} µs. {fast} needs {fewer}: the CTAs of its "
-        "clusters ({cluster}) exchange data inside the kernel."
+        "{slow} needs {launches} launches a call: the second one ({second}) takes {us:.1f} µs. {fast} needs {fewer}: "
+        "its {cluster}-CTA clusters exchange data inside the kernel."
     ),
     "second_launch_predicted": (
         "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
         "µs; the longest kernels take {slow_us:.1f} and {fast_us:.1f} µs."
     ),
+    "other_launches": (
+        "Beyond its longest kernel, {slow} spends {slow_us:.1f} µs in {launches} launches, {fast} {fast_us:.1f} µs in "
+        "{more}."
+    ),
     "cold_start": (
-        "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. Its code is {slow_kb:.0f} KB, "
-        "not {fast_kb:.0f} KB, and is fetched again after an L2 flush. At {profiled}, {slow_wait:.0f} % of its stalls "
-        "are waits for instructions, vs {fast_wait:.0f} %."
+        "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. The code of {slow} is "
+        "{slow_kb:.0f} KB, that of {fast} {fast_kb:.0f} KB, fetched again after an L2 flush. At {profiled}, "
+        "{slow_wait:.0f} % of the stalls of {slow} are waits for instructions, vs {fast_wait:.0f} %."
     ),
     "spills": (
         "{slow} spills {bytes} B of registers per thread to local memory ({registers} registers per thread); {fast} "
@@ -52,12 +56,17 @@ CAUSES = {
         "{slow} fills {issued:.2f} % of the issue slots, {fast} {fewer:.2f} %."
     ),
     "idle_processors": (
-        "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs. "
-        "{fast} has {fast_ctas} of {fast_tile}. The tile is a choice of the variant, not a limit of the DSL."
+        "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
+        "The tile is a choice of the variant, not a limit of the DSL."
     ),
+    "few_ctas": "{slow} runs {slow_ctas} CTAs on {processors} SMs, {fast} {fast_ctas}.",
     "tile_traffic": (
         "{slow} computes {slow_tile} output tiles, {fast} {fast_tile}. Per FLOP, {slow} loads {ratio:.2f} times the "
         "bytes into shared memory."
+    ),
+    "equal_tiles": (
+        "Not the tile: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
+        "{fast_us:.1f} µs."
     ),
     "register_share": (
         "{fast} accumulates in {fast_warps} warps of {fast_registers} registers per thread, {slow} in {slow_warps} of "
@@ -70,6 +79,9 @@ CAUSES = {
     "not_persistent": (
         "{slow} starts {ctas} CTAs one after another ({waves:.1f} waves), each with its own set-up. {fast} loops in "
         "{fewer} persistent CTAs."
+    ),
+    "not_persistent_predicted": (
+        "{slow} starts {ctas} CTAs in {waves:.1f} waves, each with its own set-up. {fast} starts {fewer}, all at once."
     ),
     "dram_traffic": (
         "{slow} moves {slow_mb:.0f} MB through DRAM, {fast} {fast_mb:.0f} MB, and DRAM is its bottleneck "
@@ -90,11 +102,11 @@ CAUSES = {
     ),
     "bound": (
         "{fast} is bound by {resource} ({percent:.0f} %). {slow} is bound by latency: tensor cores {tensor:.0f} %, "
-        "DRAM {dram:.0f} %, and its warps wait most for {stall} ({wait:.0f} %)."
+        "DRAM {dram:.0f} %, and its warps wait most for {stall} ({wait:.0f} % of stalls)."
     ),
     "predicted_bound": (
-        "{fast} is bound by {resource}, busy {percent:.0f} % of the time. {slow} waits, and uses {resource} "
-        "{less:.0f} % of the time."
+        "{fast} is bound by {resource}, busy {percent:.0f} % of the time. {slow} keeps no unit busy, "
+        "{resource} {less:.0f} % of the time."
     ),
     "clock": (
         "The power limit lowered the SM clock further for {slow}: {slow_mhz:.0f} MHz, vs {fast_mhz:.0f} MHz for {fast}."
@@ -118,6 +130,32 @@ STALLS = {  # ncu's name of a stall -> what the warps wait for
     "no_instruction": "instructions",
     "math_pipe_throttle": "a full arithmetic pipe",
     "gmma": "matrix products",
+}
+
+
+LABELS = {  # rule -> its cause in a few words
+    "second_launch": "Second launch.",
+    "other_launches": "Slow further launches.",
+    "cold_start": "Large code, fetched again.",
+    "spills": "Register spills.",
+    "loads_in_flight": "Fewer loads in flight.",
+    "consumer_groups": "One role for all warps.",
+    "product_width": "Narrow products.",
+    "idle_processors": "Too few tiles.",
+    "few_ctas": "Few CTAs.",
+    "tile_traffic": "Smaller tile, more traffic.",
+    "register_share": "Smaller tile, fewer registers.",
+    "tail": "Empty last wave.",
+    "not_persistent": "Many waves.",
+    "dram_traffic": "More DRAM traffic.",
+    "few_warps": "Few warps.",
+    "instructions": "More instructions.",
+    "row_clusters": "Small clusters.",
+    "bound": "Latency.",
+    "predicted_bound": "Waits.",
+    "clock": "Lower clock.",
+    "serial_chain": "Serial steps.",
+    "tensor_memory_traffic": "Tensor-memory traffic.",
 }
 
 
@@ -193,16 +231,23 @@ def beaten(other: Rival) -> str:
     return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
 
 
+def expected_error(decision: Decision) -> str:
+    """Return the expected error of a predicted ratio and what it is made of."""
+    return (
+        f"Expected error of the ratio: {decision.noise_percent:.0f} %. It adds both times' errors, which nine of ten "
+        "predictions on Hopper stayed below, doubled where parameters of the GPU are assumed."
+    )
+
+
 def accuracy(known: Accuracy) -> str:
     """Return how often such predictions held."""
     if not known.cases:
         return "No prediction of this kind was compared with a GPU."
     where = " and ".join(known.devices)
     return (
-        f"On GPUs with measurements ({where}) such predictions had a median error of "
-        f"{known.median_error_percent:.0f} % in {known.cases} cases. Of {known.pairs} pairs of kernels, {known.right} "
-        f"were ordered correctly; of {known.clear} pairs predicted more "
-        f"than {known.clear_percent:.0f} % apart, {known.clear_right}."
+        f"On {where}, the median error was {known.median_error_percent:.0f} % in {known.cases} cases. The faster "
+        f"kernel was predicted in {known.right} of {known.pairs} pairs ({known.clear_right} of {known.clear} if more "
+        f"than {known.clear_percent:.0f} % apart)."
     )
 
 

@@ -5,6 +5,7 @@ This module is the entry point of the package.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ from cutesnake.analysis.verdict.authors import author
 from cutesnake.analysis.verdict.clocks import power_limited, warm_slower
 from cutesnake.analysis.verdict.cost import FETCHED, costs, spills, variants_offered, variants_timed
 from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, pairing
-from cutesnake.analysis.verdict.facts import Contrast, Facts
+from cutesnake.analysis.verdict.facts import Contrast, Facts, Trial
 from cutesnake.model import record
 from cutesnake.model.contract import OWN
 from cutesnake.model.dsls import COMPARED
@@ -130,6 +131,7 @@ class _Contest:
             rivals=[rival for figure in FIGURES if (rival := self._rival(figure))],
             flags=list(self._flags([one for one in decided.values() if one])),
             warm_slower=warm_slower,
+            times=self.timed(),
             highest_clock_mhz=self.highest_clock(),
             explained=explained,
         )
@@ -137,6 +139,10 @@ class _Contest:
     def warm_slower(self) -> list[WarmSlower]:
         """Return nothing: a prediction has one clock."""
         return []
+
+    def timed(self) -> int:
+        """Return no number of measured times: no GPU ran."""
+        return 0
 
     def highest_clock(self) -> float | None:
         """Return nothing: no GPU ran."""
@@ -180,16 +186,35 @@ class _Contest:
                     known = 0.0 if self.basis == "predicted" else fast.noise + slow.noise
                     if apart(slow.us / fast.us) <= max(NOISE_PERCENT, known):
                         continue
-                    contrast = self.contrast(figure, workload, fast, slow)
+                    contrast = dataclasses.replace(
+                        self.contrast(figure, workload, fast, slow),
+                        trials=self.trials(figure, workload, self._sides(contest, fast, slow)),
+                    )
                     profiled = contrast.fast.profiled and contrast.slow.profiled
                     result.append(
                         Explained(
                             *(figure, self.basis, contest, workload, fast.kernel, slow.kernel, slow.us / fast.us),  # type: ignore[arg-type]
                             profiled=profiled,
                             causes=causes.causes(contrast),
+                            ruled_out=causes.ruled_out(contrast),
                         )
                     )
         return sorted(result, key=lambda one: (one.contest != "dsls", not one.profiled, -one.ratio))
+
+    def _sides(self, contest: str, fast: Time, slow: Time) -> dict[str, bool]:
+        """Return kernel -> whether it is of the faster side, for both sides."""
+
+        def side(kernel: str) -> str | bool:
+            one = self.decisions[kernel]
+            return one.dsl if contest == "dsls" else one.source == OWN
+
+        first, second = side(fast.kernel), side(slow.kernel)
+        dsls = {self.decisions[one.kernel].dsl for one in (fast, slow)}
+        return {k: side(k) == first for k, d in self.decisions.items() if d.dsl in dsls and side(k) in (first, second)}
+
+    def trials(self, figure: Figure, workload: str, sides: Mapping[str, bool]) -> list[Trial]:
+        """Return nothing: no GPU ran."""
+        return []
 
     def _contests(self, times: Mapping[str, Time]) -> Iterator[tuple[str, Time, Time]]:
         """Yield the best kernel of each DSL, then own against third-party per DSL."""
@@ -223,7 +248,8 @@ class _Contest:
                 self.variants(kernel) == 1
                 and (offered := variants_offered(self.evidence, kernel, self.target) or 0) > 1
             ):
-                yield Flag("untuned", kernel, {"timed": 1, "offered": offered}, [])
+                how = "predicted" if self.basis == "predicted" else "timed"
+                yield Flag("untuned", kernel, {"timed": 1, "offered": offered, "basis": how}, [])
         names = {dsl: sorted({self._author(kernel) for kernel in kernels}) for dsl, kernels in used.items()}
         if names["cute"] != names["cutile"]:
             values = {dsl: ", ".join(result) for dsl, result in names.items()}
@@ -271,15 +297,32 @@ class _Measured(_Contest):
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two timed kernels."""
-        kernels = (
+        first, second = (
             self.facts.measured(self.source, self.target, workload, one.kernel, one.variant, figure)
             for one in (fast, slow)
         )
-        return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, *kernels)
+        return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, first, second)
+
+    def trials(self, figure: Figure, workload: str, sides: Mapping[str, bool]) -> list[Trial]:
+        """Return all timed variants of some kernels, on every GPU of the target."""
+        result = []
+        for source in self.evidence.sources(self.target):
+            gpu = "" if source == self.source else (source.device or "GPU").removeprefix("NVIDIA ")
+            for path, entry in self.evidence.timings(source, self.target, workload):
+                if entry.metrics and entry.case.kernel in sides:
+                    us = entry.metrics.cold_us if figure == "cold" else entry.metrics.hot_us
+                    case = entry.case
+                    result.append(Trial(sides[case.kernel], case.kernel, case.variant.params, us, path, gpu))
+        return result
 
     def warm_slower(self) -> list[WarmSlower]:
         """Return the workloads with a longer warm time."""
         return warm_slower(self.evidence, self.source, self.target)
+
+    def timed(self) -> int:
+        """Return the number of pairs of a cold and a warm time."""
+        entries = self.evidence.records(self.source, "timing")
+        return sum(one.metrics is not None and one.case.target == self.target for one in entries)
 
     def highest_clock(self) -> float | None:
         """Return the highest SM clock of all cold times."""
@@ -362,8 +405,10 @@ class _Predicted(_Contest):
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two predicted kernels."""
-        kernels = (self.facts.predicted(self.target, workload, one.kernel, one.variant, figure) for one in (fast, slow))
-        return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, *kernels)
+        first, second = (
+            self.facts.predicted(self.target, workload, one.kernel, one.variant, figure) for one in (fast, slow)
+        )
+        return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, first, second)
 
     def variants(self, kernel: str) -> int:
         """Return the number of variants with a prediction."""

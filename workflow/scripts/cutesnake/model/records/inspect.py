@@ -77,6 +77,9 @@ class Function(Part):
         doc("depth of every circular buffer of two or more stages, in order of its mbarriers' address"),
     ]
     occupancy: Occupancy | None
+    serialized_wgmma: Annotated[
+        Count | None, doc("wgmma instructions, each alone between two full waits; null: unknown")
+    ] = None
 
 
 class Inspect(Record, tag="inspect"):

@@ -107,7 +107,9 @@ class GateLimits(Part):
     """Growth that the gate allows from one toolchain to the next."""
 
     spill_bytes: Count
+    stack_bytes: Count
     spill_sites: Count
+    serialized_percent: Annotated[float, doc("points of a function's wgmma that wait one by one")]
     slower_percent: float
 
 

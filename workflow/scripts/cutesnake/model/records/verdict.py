@@ -45,11 +45,13 @@ class Accuracy(Part):
 
 
 class Split(Part):
-    """The only workload parameter whose values separate the DSLs' wins."""
+    """The only workload parameter whose values separate each DSL's wins from other workloads."""
 
     parameter: str
-    cute: Annotated[str, doc("condition that all wins of CuTe DSL and no other workload meet, such as ≥ 1024")]
-    cutile: str
+    cute: Annotated[
+        str | None, doc("condition that all wins of CuTe DSL and no other workload meet, such as ≥ 1024; null: no wins")
+    ]
+    cutile: str | None
 
 
 class Decision(Part):
@@ -78,6 +80,9 @@ class Decision(Part):
     ]
     pairs: list[Pairing]
     split: Annotated[Split | None, doc("without a winner only")] = None
+    losses: Annotated[list[str], doc("conditions on parameters that all workloads of the loser's wins meet")] = (
+        msgspec.field(default_factory=list)
+    )
     accuracy: Annotated[Accuracy | None, doc("of predictions only")] = msgspec.field(default=None, name="held")
 
     @property
@@ -163,6 +168,7 @@ class Explained(Part):
     ratio: Annotated[float, doc("time of the slower kernel over that of the faster one")]
     profiled: Annotated[bool, doc("hardware counters of both kernels on this workload exist")]
     causes: list[Cause]
+    ruled_out: Annotated[list[Cause], doc("facts that refute a rule which fired")] = msgspec.field(default_factory=list)
 
 
 class CauseRule(Part):
@@ -186,6 +192,7 @@ class TargetVerdict(Part):
     warm_slower: Annotated[list[WarmSlower], doc("largest first")]
     highest_clock_mhz: Annotated[float | None, doc("SM clock, of all cold times; floors are at nominal boost clock")]
     explained: Annotated[list[Explained], doc("profiled workloads first, then by size of the difference")]
+    times: Annotated[Count, doc("records with a cold and a warm time")] = 0
 
     def decision(self, figure: Figure) -> Decision | None:
         """Return the verdict by one kind of time."""

@@ -33,7 +33,7 @@ class Ring:
     """A pipeline of a kernel: what a stage holds, and what its two barriers count.
 
     holds: in one CTA, empty if unknown. expects: bytes of a phase of the full barrier, None without copies.
-    full, empty: (count, arrivals in words, roles that wait).
+    full, empty: (count, arrivals in words, roles that wait). fields: the source's names of its barriers.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Ring:
     expects: int | None
     full: tuple[int, str, str]
     empty: tuple[int, str, str]
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ def _ring(function: Record, pipeline: Record) -> Ring:
         texts = [f"{a['per_phase']:g} x {_ARRIVAL.get(a['kind'], a['kind'])} of {a['role']}" for a in come]
         sides.append((barrier["count"], " + ".join(texts), ", ".join(w["role"] for w in barrier["waits"])))
     each = sum(parts.values())
-    return Ring(pipeline["name"], pipeline["stages"], holds, each * (1 + pair) or None, sides[0], sides[1])
+    expects = each * (1 + pair) or None
+    return Ring(pipeline["name"], pipeline["stages"], holds, expects, sides[0], sides[1], tuple(pipeline["fields"]))
 
 
 _ARRIVAL = {"threads": "arrive", "commit": "tcgen05.commit"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ def _descriptors(record: Mapping[str, Any]) -> str:
         uses = ", ".join(f"{MOVED[use['way']]} by {use['role']}" for use in d["uses"]) or "not used in this run"
         size = f"{d['box_bytes']:,} B, swizzle {d['swizzle']}"
         parts.append(f"{d['tensor']}: boxes of {box} {d['element']} ({size}), {uses}")
-    return "; ".join(parts) + "."
+    return "; ".join(f"{n} descriptors each: {text}" if n > 1 else text for text, n in Counter(parts).items()) + "."
 
 
 def _grid(record: Mapping[str, Any]) -> str:
@@ -133,7 +134,7 @@ def _products(record: Mapping[str, Any]) -> str:
     if products is None:
         return _not_seen(record)
     if not products:
-        return "None: no matrix product."
+        return "None: no MMA."
     return "; ".join(p["words"].partition("; B's descriptor")[0] for p in products) + "."
 
 
@@ -174,8 +175,9 @@ def _launch(record: Mapping[str, Any]) -> str:
         return _not_seen(record)
     on = [name for name, value in attributes.items() if value and value != [1, 1, 1]]
     waits = f["counts"].get("grid_dependency", 0)
-    counted = plural(waits, "griddepcontrol instruction")
-    return f"Launch attributes: {', '.join(on) or 'none'}; {counted} in the code."
+    early = f"{plural(waits, 'griddepcontrol instruction')} in the code"
+    none = "no griddepcontrol instruction in the code, so it begins when the kernel before it has ended"
+    return f"Launch attributes: {', '.join(on) or 'none'}; {early if waits else none}."
 
 
 def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Mapping[str, Any]], str]:
@@ -234,7 +236,7 @@ def _why_products(f: Function) -> str:
         shared = " Two CTAs share an MMA, so each loads half of B." if pair else ""
         return f"One thread issues an MMA, and tensor memory holds the accumulator, so registers stay free.{shared}"
     if "wgmma" in kinds:
-        return "A warpgroup issues a product together and holds the sums in its registers, which limits the tile."
+        return "A warpgroup issues an MMA together and holds the sums in its registers, which limits the tile."
     return "A warp multiplies fragments that it holds in registers." if kinds else "Nothing is multiplied."
 
 
@@ -320,7 +322,7 @@ QUESTIONS = {
         "What do the CTAs of a cluster exchange?",
         _pattern("cluster communication", "", "Nothing: "),
         _always(
-            "CTAs of a cluster can share loads by multicast, a product by pairs, or partial results through "
+            "CTAs of a cluster can share loads by multicast, an MMA by pairs, or partial results through "
             "distributed shared memory."
         ),
     ),

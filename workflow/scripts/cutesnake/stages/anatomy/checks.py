@@ -28,7 +28,7 @@ def _idle_roles(function: Mapping[str, Any]) -> Iterator[str]:
                 taking_part.setdefault(name, f"copies {descriptor['tensor']}")
     for product in function["products"] or ():
         for name in product["roles"]:
-            taking_part.setdefault(name, "issues products")
+            taking_part.setdefault(name, "issues MMAs")
     roles = function["roles"] or []
     for role in roles:
         if role["name"].split(" ")[0] == IDLE and role["name"] in taking_part:

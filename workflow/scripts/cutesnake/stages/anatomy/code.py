@@ -137,8 +137,8 @@ class Code:
         return self.instructions[at].source
 
     def sources(self, places: Iterable[int]) -> list[str]:
-        """Return the distinct source lines of instructions, in order."""
-        result = {source for at in places if (source := self.source(at)) is not None}
+        """Return the distinct source lines of instructions, in order, without line 0."""
+        result = {source for at in places if (source := self.source(at)) is not None and not source.endswith(":0")}
         return sorted(result, key=lambda text: (text.rpartition(":")[0], int(text.rpartition(":")[2])))
 
     def _split(self) -> list[range]:

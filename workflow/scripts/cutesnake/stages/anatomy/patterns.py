@@ -106,7 +106,7 @@ def _specialised(f: Function) -> Pattern:
         if shares:
             return Pattern(True, f"setmaxnreg in {len(shares)} places: warpgroups have unequal shares of registers")
         if not f.code.places("product", "tma_load", "wait"):
-            return Pattern(False, "no product, no TMA copy and no mbarrier: there is nothing to share out")
+            return Pattern(False, "no MMA, no TMA copy and no mbarrier: there is nothing to share out")
         return Pattern(None, "nothing was run that would show what each warp does")
     busy = [role for role in f.roles if role.tasks]
     apart = [
@@ -135,7 +135,7 @@ def _persistent(f: Function) -> Pattern:
     counted = any(code.depends(at, loop, f.feeds).counter for loop in present for at in code.exits(loop))
     how = "a counter in global memory" if counted else "the CTA's index"
     how = "cluster launch control" if code.places("launch_control") else how
-    return Pattern(True, f"all results are stored in a loop that ends by {how}", code.sources(exits))
+    return Pattern(True, f"all results are stored in a loop over tiles, which {how} ends", code.sources(exits))
 
 
 def _results(f: Function) -> dict[str, set[int]]:
@@ -184,7 +184,8 @@ def _online_softmax(f: Function) -> Pattern:
         return Pattern(False, "no loop has both maxima and exponentials")
     inner = loops[-1]  # the smallest
     exponentials = code.within(inner, "exponential")
-    message = f"a loop with {len(exponentials)} exponentials and {len(code.within(inner, 'maximum'))} maxima"
+    maxima = len(code.within(inner, "maximum"))
+    message = f"each step of a loop takes maxima ({maxima} instructions) and exponentials ({len(exponentials)})"
     return Pattern(True, message, code.sources(exponentials)[:6])
 
 
@@ -196,7 +197,7 @@ def _register_accumulators(f: Function) -> Pattern:
         return Pattern(True, f"{len(products)} {message} instructions sum into registers", f.code.sources(products)[:6])
     if products:
         return Pattern(False, "tcgen05 sums in tensor memory")
-    return Pattern(False, "no matrix product")
+    return Pattern(False, "no MMA")
 
 
 def _swizzle(f: Function) -> Pattern:
@@ -231,7 +232,7 @@ def _cluster(f: Function) -> Pattern:
         f"{len(places)} {one if len(places) == 1 else more}"
         for places, one, more in (
             (multicast, "multicast copy or commit", "multicast copies and commits"),
-            (paired, "product of two CTAs", "products of two CTAs"),
+            (paired, "MMA by two CTAs", "MMAs by two CTAs"),
             (remote, f"access to, or address of, {others}", f"accesses to, or addresses of, {others}"),
         )
         if places

@@ -28,6 +28,9 @@ class Group:
     from_other_cta: bool = False
     completed: int = 0
     unused: int = 0
+    phases: int = 0  # that all its barriers completed in one CTA, at most
+    first: int | None = None  # place of the first phase among all that completed
+    early: bool = False  # whether the first wait passed at once
     half_of: int | None = None  # offset of a buffer that holds one pipeline, full barriers and then empty ones
 
     @property
@@ -108,6 +111,7 @@ def _agree(a: Group, b: Group) -> bool:
 
 def _single(bar: Bar, offset: int, of_warp: Mapping[int, str], tensors: set[str], name: str) -> Group:
     group = Group(name, [offset], bar.count, tensors=set(tensors), completed=bar.completed)
+    group.phases, group.first, group.early = bar.phases, bar.first, bar.early
     for (kind, at, (_, warp), other), times in bar.arrivals.items():
         group.arrivals.setdefault((kind, of_warp[warp]), Counter())[at] += times
         group.from_other_cta |= other
@@ -132,7 +136,7 @@ def _continues(code: Code, group: Group, one: Group) -> bool:
     waits, others = set(one.waits), set(group.waits)
     if not (mine <= yours or yours <= mine) or not (waits <= others or others <= waits):
         return False
-    if one.tensors != group.tensors:
+    if one.tensors != group.tensors or (waits and others and one.early != group.early):
         return False
     if not mine or not yours:
         return _lines(code, one.waits) == _lines(code, group.waits)
@@ -151,6 +155,9 @@ def _join(group: Group, one: Group) -> None:
         group.waits.setdefault(role, Counter()).update(times)
     group.from_other_cta |= one.from_other_cta
     group.completed += one.completed
+    group.phases += one.phases
+    group.first = min((at for at in (group.first, one.first) if at is not None), default=None)
+    group.early |= one.early
     group.unused += one.unused
     group.tensors |= one.tensors
 
@@ -164,9 +171,9 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
         partners = [g for g in free if _pairs(full, g)]
         if not partners:
             continue
-        empty = min(partners, key=lambda g: (not _siblings(full, g), abs(g.offsets[0] - full.offsets[-1])))
+        empty = min(partners, key=lambda g: _likeness(full, g))
         free.remove(empty)
-        if _copies(empty) and not _copies(full):
+        if _comes_first(empty, full):
             full, empty = empty, full
         result.append(Pipeline(_pipeline_name(full), full, empty, len(full.offsets)))
     paired = {id(group) for one in result for group in (one.full, one.empty)}
@@ -176,20 +183,42 @@ def find_pipelines(groups: Sequence[Group]) -> list[Pipeline]:
     return sorted(result, key=lambda one: one.full.offsets[0])
 
 
+def _likeness(a: Group, b: Group) -> tuple[bool, int, int]:
+    """Return the sort key of partners: one array, equal phases, near."""
+    phases = abs(a.phases - b.phases) // len(a.offsets)
+    return not _siblings(a, b), phases, abs(b.offsets[0] - a.offsets[-1])
+
+
+def _comes_first(a: Group, b: Group) -> bool:
+    """Return whether, of two partners in order of address, `a` has the full barriers."""
+    if _copies(a) != _copies(b):
+        return _copies(a)
+    if a.early != b.early:  # a producer's first wait passes at once
+        return b.early
+    once = a.phases == b.phases == 1 and not _siblings(a, b)
+    return once and a.first is not None and b.first is not None and a.first < b.first
+
+
 def _sharing(groups: Sequence[Group], pipelines: Sequence[Pipeline]) -> list[Pipeline]:
-    """Find rings of full barriers that share the empty ones of another ring."""
+    """Find rings of full barriers that share the barriers of another pipeline."""
     result = []
-    for full in filter(_copies, groups):
+    for full in groups:
         for one in pipelines:
-            if (
-                one.stages > 1
-                and _copies(one.full)
-                and _uses(full) == _uses(one.full)
-                and full.tensors - one.full.tensors
-            ):
-                result.append(Pipeline(_pipeline_name(full), full, one.empty, one.stages))
+            if _copies(full) and one.stages > 1 and _copies(one.full) and _uses(full) == _uses(one.full):
+                if full.tensors - one.full.tensors:
+                    result.append(Pipeline(_pipeline_name(full), full, one.empty, one.stages))
+                    break
+            elif _returns(full, one.full):
+                result.append(Pipeline(_pipeline_name(full), full, one.full, len(full.offsets)))
                 break
     return result
+
+
+def _returns(full: Group, other: Group) -> bool:
+    """Return whether another pipeline's full barriers release the stages of a ring."""
+    stages = len(full.offsets)
+    there_and_back = full.arrivers == set(other.waits) and set(full.waits) == other.arrivers
+    return stages > 1 and there_and_back and not _copies(full) and abs(full.phases - other.phases) <= stages
 
 
 def _uses(group: Group) -> tuple[int, int, set[str], set[str]]:

@@ -23,7 +23,7 @@ from cutesnake.stages.simulate.translation_cache import shared_translations
 from ptxsim import Kernel, Module, Translations
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
-LIMIT_SECONDS = 120.0  # of one watched run; runs of the catalogue take seconds
+LIMIT_SECONDS = 120.0  # of processor time, of one watched run; runs of the catalogue take seconds
 IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 
 
@@ -87,7 +87,7 @@ def _body(
     for parameters in workloads:
         asked = host.Asked(folder, build["operator"], build["kernel"], parameters, message)
         try:
-            with time_limit(LIMIT_SECONDS):
+            with time_limit(LIMIT_SECONDS, processor=True):
                 seen = watch(host.launches_of(asked, modules), most_clusters=most_clusters)
         except MachineFaultError:
             raise

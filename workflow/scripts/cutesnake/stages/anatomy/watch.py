@@ -97,6 +97,9 @@ class Bar:
     arrivals: Counter[tuple[str, int, Warp, bool]] = field(default_factory=Counter)  # kind, at, who, from another CTA
     waits: Counter[tuple[int, Warp]] = field(default_factory=Counter)  # at, who
     made: set[int] = field(default_factory=set)
+    phases: int = 0  # that it completed in one CTA, at most
+    first: int | None = None  # place of its first phase among all that completed
+    early: bool = False  # whether a wait for the phase before the first one passed, as a producer's first wait does
 
 
 @dataclass
@@ -133,6 +136,7 @@ class Watcher(Observer):
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
         self._line_cache: dict[tuple[int, tuple[str, ...]], set[int]] = {}
+        self._phases = 0
 
     def begins(self) -> None:
         """Count a cluster."""
@@ -187,6 +191,7 @@ class Watcher(Observer):
     def mbarrier_acquired(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         """Note a wait."""
         at = self.seen.blocks[f.pc].first
+        self._bar(bar).early |= bar.phase == 0
         for warp in {f.warp_of(int(lane)) for lane in np.atleast_1d(lanes)}:
             who = (f.cta.rank, warp)
             self._bar(bar).waits[at, who] += 1
@@ -194,7 +199,11 @@ class Watcher(Observer):
 
     def mbarrier_completed(self, bar: MBarrier) -> None:
         """Count a completed phase."""
-        self._bar(bar).completed += 1
+        note = self._bar(bar)
+        note.completed += 1
+        note.phases = max(note.phases, bar.phase)
+        note.first = self._phases if note.first is None else note.first
+        self._phases += 1
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
         """Note the use of a named barrier."""

@@ -143,7 +143,8 @@ def _function(result: Artifacts, target: str, devices: Devices, notes: Notes) ->
         "instructions": None if mix is None else mix.classes,
         "pipeline_stages": _from_ptx("pipeline_stages", entry, notes),
     }
-    return {**figures, "occupancy": _occupancy(figures, kernel, target, devices, notes)}
+    figures["occupancy"] = _occupancy(figures, kernel, target, devices, notes)
+    return {**figures, "serialized_wgmma": None if mix is None else mix.serialized}
 
 
 def _spill_bytes(kernel: Kernel, entry: Entry | None, notes: Notes) -> int | None:

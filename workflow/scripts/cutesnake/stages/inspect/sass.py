@@ -46,21 +46,28 @@ _INSTRUCTION = re.compile(
     r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@(?P<predicate>!?U?P[T0-9]+)\s+)?(?P<opcode>[A-Z][A-Z0-9_.a-z]*)(?P<operands>[^;]*);"
 )
 _HEX = re.compile(r"0x[0-9a-f]+")
+_ALL_DONE = re.compile(r", 0x0\s*$")  # a wait until no wgmma group is left
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Static counts of a function: by class, by opcode, and setmaxnreg by address."""
+    """Static counts of a function: by class, by opcode, and setmaxnreg by address.
+
+    `serialized` counts wgmma instructions that lie alone between two full waits for wgmma.
+    """
 
     classes: dict[str, int]
     opcodes: Counter[str]
     setmaxnreg: tuple[int, ...]
+    serialized: int
 
 
 def read_sass(text: str) -> dict[str, Mix]:
     """Return the instruction mix per symbol, without NOP and unreachable instructions."""
     opcodes: dict[str, Counter[str]] = {}
     registers: dict[str, list[int]] = {}
+    issued: Counter[str] = Counter()  # wgmma since the last full wait
+    serialized: Counter[str] = Counter()
     for symbol, predicate, opcode, operands in _instructions(text):
         counter = opcodes.setdefault(symbol, Counter())
         # `@!PT` never executes: nvdisasm shows such loads where the compiler works around a hardware fault.
@@ -69,8 +76,14 @@ def read_sass(text: str) -> dict[str, Mix]:
         counter[opcode] += 1
         if opcode.startswith("USETMAXREG") and (value := _HEX.search(operands)):
             registers.setdefault(symbol, []).append(int(value[0], 16))
+        elif opcode.split(".")[0].endswith("GMMA"):
+            issued[symbol] += 1
+        elif opcode == "WARPGROUP.DEPBAR.LE" and _ALL_DONE.search(operands):
+            serialized[symbol] += issued[symbol] == 1
+            issued[symbol] = 0
     return {
-        symbol: Mix(_classes(counter), counter, tuple(registers.get(symbol, ()))) for symbol, counter in opcodes.items()
+        symbol: Mix(_classes(counter), counter, tuple(registers.get(symbol, ())), serialized[symbol])
+        for symbol, counter in opcodes.items()
     }
 
 

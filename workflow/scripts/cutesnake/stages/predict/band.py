@@ -10,7 +10,9 @@ from cutesnake.stages.predict.bottleneck import Bound
 from cutesnake.stages.predict.validated import ValidatedRow
 
 LEAST_ROWS = 5  # of calls with the same bottleneck, to use only these
-ASSUMED = 2.0  # a prediction that rests on assumed parameters gets a band this many times as wide
+# How many times as wide the band of a prediction is that rests on assumed parameters: by so much errors of Hopper's
+# GPUs grow with the B200's assumptions (benchmarks/prediction/assumed.py).
+ASSUMED = {"warm": 1.0, "cold": 1.5}
 
 
 @dataclass(frozen=True)
@@ -21,25 +23,28 @@ class Band:
     text: str
 
 
-def band(bound_by: Bound, kind: str, assumed: int, kept: Sequence[ValidatedRow]) -> Band:
+def band(bound_by: Bound, kind: str, assumed: int, kept: Sequence[ValidatedRow], clock_known: bool = False) -> Band:
     """Return the 90th percentile of errors of such calls, else of all calls.
 
     Families that were looked at while the model was made say nothing about others: they do not count. `assumed` is how
-    many parameters that nobody measured or published the prediction makes use of.
+    many parameters that nobody measured or published the prediction makes use of. Unless the clock is known, errors
+    are those of predictions at the highest clock.
     """
     same = [row for row in kept if row.kind == kind and row.part != "development"]
     equivalent = [row for row in same if row.bound == bound_by]
     chosen = equivalent if len(equivalent) >= LEAST_ROWS else same
     if len(chosen) < LEAST_ROWS:
         return Band(None, "no prediction of this kind was ever compared with a GPU: how far it is off is not known")
-    percent = statistics.quantiles([abs(row.error_percent) for row in chosen], n=10, method="inclusive")[-1]
+    errors = [row.error_percent if clock_known else row.error_at_highest_percent for row in chosen]
+    percent = statistics.quantiles(map(abs, errors), n=10, method="inclusive")[-1]
     whose = "all calls"
     if chosen is equivalent:
         whose = "calls that keep nothing busy" if bound_by == "waiting" else f"calls bound by {bound_by}"
-    message = f"nine in ten of {len(chosen)} {kind} predictions of {whose} on Hopper GPUs"
+    clock = "the measured" if clock_known else "the highest"
+    message = f"nine in ten of {len(chosen)} {kind} predictions of {whose} on Hopper GPUs, at {clock} clock"
     text = f"{message}, by kernels that the clock was not made with, were off by less than {percent:.0f} %"
-    if not assumed:
+    factor = ASSUMED[kind] if assumed else 1.0
+    if factor == 1.0:
         return Band(percent, text)
-    return Band(
-        ASSUMED * percent, f"{text}; twice that, since {assumed} of this GPU's parameters that count are assumed"
-    )
+    why = f"{assumed} of this GPU's parameters that count are assumed"
+    return Band(factor * percent, f"{text}; {factor:.1f} times that, since {why}")

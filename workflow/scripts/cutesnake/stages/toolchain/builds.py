@@ -14,8 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import kept_builds, record
 from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.correctness import Correctness
+from cutesnake.model.records.predict import Predict
+from cutesnake.model.records.timing import Timing
 from cutesnake.planning.toolchains import ToolchainError
 from cutesnake.runtime import pool
 from cutesnake.runtime.errors import describe, is_foreseen
@@ -73,7 +76,8 @@ def compile_all(jobs: Jobs) -> None:
 def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: str, builds: Jobs, output: str) -> None:
     """Write the toolchain record of a kernel and target.
 
-    Each of `builds` has paths of its records: compile, inspect, checks, predictions, times.
+    Each of `builds` has paths of its records: compile, inspect, checks, predictions, times. With `recorded`, a file of
+    recorded/builds/ and a build in it, they are names of records there.
     """
     entry = {
         "stage": "toolchain",
@@ -87,26 +91,31 @@ def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: 
 
 
 def _build(paths: Mapping[str, Any]) -> dict[str, Any]:
-    built: Compile = record.read("compile", paths["compile"])
-    figures = record.plain(record.read("inspect", paths["inspect"]))
+    def read(stage: str, name: str) -> Any:
+        if "recorded" not in paths:
+            return record.read(stage, name)
+        file, build = paths["recorded"]
+        (entry,) = kept_builds.read_records(Path(file), {build: [name]}).values()
+        return entry
+
+    built: Compile = read("compile", paths["compile"])
+    figures, whole = record.plain(read("inspect", paths["inspect"])), built.status == "ok"
     return {
         **{name: getattr(built, name) for name in ("status", "reason", "seconds", "compilers")},
         "variant": built.variant.id,
         "functions": figures["functions"],
         "spills": spills(Path(paths["compile"]).parent, built.files),
-        "checks": [_check(path) for path in paths["checks"]] if built.status == "ok" else [],
-        "predictions": [_prediction(path) for path in paths["predictions"]] if built.status == "ok" else [],
-        "times": [_time(path) for path in paths["times"]] if built.status == "ok" else [],
+        "checks": [_check(read("correctness", path)) for path in paths["checks"] if whole],
+        "predictions": [_prediction(read("predict", path)) for path in paths["predictions"] if whole],
+        "times": [_time(read("timing", path)) for path in paths["times"] if whole],
     }
 
 
-def _check(path: str) -> dict[str, Any]:
-    checked = record.read("correctness", path)
+def _check(checked: Correctness) -> dict[str, Any]:
     return {"workload": checked.case.workload, "status": checked.status, "reason": checked.reason}
 
 
-def _prediction(path: str) -> dict[str, Any]:
-    predicted = record.read("predict", path)
+def _prediction(predicted: Predict) -> dict[str, Any]:
     metrics = predicted.metrics
     return {
         "workload": predicted.case.workload,
@@ -118,8 +127,7 @@ def _prediction(path: str) -> dict[str, Any]:
     }
 
 
-def _time(path: str) -> dict[str, Any]:
-    timed = record.read("timing", path)
+def _time(timed: Timing) -> dict[str, Any]:
     metrics = timed.metrics
     return {
         "workload": timed.case.workload,
