@@ -91,7 +91,7 @@
 
   // Names only: a filter for «32» should not match values.
   function wordsOf(unit) {
-    var cells = unit.querySelectorAll("th, td:not(.n):not(.insight)");
+    var cells = unit.querySelectorAll("th, tr:not(.line) > td:not(.n):not(.insight)");
     return Array.from(cells, function (cell) { return cell.textContent; }).join(" ").toLowerCase();
   }
 
