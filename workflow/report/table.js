@@ -110,6 +110,7 @@
       head.prepend(button);
       button.addEventListener("click", function () {
         fold(unit, button.getAttribute("aria-expanded") !== "true");
+        hintCut();
       });
       fold(unit, false);
     });
@@ -122,6 +123,7 @@
     button.addEventListener("click", function () {
       var open = button.textContent === "Unfold all";
       units(table).forEach(function (unit) { fold(unit, open); });
+      hintCut();
       button.textContent = open ? "Fold all" : "Unfold all";
     });
     return button;
