@@ -10,6 +10,7 @@ from verdict_samples import anatomy, contrast, function, kernel, prediction
 
 from cutesnake.analysis.verdict import causes
 from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
+from cutesnake.model.records.predict import PredictMetrics
 
 MLA, B32, B1, B4 = "mla_decode", "b32_q1_s4096_bf16", "b1_q1_s8192_bf16", "b4_q1_s4096_bf16"
 ROLE = {"tasks": ["multiply", "softmax"]}
@@ -257,6 +258,17 @@ def test_predicted_second_launch_has_its_share_of_the_difference():
     assert "second_launch" not in fired(predicted([(0.0, 41.0)], WAITING))
 
 
+def test_launches_beyond_the_longest_one_may_take_longer_without_being_more():
+    result = predicted([(0.0, 30.0), (31.0, 41.0)], WAITING)
+    for fast, fires in (
+        ([(0.0, 28.0), (29.0, 31.0)], True),
+        ([(0.0, 20.0), (20.0, 31.0)], False),
+        ([(0.0, 31.0)], False),
+    ):
+        other = replace(result.fast, prediction=prediction(fast, "waiting", 20.0, WAITING))
+        assert ("other_launches" in fired(replace(result, fast=other))) is fires
+
+
 def test_a_predicted_bound_needs_a_busy_resource_and_a_kernel_that_waits():
     result = predicted([(0.0, 41.0)], WAITING)
     assert fired(result)["predicted_bound"].numbers == {"resource": "DRAM", "percent": 87.0, "less": 20.0}
@@ -265,6 +277,36 @@ def test_a_predicted_bound_needs_a_busy_resource_and_a_kernel_that_waits():
     assert "predicted_bound" not in fired(replace(result, slow=both))
     neither = replace(result.fast, prediction=prediction([(0.0, 31.0)], "waiting", 87.0, {}))
     assert "predicted_bound" not in fired(replace(result, fast=neither))
+
+
+def waves(launched: float, of: PredictMetrics, blocks: int = 1) -> PredictMetrics:
+    """Return a prediction whose launches have so many waves and CTAs per SM."""
+    launches = [msgspec.structs.replace(one, waves=launched, blocks_per_sm=blocks) for one in of.launches.cold]
+    return msgspec.structs.replace(of, launches=msgspec.structs.replace(of.launches, cold=launches, warm=launches))
+
+
+def with_waves(fast: float, slow: float, us: float = 44.0) -> dict[str, causes.Cause]:
+    result = predicted([(0.0, 41.0)], WAITING)
+    sides = (result.fast, fast), (replace(result.slow, us=us), slow)
+    made = [replace(one, prediction=waves(count, one.prediction)) for one, count in sides]
+    return fired(replace(result, fast=made[0], slow=made[1]))
+
+
+def test_few_ctas_leave_sms_idle_only_where_the_other_kernel_fills_more():
+    assert with_waves(0.5, 0.1)["few_ctas"].numbers == {"slow_ctas": 15, "fast_ctas": 74, "processors": 148}
+    assert "few_ctas" not in with_waves(0.1, 0.5)
+    assert "few_ctas" not in with_waves(0.55, 0.5)  # nearly as many
+    assert "few_ctas" not in with_waves(1.0, 0.8)  # most SMs have one
+    assert "few_ctas" not in with_waves(0.5, 0.1, us=100.0)  # the launch is less than half of the call
+    profiled = of("gemm", "m8192_n8192_k8192_bf16", "cold", "cutlass_sm90_persistent", "tilegym")
+    assert "few_ctas" not in fired(profiled)
+    assert "few_ctas" in fired(replace(profiled, slow=changed(profiled.slow, grid=[32, 1, 1]), parameters={}))
+
+
+def test_predicted_waves_count_where_the_faster_kernel_has_one_at_most():
+    assert with_waves(1.0, 12.0)["not_persistent"].numbers["waves"] == 12.0
+    assert "not_persistent" not in with_waves(4.0, 12.0)
+    assert "not_persistent" not in with_waves(1.0, 2.0)
 
 
 def test_a_serial_chain_needs_waiting_roles_and_no_bottleneck():

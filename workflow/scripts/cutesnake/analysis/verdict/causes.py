@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cutesnake.analysis.verdict import sentences
 from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
 from cutesnake.model.records.anatomy import AnatomyFunction, Role
 from cutesnake.model.records.ncu import NcuMetrics
-from cutesnake.model.records.predict import PredictMetrics
+from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
@@ -161,16 +160,29 @@ def _communicating(kernel: Kernel) -> int | None:
     return kernel.function.cluster_size if pattern and pattern.present and kernel.function else None
 
 
+def _rest(launches: list[PredictedLaunch]) -> float:
+    """Return the predicted time of a call beyond its longest kernel in µs."""
+    longest = max(one.end_us - one.start_us for one in launches)
+    return max(one.end_us for one in launches) - longest
+
+
+def _other_launches(c: Contrast) -> Fired | None:
+    fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
+    if not fast or not 1 < len(slow) <= len(fast):
+        return None
+    rest = _rest(fast), _rest(slow)
+    if rest[1] - rest[0] < LEAST_SHARE * c.gap_us:
+        return None
+    numbers: Numbers = {"launches": len(slow), "slow_us": rest[1], "more": len(fast), "fast_us": rest[0]}
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, evidence, (rest[1] - rest[0]) / c.gap_us, "predicted")
+
+
 def _predicted_launches(c: Contrast) -> Fired | None:
     fast, slow = c.fast.predicted(c.figure), c.slow.predicted(c.figure)
     if len(slow) <= len(fast) or not fast:
         return None
-
-    def rest(launches: list[Any]) -> float:
-        longest = max(one.end_us - one.start_us for one in launches)
-        return float(max(one.end_us for one in launches) - longest)
-
-    extra = rest(slow) - rest(fast)
+    extra = _rest(slow) - _rest(fast)
     if extra < LEAST_SHARE * c.gap_us:
         return None
     main = [max(one.end_us - one.start_us for one in launches) for launches in (fast, slow)]
@@ -326,6 +338,31 @@ def _idle_processors(c: Contrast) -> Fired | None:
     return Fired(numbers, [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)])
 
 
+def _few_ctas(c: Contrast) -> Fired | None:
+    counts = _ctas(c, c.fast), _ctas(c, c.slow)
+    if counts[0] is None or counts[1] is None or c.processors is None or _idle_processors(c):
+        return None
+    if counts[1] > 0.75 * c.processors or min(counts[0], c.processors) < 1.25 * counts[1]:
+        return None
+    numbers: Numbers = {"slow_ctas": counts[1], "fast_ctas": counts[0], "processors": c.processors}
+    paths = [
+        f"{k.near_path}#metrics/grid" if k.profiled else f"{k.predict_path}#metrics/launches" for k in (c.fast, c.slow)
+    ]
+    return Fired(numbers, paths)
+
+
+def _ctas(c: Contrast, kernel: Kernel) -> int | None:
+    """Return the CTAs of the longest launch, if it is half of the call."""
+    if kernel.profiled and kernel.near:
+        return math.prod(kernel.near.grid) if (kernel.near.duration_us or 0.0) >= 0.5 * kernel.us else None
+    if not (launches := kernel.predicted(c.figure)) or c.processors is None:
+        return None
+    longest = max(launches, key=lambda one: one.end_us - one.start_us)
+    if longest.end_us - longest.start_us < 0.5 * kernel.us:
+        return None
+    return round(longest.waves * longest.blocks_per_sm * c.processors)
+
+
 def _tile_traffic(c: Contrast) -> Fired | None:
     tiles, counts = (_tile(c.fast), _tile(c.slow)), (_tiles(c, c.fast), _tiles(c, c.slow))
     if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
@@ -416,6 +453,8 @@ def _tail(c: Contrast) -> Fired | None:
 
 
 def _not_persistent(c: Contrast) -> Fired | None:
+    if c.fast.prediction and c.slow.prediction:
+        return _predicted_waves(c)
     result, own = _anatomies(c), _own(c)
     if result is None or own is None or not own[1].waves or own[1].waves < 3:
         return None
@@ -424,6 +463,16 @@ def _not_persistent(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"waves": own[1].waves, "ctas": math.prod(own[1].grid), "fewer": math.prod(own[0].grid)}
     return Fired(numbers, [*_anatomy_paths(c, "patterns/persistent loop"), c.slow.near_path])
+
+
+def _predicted_waves(c: Contrast) -> Fired | None:
+    launches = [max(k.predicted(c.figure), key=lambda one: one.end_us - one.start_us) for k in (c.fast, c.slow)]
+    counts = _ctas(c, c.fast), _ctas(c, c.slow)
+    if launches[1].waves < 3 or launches[0].waves > 1 or counts[0] is None or counts[1] is None:
+        return None
+    numbers: Numbers = {"waves": launches[1].waves, "ctas": counts[1], "fewer": counts[0]}
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, evidence, sentence="not_persistent_predicted")
 
 
 def _dram_traffic(c: Contrast) -> Fired | None:
@@ -606,6 +655,12 @@ RULES = (
         _second_launch,
     ),
     Rule(
+        "other_launches",
+        "Predicted: the slower kernel has no more launches, but those beyond its longest one take longer, by a tenth "
+        "of the difference or more.",
+        _other_launches,
+    ),
+    Rule(
         "cold_start",
         "The slower kernel loses half of the difference or more by a cold cache, has 1.5 times the code, and its warps "
         "wait 1.5 times as long for instructions (15 % or more).",
@@ -637,6 +692,12 @@ RULES = (
         refuted="equal_tiles",
     ),
     Rule(
+        "few_ctas",
+        "The slower kernel's longest launch, half of its call or more, has CTAs for at most 75 % of the SMs. The "
+        "other's has 1.25 times as many.",
+        _few_ctas,
+    ),
+    Rule(
         "tile_traffic",
         "The slower kernel loads 1.2 times as many bytes per FLOP because of its smaller tile; both fill all SMs.",
         _tile_traffic,
@@ -655,7 +716,8 @@ RULES = (
     ),
     Rule(
         "not_persistent",
-        "The slower kernel has no persistent loop and runs 3 waves or more; the other has one.",
+        "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "
+        "waves or more, the other at most 1.",
         _not_persistent,
     ),
     Rule(

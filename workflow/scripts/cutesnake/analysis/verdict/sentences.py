@@ -29,6 +29,10 @@ CAUSES = {
         "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
         "µs; the longest kernels take {slow_us:.1f} and {fast_us:.1f} µs."
     ),
+    "other_launches": (
+        "Beyond its longest kernel, {slow} spends {slow_us:.1f} µs in {launches} launches, {fast} {fast_us:.1f} µs in "
+        "{more}."
+    ),
     "cold_start": (
         "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. The code of {slow} is "
         "{slow_kb:.0f} KB, that of {fast} {fast_kb:.0f} KB, fetched again after an L2 flush. At {profiled}, "
@@ -55,6 +59,7 @@ CAUSES = {
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
         "The tile is a choice of the variant, not a limit of the DSL."
     ),
+    "few_ctas": "{slow} runs {slow_ctas} CTAs on {processors} SMs, {fast} {fast_ctas}.",
     "tile_traffic": (
         "{slow} computes {slow_tile} output tiles, {fast} {fast_tile}. Per FLOP, {slow} loads {ratio:.2f} times the "
         "bytes into shared memory."
@@ -74,6 +79,9 @@ CAUSES = {
     "not_persistent": (
         "{slow} starts {ctas} CTAs one after another ({waves:.1f} waves), each with its own set-up. {fast} loops in "
         "{fewer} persistent CTAs."
+    ),
+    "not_persistent_predicted": (
+        "{slow} starts {ctas} CTAs in {waves:.1f} waves, each with its own set-up. {fast} starts {fewer}, all at once."
     ),
     "dram_traffic": (
         "{slow} moves {slow_mb:.0f} MB through DRAM, {fast} {fast_mb:.0f} MB, and DRAM is its bottleneck "
@@ -127,16 +135,18 @@ STALLS = {  # ncu's name of a stall -> what the warps wait for
 
 LABELS = {  # rule -> its cause in a few words
     "second_launch": "Second launch.",
+    "other_launches": "Slow further launches.",
     "cold_start": "Large code, fetched again.",
     "spills": "Register spills.",
     "loads_in_flight": "Fewer loads in flight.",
     "consumer_groups": "One role for all warps.",
     "product_width": "Narrow products.",
     "idle_processors": "Too few tiles.",
+    "few_ctas": "Few CTAs.",
     "tile_traffic": "Smaller tile, more traffic.",
     "register_share": "Smaller tile, fewer registers.",
     "tail": "Empty last wave.",
-    "not_persistent": "Not persistent.",
+    "not_persistent": "Many waves.",
     "dram_traffic": "More DRAM traffic.",
     "few_warps": "Few warps.",
     "instructions": "More instructions.",
