@@ -24,7 +24,7 @@ from cutesnake.model.catalog import make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
+from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels, planted_bugs
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.validated import FOLDER, ValidatedRow, files, read_validated
@@ -222,6 +222,28 @@ def _errors(errors: Sequence[float]) -> list[str]:
     return [*(f"{value:.1f}" for value in values), f"{median(errors):+.1f}"]
 
 
+def regret() -> str:
+    """Return the time of the variant that is predicted fastest ÷ that of the fastest, by operator.
+
+    A variant without a prediction is not chosen, but may be the fastest.
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for line in (BENCHMARKS / "prediction" / "variants.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
+    ratios: dict[str, list[float]] = {}
+    for (operator, *_), variants in groups.items():
+        chosen = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))
+        ratio = float(chosen["measured_us"]) / min(float(row["measured_us"]) for row in variants)
+        for name in (f"`{operator}`", "all"):
+            ratios.setdefault(name, []).append(ratio)
+    rows = [
+        [name, str(len(each)), f"{mean(ratio <= 1.03 for ratio in each):.0%}", f"{mean(each):.2f}", f"{max(each):.2f}"]
+        for name, each in sorted(ratios.items(), key=lambda one: -max(one[1]))
+    ]
+    return markdown(("operator", "choices", "within 3 %", "mean", "worst"), rows)
+
+
 def b200() -> str:
     """Return predictions for a B200, first and current, next to published values."""
     header = ("predicted", "workload", "published", "first prediction", "error", "today", "error")
@@ -398,6 +420,7 @@ TABLES: dict[str, Callable[..., str]] = {
         prediction_accuracy,
         b200,
         b200_rows,
+        regret,
         b200_summary,
         predicted_speedups,
         wall_time,
@@ -405,6 +428,7 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        planted_bugs,
         knowledge_evidence,
     )
 }
