@@ -24,7 +24,7 @@ from cutesnake.model.catalog import make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
+from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels, planted_bugs
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.validated import FOLDER, ValidatedRow, files, read_validated
@@ -428,6 +428,7 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        planted_bugs,
         knowledge_evidence,
     )
 }
