@@ -124,8 +124,7 @@ def _powers(element: str) -> tuple[np.ndarray, np.ndarray]:
 def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the largest sum of exponents for each row of a and b.
 
-    They are given by their `_powers`. A sum of up to 32 powers of 256 lies below the next one, so its exponent gives the
-    largest.
+    Takes their `_powers`: a sum of up to 32 powers of 256 lies below the next one, so its exponent gives the largest.
     """
     sums: np.ndarray = a @ b.T
     highest = sums.view(np.uint64)
