@@ -34,9 +34,9 @@ def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _places(n: int, warps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return indices of an accumulator's values in its register words, and the reverse.
+    """Return flat indices of an accumulator's values in its register words, and the reverse.
 
-    Indices are flat. Values: (16 * warps, n). Words: (n / 2, lanes), of one value each.
+    Values: (16 * warps, n). Words: (n / 2, lanes), of one value each.
     """
     rows, cols = accumulator(n, False)
     at = (16 * np.arange(warps)[:, None] + rows[:, None, :]) * n + cols[:, None, :]

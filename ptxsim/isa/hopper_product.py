@@ -104,10 +104,9 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
 
 @lru_cache
 def _powers(element: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return scaled powers of 256 for each 16-bit code.
+    """Return 256 to each 16-bit code's exponent, and to minus its last bit's.
 
-    Exponents are the code's, and its last bit's, negated; powers are over 8. Codes are bf16, or f16 for other types.
-    Zeros give 0; values far from 1 give NaN.
+    All are divided by 8. Codes are bf16, or f16 for other types. Zeros give 0; values far from 1 give NaN.
     """
     codes = np.arange(1 << 16, dtype=np.uint16)
     x = (codes.astype(np.uint32) << 16).view(np.float32) if element == "bf16" else codes.view(np.float16)
@@ -122,9 +121,9 @@ def _powers(element: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the largest sum of exponents for each row of a and b.
+    """Return the largest sum of exponents per pair of rows, from `_powers`.
 
-    Takes their `_powers`: a sum of up to 32 powers of 256 lies below the next one, so its exponent gives the largest.
+    A sum of up to 32 powers of 256 lies below the next one, so its exponent gives the largest.
     """
     sums: np.ndarray = a @ b.T
     highest = sums.view(np.uint64)
@@ -135,7 +134,7 @@ def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _by_matmul(
     a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, bits: int, least: int
 ) -> np.ndarray | None:
-    """Return truncated sums (m, n) as float64, or None for the general way.
+    """Return truncated float64 sums (m, n); None if they need the general way.
 
     A float64 matrix product is exact where no product loses bits. Other sums are computed term by term.
     """
