@@ -1,4 +1,4 @@
-"""Runs in forks of a process with Snakemake imported: a third of the time of a dry run.
+"""Runs in forks of a process with Snakemake imported: a third of the time.
 
 The process knows no part of the project. A run has the folder, the environment and the module path of `python -m
 snakemake` in its place; most of those that do something start Snakemake as a user does, see project.py.
@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
 
 
 def start(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], files: Sequence[str]) -> int:
-    """Start a run in a session of its own and return its process id; it writes to two files."""
+    """Start a run that writes to two files; return its process id."""
     run = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment), "files": list(files)}
     return _ask(run)
 
@@ -59,6 +60,7 @@ def _server() -> subprocess.Popen:
 
 def _do(arguments: list[str], folder: str, environment: dict[str, str], files: list[str]) -> None:
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started the tests in the background
     for number, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -72,7 +74,7 @@ def _do(arguments: list[str], folder: str, environment: dict[str, str], files: l
 
 
 def main() -> None:
-    """Start a process for each run in the standard input, or wait for one; answer with a number a line."""
+    """Start the runs that standard input names, and wait for those it names by number."""
     for name in ("snakemake.cli", "snakemake.report.html_reporter", "smart_open", "jinja2", "msgspec"):
         importlib.import_module(name)
     gc.freeze()

@@ -147,9 +147,7 @@ class GlobalClocks(Clocks):
     def _store(self, f: Fragment, stored: Stored, units: np.ndarray, numbers: np.ndarray, access: Access) -> None:
         first, end = int(numbers[0]), int(numbers[-1]) + 1
         new = numbers + np.int32(len(stored.stores) - first)
-        rank = f.cta.rank
-        for number in range(first, end):
-            warp = Warp(rank, number)
+        for warp in self.warps_by_rank[f.cta.rank][first:end]:
             me = self.ids[warp]
             stored.stores.append(Store(me, self.warps[warp].known[me], access.at))
         if units.ndim > 1:

@@ -63,9 +63,9 @@ class Clocks(Actors, Observer):
         self.ctas = cluster.ctas
         self.shared = {cta: SharedWords(self, cta) for cta in cluster.ctas}
         self.tensor: dict[TensorMemory, TensorWords] = {}
+        self.warps_by_rank = [[Warp(cta.rank, n) for n in range(cta.launch.warps)] for cta in cluster.ctas]
         for cta in cluster.ctas:
-            for number in range(cta.launch.warps):
-                warp = Warp(cta.rank, number)
+            for number, warp in enumerate(self.warps_by_rank[cta.rank]):
                 me = self.actor(warp, f"warp {number} of CTA {cta.rank}", generic=True)
                 self.warps[warp] = Clock()
                 self.warps[warp].known[me] = 1
@@ -82,8 +82,13 @@ class Clocks(Actors, Observer):
         return self.actor((kind, rank, warp), f"{SIDES[kind]} warp {warp} of CTA {rank}", kind == "cp")
 
     def _warps(self, f: Fragment, lanes: np.ndarray | None = None) -> list[Warp]:
+        of_cta = self.warps_by_rank[f.cta.rank]
+        if f.n <= 32 and (lanes is None or len(lanes)):
+            return of_cta[f.lo // 32 : f.lo // 32 + 1]
+        if f.mask is None and (lanes is None or len(lanes) == f.n):
+            return of_cta[f.lo // 32 : -(-f.hi // 32)]
         numbers = f.warps() if lanes is None else sorted(set(((lanes + f.lo) // 32).tolist()))
-        return [Warp(f.cta.rank, number) for number in numbers]
+        return [of_cta[number] for number in numbers]
 
     def _advance(self, warp: Warp) -> None:
         """Start a new, unpublished epoch of a warp."""
@@ -199,7 +204,7 @@ class Clocks(Actors, Observer):
     def mbarrier_released(self, f: Fragment, bar: MBarrier, lanes: np.ndarray) -> None:
         filling = self.phases[bar].filling
         for number, own in by_warp(f, lanes):
-            warp = Warp(f.cta.rank, number)
+            warp = self.warps_by_rank[f.cta.rank][number]
             some = len(lanes[own]) < min(32, f.cta.launch.threads - 32 * number)
             side = self.ids.get(("lanes", *warp), 0) if some and warp in self.lanes.dirty else 0
             before = filling.known[side]
@@ -264,7 +269,7 @@ class Clocks(Actors, Observer):
         plain_store = self.races and access.write and not access.atomic and target is f.cta
         co_writers: tuple[int, ...] | None = () if access.write and not access.atomic else None
         for number, own in by_warp(f, lanes):
-            warp = Warp(f.cta.rank, number)
+            warp = self.warps_by_rank[f.cta.rank][number]
             me, known = self.ids[warp], self.warps[warp].known
             if target is not f.cta:
                 what = "writes" if access.write else "reads"

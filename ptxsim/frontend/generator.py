@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .batching import merged
 from .code import Block, Code
 from .formats import FORMATS, PRED, SIGNED, TYPES, U16, U32, U64, UNSIGNED, Format
 from .registry import Opcode, opcode
@@ -47,7 +48,12 @@ class Generator:
                 self.lines += self.program.calls_after(self.at)
         if not self.ended:
             self.line(f"return {self.program.after(block)}")
+        if not self.masked:
+            self.lines = merged(self.lines, self._slots)
         return self._function(name)
+
+    def _slots(self, slots: tuple[int, ...]) -> str:
+        return self._bound(("slots", slots), np.array(slots))
 
     def _emit(self, entry: Opcode, ins: Instruction) -> None:
         """Emit an instruction. Raises PtxError for operands that its opcode does not take."""

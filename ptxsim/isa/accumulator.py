@@ -32,28 +32,41 @@ def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
     return v
 
 
+@lru_cache(maxsize=64)
+def _places(n: int, warps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return flat indices of an accumulator's values in its register words, and the reverse.
+
+    Values: (16 * warps, n). Words: (n / 2, lanes), of one value each.
+    """
+    rows, cols = accumulator(n, False)
+    at = (16 * np.arange(warps)[:, None] + rows[:, None, :]) * n + cols[:, None, :]
+    to_words = at.ravel()
+    from_words = np.empty_like(to_words)
+    from_words[to_words] = np.arange(to_words.size)
+    return from_words.reshape(16 * warps, n), to_words.reshape(len(rows), 32 * warps)
+
+
 def from_registers(words: np.ndarray, n: int, kind: str) -> np.ndarray:
     """Return the accumulator (16 * warps, n), float32 or int32, of registers (registers, lanes)."""
-    rows, cols = accumulator(n, kind == "f16")
     warps = words.shape[1] // 32
-    out = np.empty((warps, 16, n), np.int32 if kind == "s32" else np.float32)
+    if kind != "f16":
+        from_words, _ = _places(n, warps)
+        return np.take(words, from_words).view(np.int32 if kind == "s32" else np.float32)
+    rows, cols = accumulator(n, True)
+    out = np.empty((warps, 16, n), np.float32)
     w = words.reshape(len(words), warps, 32).transpose(1, 0, 2)
-    if kind == "f16":
-        pairs = np.ascontiguousarray(w).view(np.float16).reshape(*w.shape, 2)
-        out[:, rows, cols], out[:, rows, cols + 1] = pairs[..., 0], pairs[..., 1]
-    else:
-        out[:, rows, cols] = np.ascontiguousarray(w).view(out.dtype)
+    pairs = np.ascontiguousarray(w).view(np.float16).reshape(*w.shape, 2)
+    out[:, rows, cols], out[:, rows, cols + 1] = pairs[..., 0], pairs[..., 1]
     return out.reshape(16 * warps, n)
 
 
 def to_registers(d: np.ndarray, kind: str) -> np.ndarray:
     """Convert an accumulator (16 * warps, n) to register words (registers, lanes)."""
-    rows, cols = accumulator(d.shape[1], kind == "f16")
+    if kind != "f16":
+        return np.take(d, _places(d.shape[1], len(d) // 16)[1]).view(np.uint32)
+    rows, cols = accumulator(d.shape[1], True)
     d = d.reshape(-1, 16, d.shape[1])
-    if kind == "f16":
-        words = np.stack([d[:, rows, cols], d[:, rows, cols + 1]], -1).astype(np.float16).view(np.uint32)[..., 0]
-    else:
-        words = np.ascontiguousarray(d[:, rows, cols]).view(np.uint32)
+    words = np.stack([d[:, rows, cols], d[:, rows, cols + 1]], -1).astype(np.float16).view(np.uint32)[..., 0]
     return words.transpose(1, 0, 2).reshape(len(rows), -1)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..core.barriers import MBarrier
+from ..core.counting import flatnonzero
 from ..core.cta import CTA
 from ..core.warp import Address, Fragment
 from ..core.work import Kind, Origin, Pipe, Task
@@ -14,7 +16,7 @@ from ..frontend.formats import U32, U64
 from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, items
-from ..memory.address import SharedAddress
+from ..memory.address import OFFSET_MASK, RANK_SHIFT, SHARED_BASE, SHARED_WINDOW, SharedAddress
 from .mbarrier import located
 
 
@@ -220,30 +222,37 @@ def _st_async(g: Generator, ins: Instruction) -> None:
 def st_async(f: Fragment, at: int, to: Address, bar: Address, item: int, values: tuple[np.ndarray, ...]) -> None:
     """Queue a task per warp, CTA and mbarrier; `item`: bytes per value."""
     cta, lanes, size = f.cta, f.lanes(), item * len(values)
-    columns = np.array([f.values(v) for v in values], np.uint64).astype(f"u{item}").T
-    destinations = [SharedAddress.of(operand) for operand in f.addresses(to)]
+    columns = np.empty((len(lanes), len(values)), f"u{item}")
+    for j, value in enumerate(values):
+        columns[:, j] = _in_lanes(value, lanes)
+    signals, addresses = (_in_lanes(base, lanes).astype(np.int64) + offset for base, offset in (bar, to))
+    ranks, offsets = (addresses & SHARED_WINDOW - 1) >> RANK_SHIFT, (addresses & OFFSET_MASK) - SHARED_BASE
     groups: dict[tuple[int, int, int], list[int]] = {}
-    for n, (address, signal) in enumerate(zip(destinations, f.addresses(bar), strict=True)):
-        groups.setdefault((f.warp_of(lanes[n]), address.rank, signal), []).append(n)
+    keys = np.stack([(lanes + f.lo) // 32, ranks, signals], 1)
+    starts = [0, *(flatnonzero((keys[1:] != keys[:-1]).any(1)) + 1).tolist(), len(lanes)]
+    for first, end in itertools.pairwise(starts):
+        warp, rank, signal = keys[first].tolist()
+        groups.setdefault((warp, rank, signal), []).extend(range(first, end))
     for (warp, rank, signal), of in groups.items():
         target, barrier = cta.peer(rank), cta.mbarrier(SharedAddress.of(signal))
         if target is None or barrier is None:
             f.report(at, "barrier", "st.async names a CTA or an mbarrier that does not exist", lanes[of])
             continue
-        fitting = [n for n in of if _fits(f, at, target, destinations[n].offset, size, lanes[n : n + 1])]
-        if not fitting:
+        past = offsets[of]
+        fits = (past >= 0) & (past + size <= target.shared_bytes) & (past % size == 0)
+        own = np.array(of)[fits]
+        for n in np.array(of)[~fits].tolist():
+            kind = "misaligned" if offsets[n] % size else "out-of-bounds"
+            f.report(at, kind, f"st.async of {size} bytes to shared offset {offsets[n]}", lanes[n : n + 1])
+        if not len(own):
             continue
         origin = f.issue(at, warp)
-        cta.cluster.observer.copy_expected(barrier, origin, target, len(fitting))
-        offsets = np.array([destinations[n].offset for n in fitting])
-        data = np.ascontiguousarray(columns[fitting]).view(np.uint8)
-        cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offsets, data, barrier))
+        cta.cluster.observer.copy_expected(barrier, origin, target, len(own))
+        data = np.ascontiguousarray(columns[own]).view(np.uint8)
+        cta.cluster.post(cta.cluster.pipes.own(cta.rank), RemoteStore(origin, target, offsets[own], data, barrier))
 
 
-def _fits(f: Fragment, at: int, target: CTA, offset: int, size: int, lane: np.ndarray) -> bool:
-    """Return whether a lane's data is aligned and within a CTA's shared memory."""
-    if offset >= 0 and offset + size <= target.shared_bytes and offset % size == 0:
-        return True
-    kind = "misaligned" if offset % size else "out-of-bounds"
-    f.report(at, kind, f"st.async of {size} bytes to shared offset {offset}", lane)
-    return False
+def _in_lanes(operand: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    """Return an operand in some lanes of the range."""
+    operand = np.asarray(operand)
+    return operand[lanes] if operand.ndim else np.full(len(lanes), operand)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 _LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
 _NOTHING = -9000  # the exponent of a zero: two of them fit 16 bits
 _SMALL = 1 << 13  # multiply-adds up to which one numpy call takes all, such as products of mma.sync
+_FEW = 0.6  # share of sums with truncated products up to which these are computed apart
 _exactly = [True]  # whether sums are exact, innermost context last
 
 
@@ -65,10 +67,15 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
         with np.errstate(all="ignore"):
             sums = a.astype(np.float32) @ b.swapaxes(-1, -2).astype(np.float32) + (0 if c is None else c)
         return sums.astype(np.float16 if accumulator == "f16" else np.float32)
-    least = _LEAST[element]
     bits, kept = (13, 13) if element in ("e4m3", "e5m2") else (25, 23)
-    ea, eb = _exponents(a, least), _exponents(b, least)
-    ec = None if c is None else _exponents(c, -14 if accumulator == "f16" else -126)
+    least = -14 if accumulator == "f16" else -126
+    if a.ndim == 2 and element != "tf32" and len(a) * len(b) * a.shape[-1] > _SMALL:
+        exact = _by_matmul(a, b, c, element, bits, least)
+        if exact is not None:
+            with np.errstate(all="ignore"):
+                return exact.astype(np.float16) if accumulator == "f16" else _cut(exact, kept)
+    ea, eb = _exponents(a, _LEAST[element]), _exponents(b, _LEAST[element])
+    ec = None if c is None else _exponents(c, least)
     shape = (*a.shape[:-1], b.shape[-2])
     highest = np.full(shape, -400, np.int16) if ec is None else np.maximum(ec, np.int16(-400))
     if highest.size * a.shape[-1] <= _SMALL:
@@ -93,6 +100,89 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
             odd = odd if c is None else odd | ~np.isfinite(c)
             out = np.where(odd, plain.astype(out.dtype), out)
     return out
+
+
+@lru_cache
+def _powers(element: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return 256 to each 16-bit code's exponent, and to minus its last bit's.
+
+    All are divided by 8. Codes are bf16, or f16 for other types. Zeros give 0; values far from 1 give NaN.
+    """
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    x = (codes.astype(np.uint32) << 16).view(np.float32) if element == "bf16" else codes.view(np.float16)
+    x = x.astype(np.float32)
+    bits, e = x.view(np.int32), _exponents(x, _LEAST[element])
+    whole = bits & 0x7FFFFF | 0x800000
+    last = (bits >> 23 & 255) - 277 + ((whole & -whole).astype(np.float32).view(np.int32) >> 23)
+    near = (np.abs(e) <= 50) & np.isfinite(x)
+    with np.errstate(all="ignore"):
+        both = [np.where(near, np.ldexp(0.125, 8 * n.astype(np.int32)), np.nan) for n in (e, -last)]
+    return np.where(x == 0, 0.0, both[0]), np.where(x == 0, 0.0, both[1])
+
+
+def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the largest sum of exponents per pair of rows, from `_powers`.
+
+    A sum of up to 32 powers of 256 lies below the next one, so its exponent gives the largest.
+    """
+    sums: np.ndarray = a @ b.T
+    highest = sums.view(np.uint64)
+    highest >>= np.uint64(55)
+    return highest.view(np.int64) - 127  # of a NaN 128 or 384
+
+
+def _by_matmul(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, bits: int, least: int
+) -> np.ndarray | None:
+    """Return truncated float64 sums (m, n); None if they need the general way.
+
+    A float64 matrix product is exact where no product loses bits. Other sums are computed term by term.
+    """
+    a, b = np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32)
+    powers, last_bits = _powers(element)
+    if element == "bf16":
+        ca, cb = a.view(np.uint32) >> 16, b.view(np.uint32) >> 16
+    else:
+        ca, cb = a.astype(np.float16).view(np.uint16), b.astype(np.float16).view(np.uint16)
+    top, ends = _highest(powers[ca], powers[cb]), _highest(last_bits[ca], last_bits[cb])
+    if c is not None:
+        c = np.ascontiguousarray(c, np.float32)
+        e = c.view(np.int32) >> 23
+        e &= 255
+        if int(np.minimum.reduce(e, axis=None)) == 0 or int(np.maximum.reduce(e, axis=None)) == 255:
+            if not np.isfinite(c).all():
+                return None
+            e = _exponents(c, least).astype(np.int32)
+        else:
+            e -= 127
+            if least > -126:
+                np.maximum(e, least, out=e)
+        np.maximum(top, e, out=top)
+    shift = (bits - top).astype(np.int32)
+    if np.maximum.reduce(shift, axis=None) >= 120 or np.minimum.reduce(shift, axis=None) <= -100:
+        return None
+    cut = np.flatnonzero(ends > shift)
+    if len(cut) > _FEW * shift.size:
+        return None
+    shift += 127
+    shift <<= 23
+    scale = shift.view(np.float32)
+    exact: np.ndarray = a.astype(np.float64) @ b.T.astype(np.float64)
+    if len(cut):
+        rows = cut // len(b)
+        by = scale.ravel()[cut]
+        terms = a[rows]
+        terms *= b[cut - rows * len(b)]
+        terms *= by[:, None]
+        np.trunc(terms, out=terms)
+        exact.ravel()[cut] = terms.astype(np.float64) @ np.ones(a.shape[-1]) / by
+    if c is not None:
+        terms = c * scale
+        np.trunc(terms, out=terms)
+        terms /= scale
+        exact += terms
+    exact += 0.0  # a zero is positive
+    return exact
 
 
 def _within(exponents: np.ndarray, limit: int) -> bool:

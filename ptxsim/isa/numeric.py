@@ -39,9 +39,13 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """
     p = np.multiply(a, b, dtype=_F8)
     s = np.add(p, c, dtype=_F8)
-    if count_nonzero(((s.view(_U8) & _LOW29) == _HALFWAY) | (np.abs(s) < _MIN_NORMAL)):
-        c = np.broadcast_to(c, s.shape).astype(_F8)
-        s = to_odd(s, two_sum_error(p, c, s))
+    near = ((s.view(_U8) & _LOW29) == _HALFWAY) | (np.abs(s) < _MIN_NORMAL)
+    if count_nonzero(near):
+        if s.ndim:
+            p, c = np.broadcast_to(p, s.shape)[near], np.broadcast_to(c, s.shape)[near].astype(_F8)
+            s[near] = to_odd(s[near], two_sum_error(p, c, s[near]))
+        else:
+            s = to_odd(s, two_sum_error(p, c.astype(_F8), s))
     return s.astype(_F4)
 
 

@@ -47,8 +47,16 @@ def test_a_module_that_raises_keyboard_interrupt_is_one_line(folder) -> None:
         load_kernel("elementwise_add", "stops")
 
 
-def test_ctrl_c_during_an_import_ends_the_run(folder) -> None:
-    (folder / "pressed.py").write_text(f"{RIGHT}import os, signal; os.kill(os.getpid(), signal.SIGINT)\n")
+@pytest.fixture
+def interruptible():
+    """Python's handler of Ctrl-C, which a process that a shell started in the background lacks."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_during_an_import_ends_the_run(folder, interruptible) -> None:
+    (folder / "pressed.py").write_text(f"{RIGHT}import signal; signal.raise_signal(signal.SIGINT)\n")
     with pytest.raises(KeyboardInterrupt):
         load_kernel("elementwise_add", "pressed")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

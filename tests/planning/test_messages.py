@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cutesnake.planning import command_line, machine
-from project import ROOT, snakemake
+from project import ROOT, append, snakemake
 
 
 @pytest.mark.fault("Configuration", "`CUTESNAKE_MACHINE` that is no machine", "one line")
@@ -237,3 +237,12 @@ def test_a_folder_that_cannot_be_written_is_named_and_another_one_works(tmp_path
     )
     elsewhere = run(f"--directory {tmp_path}")
     assert elsewhere.returncode == 0 and "cannot be written" not in elsewhere.stdout + elsewhere.stderr
+
+
+@pytest.mark.fault("Machine", "Ctrl-C while a run is planned", "one line")
+def test_ctrl_c_while_a_run_is_planned_is_one_line(fresh) -> None:
+    kernel = fresh / "kernels/elementwise_add/cutile/__init__.py"
+    append(kernel, "\nimport signal\nsignal.raise_signal(signal.SIGINT)\n")
+    done = snakemake(fresh, "--dry-run")
+    assert done.returncode != 0 and "Interrupted before any job ran." in done.stderr.splitlines()
+    assert "Traceback" not in done.stdout + done.stderr

@@ -165,6 +165,12 @@ def test_a_number_of_a_gpu_redoes_no_build(project) -> None:
     assert jobs(project) == {"plan": 1, **AFTER_COMPARISON}
 
 
+@pytest.mark.fault("Results", "code of static metrics edited", "builds and their checks stay in use")
+def test_code_of_static_figures_redoes_no_check(project) -> None:
+    append(project / "workflow/scripts/cutesnake/stages/inspect/build.py", "\nCHANGED = 1\n")
+    assert jobs(project) == {"compile": 2, **AFTER_COMPARISON}  # a build of equal sources is kept by its job
+
+
 def test_what_was_forced_takes_what_follows_along(project) -> None:
     assert jobs(project, "--forcerun", "compile") == {**AFTER_BUILD, "compile": 2}
 

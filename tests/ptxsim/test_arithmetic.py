@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from snippets import run_kernel
 
+from ptxsim.isa import hopper_product
 from ptxsim.isa.hopper_product import approximate_sums, multiply
 
 N = 64
@@ -438,3 +439,27 @@ def test_products_of_several_warps_are_those_of_each_warp(warps: int) -> None:
     np.testing.assert_array_equal(
         multiply(a[0], wide, None, "f16", "f32")[:, :8], multiply(a[0], b[0], None, "f16", "f32")
     )
+
+
+def _noted(ways: list, result: np.ndarray | None) -> np.ndarray | None:
+    ways.append(result)
+    return result
+
+
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_products_by_matmul_equal_those_term_by_term(element: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, ways = np.random.default_rng(3), []
+    by_matmul = hopper_product._by_matmul
+    for spread in range(4):
+        a, b = (
+            (draw.standard_normal((64, 16)) * np.exp2(draw.integers(-spread, spread + 1, (64, 16)))).astype(np.float32)
+            for _ in range(2)
+        )
+        a, b = ((x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32) for x in (a, b))
+        c = draw.standard_normal((64, 64)).astype(np.float32)
+        a[0], b[1, :8] = 0, 0
+        monkeypatch.setattr(hopper_product, "_by_matmul", lambda *x: _noted(ways, by_matmul(*x)))
+        got = multiply(a, b, c, element, "f32")
+        monkeypatch.setattr(hopper_product, "_by_matmul", lambda *x: None)
+        assert got.tobytes() == multiply(a, b, c, element, "f32").tobytes()
+    assert ways[0] is not None

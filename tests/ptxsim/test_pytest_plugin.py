@@ -7,7 +7,11 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from ptxsim import pytest_plugin
+
 pytest_plugins = "pytester"
+INSTALLED = any(x.value == "ptxsim.pytest_plugin" for x in entry_points(group="pytest11"))
+PLUGIN = () if INSTALLED else ("-p", "ptxsim.pytest_plugin")
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cutlass") is None or importlib.util.find_spec("torch") is None,
     reason="needs CuTe DSL and torch",
@@ -149,8 +153,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
         pytester.makeini(f"[pytest]\naddopts = --strict-markers\n{ini}")
         if conftest:
             pytester.makeconftest(conftest)
-        installed = any(x.value == "ptxsim.pytest_plugin" for x in entry_points(group="pytest11"))
-        return pytester.runpytest_subprocess(*(() if installed else ("-p", "ptxsim.pytest_plugin")), *options)
+        return pytester.runpytest_subprocess(*PLUGIN, *options)
 
     return ran
 
@@ -160,6 +163,33 @@ def line(text: str) -> int:
     return next(n for n, x in enumerate(KERNEL.lstrip("\n").splitlines(), 1) if text in x)
 
 
+RACING = """
+import ptxsim
+from ptxsim import pytest_plugin
+from snippets import kernel_text
+
+BODY = (
+    '.loc 1 3 0\\nmov.u32 %r1, dyn; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.u32 %r3, %r1, %r3;'
+    'st.shared.u32 [%r3], %r2; xor.b32 %r3, %r3, 128; ld.shared.u32 %r4, [%r3];'
+)
+
+def test_race():
+    module = ptxsim.Module.from_text(kernel_text(BODY, 0, 256) + f'.file 1 "{__file__}"')
+    pytest_plugin._simulation.run([ptxsim.launch(module, "k", (1,), (64,), (), dynamic_shared=256)])
+"""
+
+
+def test_a_finding_fails_the_test_with_its_source_line(pytester: pytest.Pytester, monkeypatch) -> None:
+    """CuTe DSL, which takes six seconds to import, is not needed for it."""
+    monkeypatch.setattr(pytest_plugin, "_simulation", pytest_plugin.Simulation("sm_90a", pytest_plugin.Options()))
+    pytester.makepyfile(RACING)
+    result = pytester.runpytest_inprocess(*PLUGIN)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["race: warp *", ">   from snippets import kernel_text"])
+    result.stdout.fnmatch_lines(["ptxsim: 1 launches, 1 findings (sm_90a)"])
+
+
+@pytest.mark.slow
 def test_a_race_fails_the_test_and_names_both_source_lines(run) -> None:
     result = run(RACE)
     result.assert_outcomes(failed=1)

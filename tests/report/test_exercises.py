@@ -61,6 +61,23 @@ def test_a_page_hides_the_result_until_it_is_asked_for() -> None:
     assert page.index("<details>") < page.index("deadlock") < page.index("</details>")
 
 
+def test_who_waits_is_read_off_the_message_of_a_deadlock() -> None:
+    barrier = "mbarrier at shared offset {} of CTA 0 (phase 0, 1 of 1 arrivals open), waiting for parity 0, at PTX line"
+    message = (
+        f"schedule random: deadlock: nobody arrived at {barrier.format(64)} 3 (a/b.py:9); waiting: "
+        f"CTA (0, 0, 0) warps 1..3 for {barrier.format(64)} 800 (a/b.py:261) (warp 0 owes); "
+        f"CTA (0, 0, 0) warps 0..0 for {barrier.format(32)} 301 (b.py:219) (kernel, PTX line 3, a/b.py:9, warp 1)"
+    )
+    result = exercises.Result("hangs", [message])
+    assert result.waits == [
+        ("CTA (0, 0, 0), warps 1-3", "mbarrier at shared offset 64 of CTA 0", "b.py:261"),
+        ("CTA (0, 0, 0), warp 0", "mbarrier at shared offset 32 of CTA 0", "b.py:219"),
+    ]
+    page = exercises.render([(example(line="two = 2"), SOURCE, result)], "title", "back")
+    assert page.index("who waits") < page.index("b.py:261</td>") < page.index("b.py:219</td>")
+    assert exercises.Result("races", ["race: a read"]).waits == []
+
+
 def tried(name: str, tmp_path: Path) -> exercises.Result:
     fetch("flashinfer-python", FETCHED / "flashinfer-python", UPSTREAM)
     exercise = EXERCISES[name]

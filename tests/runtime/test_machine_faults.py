@@ -79,3 +79,17 @@ def test_any_failure_is_the_machines_while_the_folder_of_temporary_files_is_full
 def test_a_process_that_is_killed_says_so() -> None:
     killed = raised_by(lambda: subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], check=True))
     assert "SIGKILL" in machine_fault(killed)
+
+
+@pytest.mark.slow
+def test_cutile_does_not_fall_back_to_older_bytecode(tmp_path) -> None:
+    """Its compiler cannot be tried, as on a full disk."""
+    script = (
+        "from cuda.tile import _compile\n"
+        "_compile._SUPPORTED_VERSIONS.clear()\n"
+        "from cutesnake.runtime import kinds, machine_faults\n"
+        "try:\n    kinds.cutile()\n"
+        "except UserWarning as error:\n    print(machine_faults.machine_fault(error))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert machine_faults.OLDER_BYTECODE in done.stdout, done.stderr

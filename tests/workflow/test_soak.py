@@ -103,7 +103,7 @@ class Model:
         return {build for build, needs in self.planned().items() if needs not in self.made.get(build, {""})}
 
     def maybe(self) -> set[Build]:
-        """The builds that the next run may make, since a killed run may have made them."""
+        """The builds that a killed run may have made."""
         return {build for build in self.planned() if len(self.made.get(build, {""})) > 1} - self.stale()
 
     @property

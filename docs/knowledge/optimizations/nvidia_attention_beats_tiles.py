@@ -15,7 +15,7 @@ def kernel(y: cute.Tensor):
         cute.arch.barrier_arrive(barrier_id=1, number_of_threads=256)  # group 0 begins
     for tile in cutlass.range(4):
         cute.arch.barrier(barrier_id=1 + group, number_of_threads=256)
-        turn[thread % 128] = cutlass.Float32(2 * tile + group)  # here: products, while the other one computes softmax
+        turn[thread % 128] = cutlass.Float32(2 * tile + group)  # here: MMAs, while the other one computes softmax
         cute.arch.barrier_arrive(barrier_id=2 - group, number_of_threads=256)
     if group == 0:
         cute.arch.barrier(barrier_id=1, number_of_threads=256)

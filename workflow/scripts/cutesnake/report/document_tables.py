@@ -24,7 +24,7 @@ from cutesnake.model.catalog import make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
+from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels, planted_bugs
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.validated import FOLDER, ValidatedRow, files, read_validated
@@ -200,9 +200,9 @@ def prediction_accuracy() -> str:
         gpus = sorted({one.device for one in predictions})
         each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
         for some in [gpus, *([gpu] for gpu in each)]:
-            here = [one for one in predictions if one.device in some]
-            errors = [one.error_percent for one in here]
-            inside = mean(_inside(one, [row for row in known if row.operator != one.operator]) for one in here)
+            chosen = [one for one in predictions if one.device in some]
+            errors = [one.error_percent for one in chosen]
+            inside = mean(_inside(one, [row for row in known if row.operator != one.operator]) for one in chosen)
             failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
             where = ", ".join(gpu.upper() for gpu in some)
             rows.append([path.stem, where, str(len(errors)), *_errors(errors), f"{inside:.0%}", str(failed)])
@@ -210,7 +210,7 @@ def prediction_accuracy() -> str:
 
 
 def _inside(row: ValidatedRow, others: Sequence[ValidatedRow]) -> bool:
-    """Return whether a row's error at the highest clock is inside the band of others."""
+    """Return whether a row's error at the highest clock is inside the band from `others`."""
     width = row.bound and band(row.bound, row.kind, 0, others).percent
     return width is not None and abs(row.error_at_highest_percent) <= width
 
@@ -220,6 +220,28 @@ def _errors(errors: Sequence[float]) -> list[str]:
     sizes = sorted(map(abs, errors))
     values = (median(sizes), sizes[math.ceil(0.9 * len(sizes)) - 1], sizes[-1])
     return [*(f"{value:.1f}" for value in values), f"{median(errors):+.1f}"]
+
+
+def regret() -> str:
+    """Return time of the variant predicted fastest ÷ time of the fastest, by operator.
+
+    A variant without a prediction is not chosen, but may be the fastest.
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for line in (BENCHMARKS / "prediction" / "variants.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
+    ratios: dict[str, list[float]] = {}
+    for (operator, *_), variants in groups.items():
+        chosen = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))
+        ratio = float(chosen["measured_us"]) / min(float(row["measured_us"]) for row in variants)
+        for name in (f"`{operator}`", "all"):
+            ratios.setdefault(name, []).append(ratio)
+    rows = [
+        [name, str(len(each)), f"{mean(ratio <= 1.03 for ratio in each):.0%}", f"{mean(each):.2f}", f"{max(each):.2f}"]
+        for name, each in sorted(ratios.items(), key=lambda one: -max(one[1]))
+    ]
+    return markdown(("operator", "choices", "within 3 %", "mean", "worst"), rows)
 
 
 def b200() -> str:
@@ -398,6 +420,7 @@ TABLES: dict[str, Callable[..., str]] = {
         prediction_accuracy,
         b200,
         b200_rows,
+        regret,
         b200_summary,
         predicted_speedups,
         wall_time,
@@ -405,6 +428,7 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        planted_bugs,
         knowledge_evidence,
     )
 }

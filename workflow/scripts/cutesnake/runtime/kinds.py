@@ -11,11 +11,12 @@ import functools
 import gc
 import importlib
 import signal
+import warnings
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from cutesnake.runtime import pool
+from cutesnake.runtime import machine_faults, pool
 
 # How many objects more than were freed make Python look for garbage (700 by default), and how many such
 # looks make it look among older ones. A build makes millions that live until its end, a few seconds later.
@@ -66,6 +67,8 @@ def cute(target: str) -> None:
 
 def cutile() -> None:
     """Prepare builds with cuTile, for any target."""
+    # On a full disk, or where its compiler is killed, cuTile only warns, and writes older bytecode.
+    warnings.filterwarnings("error", message=machine_faults.OLDER_BYTECODE)
     _import("cutesnake.stages.compile.cutile")
     _import_for_builds("cuda.tile.compilation")
     from cutesnake.stages.compile.cutile import find_compiler

@@ -21,11 +21,13 @@ ERRNOS = frozenset(
 )
 # Signals that somebody else sends. A compiler that ends by SIGSEGV or SIGABRT has met a kernel that it cannot compile.
 FOREIGN_SIGNALS = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGXCPU})
+OLDER_BYTECODE = "Failed to detect the maximum supported TileIR bytecode version"
 # What compilers, linkers and loaders print of such faults, where their callers pass on nothing but the text.
 MESSAGES = re.compile(
     r"No space left on device|Disk quota exceeded|Cannot allocate memory|Read-only file system|Too many open files"
     r"|(?:terminated with|killed by|died from) signal (?:9|15|2|1)\b|died with <Signals\.SIG(?:KILL|TERM|INT|HUP)"
     r"|failed to map segment from shared object|cannot find .?(?:ld|as|collect2)\b.?(?:\s|$)"
+    rf"|{OLDER_BYTECODE}"
 )
 SPARE_BYTES = 1 << 20  # with less free than this, a failure is put down to the disk
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.report import html
 from cutesnake.report.learn.goals import read_goals
+from cutesnake.report.learn.timelines import drawn
 from cutesnake.stages.compile.compile import compile_build
 from cutesnake.stages.fetch import fetched as fetched_package
 from cutesnake.stages.measure.case import Case
@@ -33,6 +34,12 @@ OUTCOMES = {
     "refused": "does not compile",
 }
 SCHEDULES = ("random", "tma_late", "mma_late")
+DEVICE = "b200"  # of ptxsim, for which kernels that are right are predicted
+# A waiting warp in the message of a deadlock: CTA, first and last warp, what it waits for, and file and line.
+WAITING = re.compile(
+    r"CTA \(([\d, ]+)\) warps (\d+)\.\.(\d+) (?:for )?(.*?),? (?:at|near) PTX line \d+ "
+    r"\((?:[^()\s]*/)?([^()/\s]+:\d+)\)"
+)
 
 
 class ExerciseError(ValueError):
@@ -84,10 +91,24 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Result:
-    """Outcome of an edited kernel, a key of OUTCOMES, with the messages."""
+    """Outcome of an edited kernel, a key of OUTCOMES, with the messages.
+
+    timeline: of a kernel that is right, as predicted: `svg` and `caption`, or `missing`, the reason.
+    """
 
     outcome: str
     messages: list[str]
+    timeline: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def waits(self) -> list[tuple[str, str, str]]:
+        """Return who waits, for what, and at which line, of a kernel that hangs."""
+        text = next((m for m in self.messages if "; waiting: " in m), "").partition("; waiting: ")[2]
+        rows = [
+            (f"CTA ({m[1]}), warps {m[2]}-{m[3]}" if m[2] != m[3] else f"CTA ({m[1]}), warp {m[2]}", m[4], m[5])
+            for m in WAITING.finditer(text)
+        ]
+        return [(who, what.partition(" (")[0].partition(",")[0], line) for who, what, line in rows]
 
 
 def read_exercises(path: Path | str = ROOT / FILE) -> dict[str, Exercise]:
@@ -110,10 +131,10 @@ def work_folder(exercise: Exercise) -> Path:
     return EXERCISES / exercise.name / "work"
 
 
-def run(exercise: Exercise, text: str, fetched: Path, folder: Path) -> Result:
+def run(exercise: Exercise, text: str, fetched: Path, folder: Path, timeline: bool = False) -> Result:
     """Compile and simulate the kernel with `text` as its source, below `folder`.
 
-    fetched: the folder of fetched wheels, which stays as it is.
+    fetched: the folder of fetched wheels, which stays as it is. timeline: predict that of a kernel that is right.
     """
     operator, kernel = exercise.kernel.split("/")
     variant = load_kernel(operator, kernel).variants(make_workload(operator, exercise.workload), "sm_100a")[0]
@@ -125,7 +146,20 @@ def run(exercise: Exercise, text: str, fetched: Path, folder: Path) -> Result:
         built = record.read("compile", build / "build.json")
         if built.status != "ok":
             return Result("refused", [str(built.reason)])
-        return _simulate(exercise, operator, kernel, {"id": variant.id, "params": dict(variant.params)}, build)
+        identity = {"id": variant.id, "params": dict(variant.params)}
+        result = _simulate(exercise, operator, kernel, identity, build)
+        if result.outcome != "right" or not timeline:
+            return result
+        parameters = asdict(make_workload(operator, exercise.workload))
+        case = Case("predict", operator, kernel, "sm_100a", identity, parameters, str(build), {"device": DEVICE})
+        return replace(result, timeline=predicted_timeline(case, exercise.name))
+
+
+def predicted_timeline(case: Case, name: str) -> dict[str, Any]:
+    """Return a case's predicted timeline, as `Result` has it."""
+    from cutesnake.stages.predict.prediction import predict_case
+
+    return drawn(record.convert("predict", predict_case(case), name), case.kernel, name)
 
 
 def write(name: str, values: Mapping[str, Any], fetched: str, output: str) -> None:
@@ -133,7 +167,7 @@ def write(name: str, values: Mapping[str, Any], fetched: str, output: str) -> No
     exercise = Exercise(name, **values)
     text = fetched_source(exercise, Path(fetched))
     with tempfile.TemporaryDirectory(prefix="cutesnake-exercise-") as folder:
-        result = run(exercise, exercise.edited(text), Path(fetched), Path(folder) / "work")
+        result = run(exercise, exercise.edited(text), Path(fetched), Path(folder) / "work", timeline=True)
     html.write(render([(exercise, text, result)], exercise.name, f"../../{INDEX}"), output)
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.targets import TARGETS
@@ -19,6 +17,7 @@ from cutesnake.report.learn import concepts, handover
 from cutesnake.report.learn.exercises import OUTCOMES
 from cutesnake.report.learn.goals import WHOLE
 from cutesnake.report.learn.questions import CONCEPTS, answers, by_warps
+from cutesnake.report.learn.timelines import drawn
 from cutesnake.stages.anatomy.page import render as render_kernel
 from cutesnake.stages.anatomy.record import anatomy_of
 
@@ -52,17 +51,21 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
         anatomies[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
         page = render_kernel([anatomies[kernel]], results, [("learn", f"../../{output.name}")])
         html.write(page, folder / f"{kernel.replace('/', '-')}.html")
-    timelines = {kernel: _timeline(asked, kernel) for kernel in anatomies if kernel in asked.timelines}
+    timelines = {
+        kernel: drawn(record.read("predict", path), kernel.rpartition("/")[2], kernel.replace("/", "-"))
+        for kernel, path in asked.timelines.items()
+        if kernel in anatomies
+    }
     page = render(asked, anatomies, folder.relative_to(output.parent).as_posix(), timelines)
     html.write(page, output, sorted(folder.glob("*.html")))
 
 
 def render(
-    asked: Asked, anatomies: Mapping[str, Record], folder: str, timelines: Mapping[str, Record | None] | None = None
+    asked: Asked, anatomies: Mapping[str, Record], folder: str, timelines: Mapping[str, Record] | None = None
 ) -> str:
     """Return the page.
 
-    folder: relative folder of the kernels' pages. timelines: what `_timeline` returns, by kernel.
+    folder: relative folder of the kernels' pages. timelines: what `drawn` returns, by kernel.
     """
     whole = asked.page == WHOLE
     anatomies = {kernel: by_warps(one) for kernel, one in anatomies.items()}
@@ -193,24 +196,6 @@ def _pairs(asked: Asked, anatomies: Mapping[str, Record]) -> list[Record]:
     return pairs
 
 
-def _timeline(asked: Asked, kernel: str) -> Record | None:
-    """Return a kernel's predicted timeline (svg, caption), or why it has none (missing)."""
-    from cutesnake.report.plot.pipeline import draw_timeline
-    from cutesnake.report.plot.style import NothingToShow, to_svg
-
-    predicted = record.read("predict", asked.timelines[kernel])
-    if predicted.status != "ok" or predicted.metrics is None:
-        return {"missing": _SYMBOL.sub("the kernel", predicted.reason or predicted.status)}
-    name = kernel.rpartition("/")[2]
-    try:
-        drawing = draw_timeline(name, predicted.metrics, predicted.case.workload)
-    except NothingToShow:
-        return None
-    svg = to_svg(drawing, f"timeline-{kernel.replace('/', '-')}", "Predicted timeline")
-    return {"svg": Markup(svg), "caption": drawing.caption}
-
-
-_SYMBOL = re.compile(r"\bkernel_\w{30,}")
 _FETCHED = re.compile(r"results/fetch/(?:[^/\s]+/)+")  # folders of a fetched file
 
 
