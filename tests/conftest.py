@@ -26,6 +26,13 @@ MACHINES = Path(__file__).parent / "machines"
 LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", "test_soak.py", "test_anatomy.py")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Give whole files to the processes of pytest-xdist, so that a file's fixtures are made once."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "loadfile"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the longest files first, since CI's processes take whole files."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))

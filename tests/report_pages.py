@@ -12,12 +12,12 @@ from cutesnake.model.paths import ROOT
 from cutesnake.report.page import Contents
 from loose import compare, draw_plots
 
+UPSTREAM = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
 VOID = {"wbr", "meta", "link", "br", "input", "img", "hr"}
 
 
 def contents(evidence, folder, draw=False, front=True, **more):
     plots = draw_plots(evidence, folder)["pictures"] if draw else []
-    upstream = yaml.safe_load((ROOT / "kernels" / "upstream.yaml").read_text())
     comparison = compare(evidence)
     values = {
         "arch": sample.arch(gpu=any(s["ok"] for s in evidence.plan["stages"])),
@@ -27,7 +27,7 @@ def contents(evidence, folder, draw=False, front=True, **more):
         "plot_folder": folder,
         "config": "targets: [sm_90a, sm_100a] # <as used>\n",
         "sweep": "kernels: [cutile, cute_sm90]\n",
-        "upstream": upstream,
+        "upstream": UPSTREAM,
         "commit": "abc1234",
         "front": "mla_report.html",
         "is_front": front,

@@ -160,11 +160,8 @@ class Gpu:
         checked(self.driver.cuMemcpyDtoH(values.ctypes.data, address, values.nbytes))
         return values
 
-    def tensor_map(self, address: int, columns: int, rows: int, box_rows: int, box_columns: int = 64) -> Any:
-        """Return a tensor map of 16-bit rows of `columns`, with swizzled boxes.
-
-        The swizzle is a box's width: 64 columns (128 bytes), 32 or 16.
-        """
+    def tensor_map(self, address: int, columns: int, rows: int, box_rows: int) -> Any:
+        """Return a tensor map of 16-bit rows of `columns`; a box has 64 columns, swizzled."""
         d = self.driver
         wide, narrow = d.cuuint64_t, d.cuuint32_t
         return checked(
@@ -174,10 +171,10 @@ class Gpu:
                 address,
                 [wide(columns), wide(rows)],
                 [wide(2 * columns)],
-                [narrow(box_columns), narrow(box_rows)],
+                [narrow(64), narrow(box_rows)],
                 [narrow(1), narrow(1)],
                 d.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-                getattr(d.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{2 * box_columns}B"),
+                d.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
                 d.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                 d.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
@@ -248,7 +245,6 @@ class Gpu:
         *,
         gpu_bytes: float = 0.0,
         rate: bool = False,
-        repetitions: int = REPETITIONS,
     ) -> Reading:
         """Return cycles per operation by the slope between few and many iterations.
 
@@ -258,7 +254,7 @@ class Gpu:
         self.run(name, shape, arguments, times[1])
         pairs = [
             (self.run(name, shape, arguments, times[0]), self.run(name, shape, arguments, times[1]))
-            for _ in range(repetitions)
+            for _ in range(REPETITIONS)
         ]
         return slope_reading(pairs, times, per_iteration, bytes_per_iteration=gpu_bytes, rate=rate)
 

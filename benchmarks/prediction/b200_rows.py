@@ -42,7 +42,7 @@ def cases(results: Path) -> Iterator[tuple[str, list[Case], Mapping[str, Any]]]:
 
 
 def predict(case: Case, cache: Any, clock_mhz: float | None) -> dict[str, Any]:
-    """Return µs, clock, bottleneck and the number of assumed parameters of a case on a B200."""
+    """Predict a case on a B200: µs, clock, bottleneck, number of assumed parameters."""
     captured = capture(case)
     result = ptxsim.predict(captured.launches, "b200", cache=cache, clock_mhz=clock_mhz, code=captured.code)
     busy = [(one.end_us - one.start_us, {key: getattr(one, key) for key in BUSY}) for one in result.launches]

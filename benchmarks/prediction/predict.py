@@ -3,7 +3,7 @@
     python -m benchmarks.prediction.predict RESULTS --operators gemm --out workflow/validation/development.jsonl
 
 RESULTS is a results folder with builds for sm_90a; the recorded sets are the repository's. A line per figure:
-GPU, case, warm or cold, the SM clock of the samples, measured and predicted microseconds. `table.py` makes tables.
+GPU, case, warm or cold, the SM clock of the samples, measured and predicted microseconds.
 What is done lies in OUT.tmp until all is; started again with --resume, the command goes on from there.
 """
 

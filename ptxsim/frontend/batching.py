@@ -94,7 +94,7 @@ def _parse(text: str) -> _Line | None:
 
 
 def _scheduled(run: list[_Line], constant: Callable[[tuple[int, ...]], str]) -> list[str]:
-    """Return a run of lines in an order that lets lines of one kind be merged."""
+    """Return a run of lines reordered, with lines of one kind merged."""
     kinds = [line.kind for line in run if line.kind is not None]
     if len(kinds) - len(set(kinds)) < LEAST - 1:
         return [line.text for line in run]

@@ -34,7 +34,7 @@ def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _places(n: int, warps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where an accumulator's values are in its register words, and the reverse, as flat indices.
+    """Return flat indices of an accumulator's values in its register words, and the reverse.
 
     Values: (16 * warps, n). Words: (n / 2, lanes), of one value each.
     """

@@ -104,9 +104,9 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
 
 @lru_cache
 def _powers(element: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return 256 to the exponent of each 16-bit code, and to that of its last bit, negated; over 8.
+    """Return 256 to each 16-bit code's exponent, and to minus its last bit's.
 
-    Codes are bf16, or f16 for other types. Zeros give 0; values far from 1 give NaN.
+    All are divided by 8. Codes are bf16, or f16 for other types. Zeros give 0; values far from 1 give NaN.
     """
     codes = np.arange(1 << 16, dtype=np.uint16)
     x = (codes.astype(np.uint32) << 16).view(np.float32) if element == "bf16" else codes.view(np.float16)
@@ -121,7 +121,7 @@ def _powers(element: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the largest sum of exponents for each row of a and of b, given their `_powers`.
+    """Return the largest sum of exponents per pair of rows, from `_powers`.
 
     A sum of up to 32 powers of 256 lies below the next one, so its exponent gives the largest.
     """
@@ -134,7 +134,7 @@ def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _by_matmul(
     a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, bits: int, least: int
 ) -> np.ndarray | None:
-    """Return the truncated sums (m, n) as float64, None for values that need the general way.
+    """Return truncated float64 sums (m, n); None if they need the general way.
 
     A float64 matrix product is exact where no product loses bits. Other sums are computed term by term.
     """

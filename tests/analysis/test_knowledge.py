@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,6 @@ from anatomy_records import record_of
 from builds import FOLDER as FOLDER_OF_BUILDS
 from builds import UPSTREAM, simulate
 from cutesnake.analysis.knowledge import devlog
-from cutesnake.analysis.knowledge.compiled import compile_program
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
 from cutesnake.analysis.knowledge.evidence import BUILT, NoEvidenceError, at_path, evidence_value, holds, meets
 from cutesnake.analysis.knowledge.verdicts import verdicts
@@ -29,6 +30,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.model.record import write_text
 from cutesnake.planning.staleness import digest_data, digest_files
 from cutesnake.stages.fetch import fetch, fetched
+from cutesnake.stages.inspect.cubin import read_cubin
 from kernels.upstream.examples import FOLDER as EXAMPLES
 from kernels.upstream.examples import SOURCE
 
@@ -202,6 +204,31 @@ def test_a_simulated_check_still_finds_what_an_entry_claims(name, claim) -> None
     result = findings(claim)
     assert holds(claim, evidence_value(claim, findings=lambda _: result)), (name, claim["text"], result)
     assert not holds(claim, evidence_value(claim, findings=lambda _: []))
+
+
+COUNTED = ("wgmma.mma_async", "mma.sync", "cp.async.bulk.tensor")  # prefixes of PTX opcodes
+
+
+def compile_program(program: Path, function: str, target: str) -> dict[str, Any]:
+    """Compile the cuTile device function that `function` of a program returns, and read its figures."""
+    from cutesnake.stages.compile.cutile import build
+
+    spec = importlib.util.spec_from_file_location(program.stem, program)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with tempfile.TemporaryDirectory() as folder:
+        made = getattr(module, function)()
+        build([made], target, Path(folder))
+        cubin = read_cubin(Path(folder, f"{made.stem}.cubin"))
+    (kernel,), lines = cubin.kernels, (cubin.ptx or "").split("\n")
+    return {
+        "threads": kernel.required_threads,
+        "stack_bytes": kernel.stack_bytes,
+        "registers_per_thread": kernel.registers_per_thread,
+        "static_shared_bytes": kernel.static_shared_bytes,
+        "opcodes": {name: sum(line.lstrip().startswith(name) for line in lines) for name in COUNTED},
+    }
 
 
 @functools.cache

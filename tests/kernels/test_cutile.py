@@ -119,7 +119,7 @@ def build(operator, target, workload, folder) -> dict:
     return json.loads((folder / "build.json").read_text())
 
 
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("target", [pytest.param("sm_90a", marks=pytest.mark.slow), "sm_100a"])
 def test_elementwise_add_compiles_without_a_gpu(target, tmp_path) -> None:
     entry = build("elementwise_add", target, ADD(1000, 4096), tmp_path)
     assert entry["status"] == "ok", entry["reason"]

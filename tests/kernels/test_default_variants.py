@@ -24,7 +24,7 @@ def searches():
 
 
 def timings_of_products():
-    """Yield each case of this project's Hopper products that was timed in several variants on the H200."""
+    """Yield cases of this project's Hopper products with several variants timed on the H200."""
     for path in sorted((ROOT / "recorded/nvidia_h200").glob("timing-*-cute_sm90.jsonl")):
         cases, times = {}, defaultdict(dict)
         for line in path.read_text().splitlines():

@@ -20,7 +20,7 @@ FEW = [("late", 0), ("random", 0), ("timed", 0)]
 
 
 def crossed(bodies: Iterable[str]) -> list[tuple[str, tuple[str, int]]]:
-    """Pairs of a loop and a schedule: the first loop under every schedule, the others under few."""
+    """Pair the first loop with every schedule, the others with few."""
     return [(body, s) for i, body in enumerate(bodies) for s in (FEW if i else SCHEDULES)]
 
 

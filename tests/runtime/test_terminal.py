@@ -183,6 +183,17 @@ def test_a_failed_job_is_one_line_with_its_reason_and_log(run) -> None:
     assert len(failed) < 250 and not any("Error:" in line for line in run.lines)
 
 
+def test_what_a_gate_says_is_shown_whole_whether_it_passes_or_fails(run) -> None:
+    lines = ["gate: old → new: 2 of 9 pairs of builds are worse than allowed", "  one: spill bytes 0 → 8", "  another"]
+    Path("gate.log").write_text("\n".join(lines) + "\n")
+    run.begin({"gate": 2, "total": 2})
+    for number, event in enumerate(("JOB_FINISHED", "JOB_ERROR"), 1):
+        run.event("JOB_INFO", jobid=number, rule_name="gate", wildcards={}, output=[], log=["gate.log"])
+        run.event(event, "", jobid=number, job_id=number, rule_name="gate", log=["gate.log"], output=[])
+    end = run.end()
+    assert end[:3] == lines and end[3:6] == [f"Failed: {lines[0]}", *lines[1:]]
+
+
 def test_a_job_that_is_tried_again_did_not_fail(run) -> None:
     run.begin({"compile": 1, "total": 1})
     number = run.start("compile", BUILD)

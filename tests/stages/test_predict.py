@@ -283,7 +283,7 @@ def test_without_a_card_the_variant_with_the_shortest_prediction_is_chosen_and_m
     assert row["cute"]["variant"] == chosen
     assert (cell["value"], cell["kind"]) == (min(quick_us, 123.0), "predicted")
     assert f"{chosen} has the shortest predicted time of 2 variants" in cell["reason"]
-    page = render(contents(both, tmp_path, draw=True))
+    page = render(contents(both, tmp_path))
     assert page.count("chosen by prediction</b>") == 1
     assert f"<code>{chosen}</code> <b>chosen by prediction</b>" in page
     ahead = 100 * (max(quick_us, 123.0) / min(quick_us, 123.0) - 1)
@@ -293,7 +293,7 @@ def test_without_a_card_the_variant_with_the_shortest_prediction_is_chosen_and_m
 
 
 def test_a_variant_that_stands_alone_was_not_chosen(tmp_path) -> None:
-    page = render(contents(foreseen({"b32_s8192_fp16": 123.0}), tmp_path, draw=True))
+    page = render(contents(foreseen({"b32_s8192_fp16": 123.0}), tmp_path))
     assert "chosen by prediction" not in page and "Autotune" not in page
 
 
@@ -302,7 +302,7 @@ def test_a_variant_whose_prediction_failed_is_not_chosen(tmp_path) -> None:
     quick = {**both.predicted["quick.json"], "status": "failed", "reason": "too long", "metrics": None}
     both = dataclasses.replace(both, predicted={**both.predicted, "quick.json": quick})
     assert typed(both).foreseen("cutlass_fp16", "sm_100a", "b32_s8192_fp16") == {"fp16": 123.0}
-    page = render(contents(both, tmp_path, draw=True))
+    page = render(contents(both, tmp_path))
     assert "not predicted" in page and "too long" in page and "chosen by prediction" not in page
 
 
@@ -343,8 +343,8 @@ def test_a_page_tells_predictions_from_measurements_without_colours(tmp_path) ->
     assert '≈ 123<i class="s">p</i>' in page  # in the comparison
     assert "static values, with times predicted by ptxsim" in page
     assert "1 measured by this project, 2 published, 3 assumed" in page
-    assert "error unknown" in render(contents(foreseen({"b1_s1024_fp16": 1.0}, None), tmp_path, draw=True))
-    assert "Predicted, not measured" not in render(contents(sample.evidence(), tmp_path, draw=True))
+    assert "error unknown" in render(contents(foreseen({"b1_s1024_fp16": 1.0}, None), tmp_path))
+    assert "Predicted, not measured" not in render(contents(sample.evidence(), tmp_path))
 
 
 def test_predictions_go_with_a_picture_of_how_good_they_were_elsewhere(tmp_path) -> None:

@@ -91,7 +91,7 @@
 
   // Names only: a filter for «32» should not match values.
   function wordsOf(unit) {
-    var cells = unit.querySelectorAll("th, td:not(.n):not(.insight)");
+    var cells = unit.querySelectorAll("th, tr:not(.line) > td:not(.n):not(.insight)");
     return Array.from(cells, function (cell) { return cell.textContent; }).join(" ").toLowerCase();
   }
 
@@ -110,6 +110,7 @@
       head.prepend(button);
       button.addEventListener("click", function () {
         fold(unit, button.getAttribute("aria-expanded") !== "true");
+        hintCut();
       });
       fold(unit, false);
     });
@@ -122,6 +123,7 @@
     button.addEventListener("click", function () {
       var open = button.textContent === "Unfold all";
       units(table).forEach(function (unit) { fold(unit, open); });
+      hintCut();
       button.textContent = open ? "Fold all" : "Unfold all";
     });
     return button;

@@ -1,15 +1,18 @@
-"""Tables of docs/bugs.md, from the records of bugs that were shipped (benchmarks/museum/*.json)."""
+"""Tables of shipped bugs (benchmarks/museum) and of planted ones (benchmarks/planted), from their records."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from cutesnake.model.paths import ROOT
 
-FOLDER = ROOT / "benchmarks/museum"
+FOLDER, PLANTED = ROOT / "benchmarks/museum", ROOT / "benchmarks/planted"
 CHECKED = ("ordering", "fence", "hang", "bounds")
 NEAR = 20  # lines
 Record = dict[str, Any]
@@ -68,6 +71,34 @@ def bugs_summary() -> str:
         f"found within {NEAR} lines of the fix",
         "nothing new after the fix",
     )
+    return _table(header, rows)
+
+
+def planted_bugs(part: str) -> str:
+    """Return counts of planted bugs, or why some were missed.
+
+    Raises ValueError if a miss has no reason.
+    """
+    listed = yaml.safe_load((PLANTED / "bugs.yaml").read_text())
+    results = json.loads((PLANTED / "results.json").read_text())
+    real = {name: x for name, x in results.items() if x["found"] or name not in listed["harmless"]}
+    why = {name: reason for reason, names in listed["missed"].items() for name in names}
+    missed = [name for name, x in real.items() if not x["found"]]
+    if unexplained := set(missed) ^ set(why):
+        raise ValueError(f"bugs.yaml: missed does not agree with results.json: {', '.join(sorted(unexplained))}")
+    if part == "missed":
+        return _table(
+            ("why missed", "bugs"), ([reason, str(n)] for reason, n in Counter(why[name] for name in missed).items())
+        )
+    rows = []
+    for author, own in (("NVIDIA", False), ("this project", True)):
+        names = [name for name, (_, kernel, *_) in listed["kernels"].items() if kernel.startswith("cute_") == own]
+        of = [x for name, x in real.items() if name.partition(":")[0] in names]
+        reported = [x for x in of if x["found"]]
+        near = [x for x in reported if x["distance"] is not None and x["distance"] <= NEAR]
+        first = [x for x in reported if not x["one_cluster"]]
+        rows.append([author, *(str(len(x)) for x in (names, of, first, reported, near))])
+    header = ("kernels of", "kernels", "bugs", "found", "or in one cluster", f"within {NEAR} lines")
     return _table(header, rows)
 
 

@@ -170,7 +170,8 @@ def _workload(
         cells.append(_ratio(sides[0], sides[1], verdict.winners.get(FIGURES[metric.key].lower(), "")))
     for metric in shares:
         both = [best.cute.cells[metric.key], best.cutile.cells[metric.key]]
-        cells.append(_both(both, [marks.of(metric.key, cell) for cell in both]))
+        kinds = [marks.of(metric.key, cell).replace("r", "") for cell in both]  # kernels' rows mark recorded builds
+        cells.append(_both(both, kinds))
     own = _insights(best, repeated)
     return {
         "workload": best.workload,

@@ -24,7 +24,7 @@ from cutesnake.model.catalog import make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
-from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels
+from cutesnake.report.bug_tables import bugs, bugs_summary, findings_on_right_kernels, planted_bugs
 from cutesnake.report.formatting import short
 from cutesnake.stages.predict.band import band
 from cutesnake.stages.predict.validated import FOLDER, ValidatedRow, files, read_validated
@@ -200,9 +200,9 @@ def prediction_accuracy() -> str:
         gpus = sorted({one.device for one in predictions})
         each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
         for some in [gpus, *([gpu] for gpu in each)]:
-            here = [one for one in predictions if one.device in some]
-            errors = [one.error_percent for one in here]
-            inside = mean(_inside(one, [row for row in known if row.operator != one.operator]) for one in here)
+            chosen = [one for one in predictions if one.device in some]
+            errors = [one.error_percent for one in chosen]
+            inside = mean(_inside(one, [row for row in known if row.operator != one.operator]) for one in chosen)
             failed = sum(line["device"] in some and line["predicted_us"] is None for line in lines)
             where = ", ".join(gpu.upper() for gpu in some)
             rows.append([path.stem, where, str(len(errors)), *_errors(errors), f"{inside:.0%}", str(failed)])
@@ -210,7 +210,7 @@ def prediction_accuracy() -> str:
 
 
 def _inside(row: ValidatedRow, others: Sequence[ValidatedRow]) -> bool:
-    """Return whether a row's error at the highest clock is inside the band of others."""
+    """Return whether a row's error at the highest clock is inside the band from `others`."""
     width = row.bound and band(row.bound, row.kind, 0, others).percent
     return width is not None and abs(row.error_at_highest_percent) <= width
 
@@ -223,7 +223,7 @@ def _errors(errors: Sequence[float]) -> list[str]:
 
 
 def regret() -> str:
-    """Return the time of the variant that is predicted fastest ÷ that of the fastest, by operator.
+    """Return time of the variant predicted fastest ÷ time of the fastest, by operator.
 
     A variant without a prediction is not chosen, but may be the fastest.
     """
@@ -428,6 +428,7 @@ TABLES: dict[str, Callable[..., str]] = {
         bugs,
         bugs_summary,
         findings_on_right_kernels,
+        planted_bugs,
         knowledge_evidence,
     )
 }

@@ -18,7 +18,7 @@ from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.model.paths import TEMPLATES
 from cutesnake.model.records.arch import Arch
 from cutesnake.model.records.change import Change
-from cutesnake.model.records.compare import Compare
+from cutesnake.model.records.compare import Compare, CompareRow
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.plot import PlotEntry
 from cutesnake.model.records.roofline import RooflineRow
@@ -144,10 +144,19 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "table": os.path.relpath(f"results/compare/{compared.operator}.csv", base),
         "times": times.times(compared, contents.references),
         "predicted": predicted.predicted(contents.evidence, notes),
+        "example": _example(compared.rows),
         "tables": comparison.tables(compared, notes, *([verdict.rows(contents.verdicts)] if contents.verdicts else [])),
         "panels": kernel_panels.panels(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": _roofline([row for row in contents.evidence.roofline if row.workload in shown]),
     }
+
+
+def _example(rows: list[CompareRow]) -> View | None:
+    """Return the first workload's name and its parameters in words."""
+    if not rows:
+        return None
+    values = [f"{key} {value}" for key, value in rows[0].parameters.items() if value not in (None, "")]
+    return {"name": rows[0].workload, "meaning": values}
 
 
 def _roofline(rows: list[RooflineRow]) -> View:
@@ -175,6 +184,7 @@ def plot_view(plot: PlotEntry, file: str, folder: Path) -> View:
     text = (folder / file).read_text()
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"var\((--[\w-]+), #[0-9a-f]{6}\)", r"var(\1)", text)
+    text = re.sub(r' clip-path="[^"]*"( [^>]*><title>)', r"\1", text)  # cells and bars lie within the axes
     source = where(plot.device) if plot.device else None
     return {**asdict(plot), "svg": Markup(text), "where": source}
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -94,13 +93,3 @@ def _adapt(page: Path, site: Path, docs: tuple[str, str]) -> None:
     text = LINK.sub(known, text)
     shareable.check(text, str(page))
     page.write_text(text, encoding="utf-8")
-
-
-def missing_links(site: Path) -> Iterator[tuple[str, str]]:
-    """Yield page and target of each link of report pages to a missing file."""
-    for page in sorted(site.rglob("*.html")):
-        if page.is_relative_to(site / "docs"):
-            continue
-        for _, target, _, _ in LINK.findall(page.read_text(encoding="utf-8")):
-            if ":" not in target and not (page.parent / unquote(target)).exists():
-                yield page.relative_to(site).as_posix(), target

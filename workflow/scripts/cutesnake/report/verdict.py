@@ -243,7 +243,7 @@ def _range(decision: Decision) -> str:
         mean = [decision.low, decision.high]
         if decision.winner == "cutile":
             mean = [1 / decision.high, 1 / decision.low]
-        text += f", 95 % interval {mean[0]:.2f} to {mean[1]:.2f}"
+        text += f"; mean {mean[0]:.2f} to {mean[1]:.2f} (95 % over workloads)"
     return text
 
 
@@ -325,7 +325,7 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
     named: dict[tuple[str, str], list[str]] = {}
     for one in costs:
         if one.kernel in used:
-            versions = f" ({one.author.versions} versions)" if one.author.versions else ""
+            versions = f" ({one.author.versions} design versions)" if one.author.versions else ""
             kernels = named.setdefault((one.author.name, one.author.work), [])
             kernels += [text for text in [f"{one.kernel}{versions}"] if text not in kernels]
     texts = [f"{', '.join(kernels)}: {name}, {work}" for (name, work), kernels in named.items()]
@@ -402,7 +402,7 @@ COLUMNS: tuple[Column, ...] = (
     ("SMEM", "KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
     ("Occupancy, theoretical", "%", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
     ("Occupancy, achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
-    ("Spills, most", "B/thread", "spill_bytes", _spilled),
+    ("Most spills", "B/thread", "spill_bytes", _spilled),
     ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
     ("Variants timed", "", "variants_timed", lambda c: c.variants_timed),
 )

@@ -29,6 +29,7 @@ STAGES = {  # rule -> stage, in the order in which stages are shown
     **{"operations": "page", "learn": "page", "learn_paths": "page"},
 }
 OTHER = "other"
+JUDGES = {"gate", "unchanged"}  # rules whose log is what the run was asked for: shown whole
 SECONDS_FILE = ".snakemake/cutesnake-seconds.json"  # seconds per job of each rule, from earlier runs
 PRIOR_JOBS = 2  # the weight of earlier runs' seconds, in jobs of this run
 TICK_SECONDS = 0.5
@@ -54,6 +55,7 @@ class Job:
     rule: str
     parts: Mapping[str, str]
     outputs: list[str]
+    logs: list[str]
     started: float
 
     @property
@@ -207,6 +209,7 @@ class Terminal:
         self._workflow_started = self._interrupted = self._drawn = self._table = False
         self._due = FIRST_LINE_SECONDS
         self._cores = 1
+        self._judged: list[str] = []
         self._end: list[tuple[str, str]] = []  # what the Snakefile says at the end: kind and line
         self._page: str | None = None
         self._last_error = ""
@@ -235,6 +238,8 @@ class Terminal:
             progress.start(fields["jobid"], _job(fields, now))
         elif event == "JOB_FINISHED":
             job = progress.finish(fields["job_id"], now)
+            if job and job.rule in JUDGES:
+                self._judged += _lines(job.logs)
             pages = [path for path in job.outputs if path.endswith(".html")] if job else []
             if pages and self._page != report_page:
                 self._page = report_page if report_page in pages else pages[-1]
@@ -348,6 +353,7 @@ class Terminal:
             if self._page:
                 yield f"Report: {self._page}"
                 yield from (text for kind, text in self._end if kind == "verdict")
+            yield from self._judged
             yield from [text for kind, text in self._end if kind == "failed"][: FAILED_LINES - min(len(failed), 3)]
         shown = failed if len(failed) <= 3 else failed[:2]
         for job, reason in shown:
@@ -399,23 +405,32 @@ class Terminal:
 
 def _job(fields: Mapping[str, Any], now: float) -> Job:
     parts = {str(key): str(value) for key, value in dict(fields.get("wildcards") or {}).items()}
-    return Job(str(fields["rule_name"]), parts, [str(path) for path in fields.get("output") or ()], now)
+    outputs, logs = ([str(path) for path in fields.get(name) or ()] for name in ("output", "log"))
+    return Job(str(fields["rule_name"]), parts, outputs, logs, now)
 
 
 def _reason(fields: Mapping[str, Any], error: str) -> str:
-    """Return why a job failed, in short, and its log file."""
+    """Return why a job failed, in short, and its log file.
+
+    Of a rule in JUDGES, return its whole log.
+    """
     logs = [str(path) for path in fields.get("log") or ()]
-    message = next(filter(None, map(_last_line, logs)), None) or str(fields.get("rule_msg") or "") or error
+    lines = _lines(logs)
+    if lines and fields.get("rule_name") in JUDGES:
+        return "\n".join(lines)
+    message = (lines[-1].strip() if lines else "") or str(fields.get("rule_msg") or "") or error
     where = f" · {', '.join(logs)}" if logs else ""
     return f"{one_line(message, REASON_LENGTH) or 'no reason in its log'}{where}"
 
 
-def _last_line(path: str) -> str:
-    try:
-        lines = Path(path).read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+def _lines(paths: Iterable[str]) -> list[str]:
+    """Return the lines of the first file that has any, each cut."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            text = Path(path).read_text(errors="replace")
+            if lines := [cut(line.rstrip(), LINE_LENGTH) for line in text.splitlines() if line.strip()]:
+                return lines
+    return []
 
 
 def _remembered(path: Path) -> dict[str, float]:

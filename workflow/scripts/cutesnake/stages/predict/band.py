@@ -28,7 +28,7 @@ def band(bound_by: Bound, kind: str, assumed: int, kept: Sequence[ValidatedRow],
 
     Families that were looked at while the model was made say nothing about others: they do not count. `assumed` is how
     many parameters that nobody measured or published the prediction makes use of. Unless the clock is known, errors
-    are those of predictions at the highest clock.
+    are taken at the highest clock.
     """
     same = [row for row in kept if row.kind == kind and row.part != "development"]
     equivalent = [row for row in same if row.bound == bound_by]

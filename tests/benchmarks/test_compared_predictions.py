@@ -1,7 +1,4 @@
-"""How predictions are compared with recorded times.
-
-Which figures, and what the tables make of them.
-"""
+"""Which predictions are compared with recorded times."""
 
 from __future__ import annotations
 
@@ -10,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prediction import cases, predict, table, unmeasured
+from benchmarks.prediction import cases, predict, unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def row(operator: str, measured: float, predicted: float | None) -> dict:
-    names = {"operator": operator, "kernel": "k", "variant": "v", "workload": "w", "device": "h200", "kind": "warm"}
-    error = None if predicted else "why"
-    return names | {"sm_clock_mhz": 1980, "measured_us": measured, "predicted_us": predicted, "error": error}
 
 
 def test_every_recorded_figure_of_a_cute_kernel_is_taken_with_the_clock_of_its_own_samples() -> None:
@@ -50,11 +41,6 @@ def test_at_least_a_third_of_the_families_is_held_out() -> None:
     assert len(families - set(cases.DEVELOPMENT)) >= len(families) / 3
 
 
-def test_the_summary_counts_a_failed_prediction_and_leaves_it_out_of_the_errors() -> None:
-    rows = [row("gemm", 100.0, 90.0), row("gemm", 100.0, 120.0), row("gemm", 100.0, 101.0), row("gemm", 10.0, None)]
-    assert table.summary(rows) == ["3", "10.0", "20.0", "10.3", "20.0", "+1.0", "1"]
-
-
 def test_a_kernel_that_has_changed_since_it_was_measured_is_not_held_for_the_same(monkeypatch) -> None:
     texts = {"diff": "kernels/o/k/a.py\n", "show": '"""Old words."""\nx = 1  # a remark\n'}
     monkeypatch.setattr(cases, "_git", lambda command, *_: texts[command])
@@ -72,13 +58,6 @@ def test_a_kernel_that_has_changed_since_it_was_measured_is_not_held_for_the_sam
 
 def test_a_commit_that_is_not_here_is_no_proof_that_a_kernel_is_the_same() -> None:
     assert "is not known here" in str(cases.changed("0" * 40, "kernels/gemm/cutlass_sm90"))
-
-
-def test_rows_of_different_files_are_apart(tmp_path) -> None:
-    for name, predicted in (("development", 110.0), ("blind_second", 70.0)):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row("gemm", 100.0, predicted)) + "\n")
-    text = table.tables(table.read([tmp_path / "development.jsonl", tmp_path / "blind_second.jsonl"]))
-    assert "| development | 1 | 10.0 |" in text and "| blind_second | 1 | 30.0 |" in text
 
 
 def test_a_prediction_at_the_clock_of_the_samples_follows_from_those_at_two_clocks() -> None:
@@ -131,11 +110,6 @@ def test_the_newest_blind_set_follows_from_its_predictions_and_measurements() ->
     predictions = json.loads((folder / "blind_tenth.json").read_text())
     lines = (ROOT / "workflow/validation/blind_tenth.jsonl").read_text().splitlines()
     assert list(unmeasured.compared(predictions, folder / "measured")) == [json.loads(line) for line in lines]
-
-
-def test_the_ninetieth_percentile_is_the_nearest_rank() -> None:
-    assert table.percentile([float(i) for i in range(1, 11)], 0.9) == 9.0
-    assert table.percentile([3.0], 0.9) == 3.0
 
 
 def test_numbers_are_replaced_while_lengths_and_tables_stay() -> None:
