@@ -394,7 +394,7 @@ def fill_disk(folder: Folder, chance: random.Random) -> str:
     output = done.stdout + done.stderr
     assert "Traceback" not in output, output
     if done.returncode:
-        assert model.dies() or "disk is full" in output or "No space left" in output, output
+        assert model.dies() or "disk is full" in output or "no space left" in output.lower(), output
         tried = model.stale() | model.maybe()
         model.broke_off()
         folder.forget_missing(tried)
