@@ -491,6 +491,8 @@ def test_after_whatever_happens_what_is_stale_is_made_and_nothing_else(tmp_path)
             history.append(chance.choice(DONE)(folder, chance))
             if chance.random() < CHECKED:
                 agree()
+            if time.monotonic() > until:
+                break
         agree()
         tried, dies = folder.model.stale(), folder.model.dies()
         done = folder.run()

@@ -67,7 +67,7 @@ def cute(target: str) -> None:
 
 def cutile() -> None:
     """Prepare builds with cuTile, for any target."""
-    # On a full disk, or where its compiler is killed, cuTile only warns, and writes older bytecode.
+    # On a full disk, or where its compiler is killed, cuTile would warn and write older bytecode.
     warnings.filterwarnings("error", message=machine_faults.OLDER_BYTECODE)
     _import("cutesnake.stages.compile.cutile")
     _import_for_builds("cuda.tile.compilation")
