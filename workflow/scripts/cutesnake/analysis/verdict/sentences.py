@@ -235,7 +235,7 @@ def expected_error(decision: Decision) -> str:
     """Return the expected error of a predicted ratio and what it is made of."""
     return (
         f"Expected error of the ratio: {decision.noise_percent:.0f} %. It adds both times' errors, which nine of ten "
-        "predictions on Hopper stayed below, doubled where parameters of the GPU are assumed."
+        "predictions on Hopper stayed below, cold ones widened where parameters of the GPU are assumed."
     )
 
 
