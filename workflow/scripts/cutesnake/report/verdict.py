@@ -30,7 +30,7 @@ MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of kernels that may have the same fact
     "untuned": "{timed} of {offered} variants {basis}, may be slow",
-    "other_variants": "other variants than on {gpu}, do not compare",
+    "other_variants": "other variants than on {gpu}; do not compare the GPUs",
 }
 LONGEST = 24  # characters of a headline in large type
 ABOUT = "≈ "
@@ -144,7 +144,7 @@ def _box(verdict: TargetVerdict) -> View:
     if rival and not rival.beats_both:
         small.append(_against(verdict.rivals))
     if main.accuracy:
-        small.append(sentences.expected_error(main))
+        small.append(sentences.expected_error(decisions))
         small.append(sentences.accuracy(main.accuracy))
     if slower := _slower_warm(verdict):
         small.append(slower)
@@ -379,7 +379,11 @@ def _known(decided: list[TargetVerdict]) -> str | None:
         lacking = Counter(_lacking(some) for some in every.values() if not any(one.causes for one in some))
         rest = "".join(f", {count} {LACKING[why]}" for why, count in lacking.items())
         texts += [f"{verdict.gpu} {len(every) - lacking.total()} of {len(every)}{rest}"] * bool(every)
-    return f"cause known, of workloads with a difference: {'; '.join(texts)}" if texts else None
+    return (
+        f"workloads with a difference that have a cause, often from another workload's profile: {'; '.join(texts)}"
+        if texts
+        else None
+    )
 
 
 def _explained(verdict: TargetVerdict, one: Explained) -> View:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cutesnake.model.dsls import DSLS
@@ -65,7 +65,7 @@ CAUSES = {
         "bytes into shared memory."
     ),
     "equal_tiles": (
-        "Not the tile: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
+        "Not the tile alone: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
         "{fast_us:.1f} µs."
     ),
     "register_share": (
@@ -231,11 +231,12 @@ def beaten(other: Rival) -> str:
     return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
 
 
-def expected_error(decision: Decision) -> str:
-    """Return the expected error of a predicted ratio and what it is made of."""
+def expected_error(decisions: Sequence[Decision]) -> str:
+    """Return the expected error of predicted ratios and what it is made of."""
+    each = ", ".join(f"{one.noise_percent:.0f} % {one.figure}" for one in decisions)
     return (
-        f"Expected error of the ratio: {decision.noise_percent:.0f} %. It adds both times' errors, which nine of ten "
-        "predictions on Hopper stayed below, cold ones widened where parameters of the GPU are assumed."
+        f"Expected error of the ratio, median: {each}. It adds both times' errors, which nine of ten "
+        "predictions on Hopper stayed below. Cold ones are widened where parameters of the GPU are assumed."
     )
 
 
