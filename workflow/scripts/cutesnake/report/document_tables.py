@@ -7,6 +7,7 @@ rounded to the nearest digit shown.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import math
 from collections import Counter
@@ -303,6 +304,7 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
+@functools.cache  # two tables read it, and the validation files with it
 def _newer() -> list[tuple[float, float, str, float, Row]]:
     """Return error, band, case, published time and prediction of newer B200 times."""
     folder = BENCHMARKS / "prediction"
@@ -316,7 +318,8 @@ def _newer() -> list[tuple[float, float, str, float, Row]]:
                 error = 100.0 * (row["predicted_us"] / published["us"] - 1)
                 width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
                 case = f"`{group['operator']}/{published['kernel']}/{workload}`"
-                rows.append((error, width or math.inf, case, published["us"], row))
+                # An unknown band holds nothing.
+                rows.append((error, math.nan if width is None else width, case, published["us"], row))
     return sorted(rows, key=lambda row: -abs(row[0]))
 
 
