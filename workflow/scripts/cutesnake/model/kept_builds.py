@@ -38,7 +38,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class KeptKeys(msgspec.Struct, frozen=True):
-    """Keys of a kept build by record: `compile`, `inspect`, `anatomy`, `correctness/<workload>`, `predict/<workload>`."""
+    """Keys of a kept build: of `compile`, `inspect`, `anatomy`, `correctness/<workload>`, `predict/<workload>`."""
 
     build: str
     keys: dict[str, Key]
