@@ -35,7 +35,8 @@ def write_pages(
 
     results: the folder that holds compile/; without it, pages lack code. up: (name, link) of pages to lead back to.
     """
-    output, builds = Path(output), {}
+    output = Path(output)
+    builds: dict[str, list[Record]] = {}
     output.mkdir(parents=True, exist_ok=True)
     for one in records:
         builds.setdefault(one.kernel, []).append(record.plain(one))
