@@ -116,6 +116,22 @@ def test_wgmma_that_wait_one_by_one_fail_the_gate_by_their_share_of_a_function()
     assert gate(compared(whole, wgmma((32, 32))))[0]  # as serialized as before, unrolled
 
 
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_record_without_the_count_of_serialized_wgmma_is_unknown_not_zero(way):
+    recorded_earlier, now = build(), wgmma((104, 104))
+    result = compared(*(recorded_earlier, now)[::way])
+    (change,) = [one for one in result.changes if one.figure == "serialized wgmma"]
+    assert (change.old, change.new) == (None, 104)[::way]
+    assert (change.effect, change.over, change.cause) == ("other", False, None) and gate(result)[0]
+
+
+def test_stack_beyond_unknown_spills_counts_whole():
+    spilling, unknown = build(spill=8), build(arrays=12)
+    unknown["functions"][0]["spill_bytes"] = None
+    assert gate(compared(spilling, unknown, stack_bytes=4))[0]
+    assert not gate(compared(spilling, unknown, stack_bytes=3))[0]
+
+
 def test_a_build_that_no_longer_compiles_fails_with_the_compilers_first_line():
     fine, message = gate(compared(build(), failed()))
     assert not fine and "compiles ok → failed; TypeError: no (old → new)" in message

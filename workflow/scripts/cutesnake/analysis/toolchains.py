@@ -128,7 +128,8 @@ def _changes(
         if name == SERIALIZED:
             grown, cause = _serialized(old, new)
         elif name == STACK and grown is not None:
-            grown -= (right[SPILLS] or 0) - (left[SPILLS] or 0)  # a change of its own
+            spilled = left[SPILLS], right[SPILLS]  # a change of its own
+            grown -= spilled[1] - spilled[0] if spilled[0] is not None and spilled[1] is not None else 0
         elif name in COSTS:
             cause = _sites(old, new)
         limit = asdict(limits).get(COSTS.get(name, ""))
@@ -168,15 +169,21 @@ def _paired(before: Iterable[Any], now: Iterable[Any]) -> Iterator[tuple[Any, An
 def _serialized(before: ToolchainBuild, now: ToolchainBuild) -> tuple[float | None, str | None]:
     """Return the most percentage points by which a function's serialized wgmma grew, and where.
 
-    Functions are paired in order. Percent are of a function's tensor-core instructions.
+    Functions are paired in order, without those of unknown counts. Percent are of a function's tensor-core instructions.
     """
     grown: list[tuple[float, str]] = []
-    for old, new in zip(before.functions, now.functions, strict=False):
-        counts = [(one.serialized_wgmma, one.instructions.tensor_core if one.instructions else 0) for one in (old, new)]
-        was, is_now = (100 * (part or 0) / whole if whole else 0.0 for part, whole in counts)
+    for pair in zip(before.functions, now.functions, strict=False):
+        counts = [
+            (one.serialized_wgmma, one.instructions.tensor_core)
+            for one in pair
+            if one.serialized_wgmma is not None and one.instructions is not None
+        ]
+        if len(counts) < len(pair):
+            continue
+        was, is_now = (100 * part / whole if whole else 0.0 for part, whole in counts)
         if is_now > was:
             shown = " → ".join(f"{part} of {whole}" for part, whole in counts)
-            grown.append((is_now - was, f"{new.symbol} ({shown})"))
+            grown.append((is_now - was, f"{pair[1].symbol} ({shown})"))
     grown.sort(key=lambda one: -one[0])
     return (grown[0][0] if grown else None), ", ".join(text for _, text in grown[:CAUSES]) or None
 
