@@ -233,6 +233,20 @@ def test_a_prediction_of_other_sources_is_neither_shown_nor_made(predicted, tmp_
         assert not chosen.predicting and "op/cute/sm_90a/second" not in chosen.kept and chosen.stale
 
 
+def test_refreshing_compares_what_it_checks_and_predicts_again(predicted, tmp_path) -> None:
+    keep(tmp_path, predicted, recipes())
+    current = recorded_builds.select(predicted, tmp_path, recipes())
+    assert recorded_builds.select(predicted, tmp_path, recipes(), refreshing=True) == current
+    simulator = dataclasses.replace(recipes(), of_prediction=lambda case: recipe("changed"))
+    chosen = recorded_builds.select(predicted, tmp_path, simulator, refreshing=True)
+    assert chosen.predicting == set(predicted.cases) and chosen.live == current.live
+    third = predicted.builds["op/cute/sm_90a/third"]
+    case = PlannedCase(third, Workload())
+    predicted.simulated[case.key] = case
+    vars(predicted).pop("checks_of_builds", None)
+    assert third.key in recorded_builds.select(predicted, tmp_path, recipes(), refreshing=True).live
+
+
 def test_predictions_of_a_build_come_back_from_their_differences(tmp_path) -> None:
     entry = next(one for one in sample.evidence().builds.values() if one["status"] == "ok")
     record.write("compile", tmp_path / "build.json", entry)
@@ -280,6 +294,16 @@ def test_editing_a_kernel_turns_its_builds_live_and_no_others(tmp_path) -> None:
     after, message = planned_builds(project, "results/mla_report.html")
     more = set(after) - set(before)
     assert more and {build[1] for build in more} == {"cute_sm100"} and "of other sources" in message
+
+
+@pytest.mark.slow
+def test_what_record_builds_predicts_is_compared_in_the_run_that_predicts_it(tmp_path) -> None:
+    project = copy_project(tmp_path)
+    append(project / "workflow/scripts/cutesnake/stages/predict/validated.py", "\nEDITED = 1\n")
+    _, message = planned_builds(project, "record_builds", "--config", "operators=[elementwise_add]")
+    (compared,) = re.findall(r"^rule compare:\n +input: (.*)", message, re.MULTILINE)
+    predicted = set(re.findall(r"^ +output: (results/predict/\S+)", message, re.MULTILINE))
+    assert predicted and predicted <= set(compared.split(", "))
 
 
 @pytest.mark.parametrize("kernel", ["cute_sm90", "cute_sm100"])

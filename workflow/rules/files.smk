@@ -37,7 +37,16 @@ KEPT_FOLDER = PROJECT / kept_builds.FOLDER
 # A run makes the builds that show the chain on this machine, and whatever has no record that holds.
 if snakemake_internals.is_main(workflow):
     try:
-        SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, EXPERIMENT.recorded)
+        SELECTION = recorded_builds.select(
+            PLAN,
+            KEPT_FOLDER,
+            RECIPES,
+            EXPERIMENT.recorded,
+            # so that comparisons, which are written too, wait for all that it makes
+            refreshing=not {"record_builds", "results/recorded_builds.txt"}.isdisjoint(
+                snakemake_internals.targets() or ()
+            ),
+        )
     except kept_builds.RecordedBuildsError as error:
         sys.exit(str(error))
     if SELECTION.warning():
