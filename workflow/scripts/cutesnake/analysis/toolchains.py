@@ -169,7 +169,7 @@ def _paired(before: Iterable[Any], now: Iterable[Any]) -> Iterator[tuple[Any, An
 def _serialized(before: ToolchainBuild, now: ToolchainBuild) -> tuple[float | None, str | None]:
     """Return the most percentage points by which a function's serialized wgmma grew, and where.
 
-    Functions are paired in order, without those of unknown counts. Percent are of a function's tensor-core instructions.
+    Functions are paired in order; unknown counts are left out. Percent are of a function's tensor-core instructions.
     """
     grown: list[tuple[float, str]] = []
     for pair in zip(before.functions, now.functions, strict=False):
