@@ -224,7 +224,7 @@ def gate(compared: Toolchains) -> tuple[bool, str]:
     if not compared.compared:
         return False, f"{names}: nothing to compare: no kernel of the chosen operators is compiled by two of them"
     gone = sum(change.new is None and change.old is not None for change in compared.changes)
-    missing = f"; {gone} values are unknown now, see results/report/toolchains.html" if gone else ""
+    missing = f"; unknown now: {gone} (results/report/toolchains.html)" if gone else ""
     if not over:
         count = sum(change.effect == "worse" for change in compared.changes)
         shown = f"{compared.compared} pairs of builds, none worse than allowed ({count} changes for the worse)"
