@@ -40,7 +40,7 @@ FIRST_CHECKS = 2  # simulated checks of a build that a run repeats although thei
 
 @dataclass(frozen=True)
 class Recipes:
-    """Functions per stage that return the recipe of a build's or case's record; None if it has no anatomy."""
+    """Functions per stage that return a record's recipe; None for a build without anatomy."""
 
     of_build: Callable[[Any], Recipe]
     of_metrics: Callable[[Any], Recipe]
@@ -101,7 +101,7 @@ def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
 
 
 def key_of_anatomy(build: Build, recipes: Recipes) -> Key | None:
-    """Return the key that the anatomy of a planned build would have now; None if it has none."""
+    """Return the key of a build's anatomy by today's sources; None without anatomy."""
     recipe = recipes.of_anatomy(build)
     return key(ANATOMY, recipe) if recipe else None
 

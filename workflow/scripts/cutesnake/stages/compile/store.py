@@ -19,7 +19,7 @@ _saved_ms: list[int] = []  # in this process
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process, of the programs it waited for, and of what it reused."""
+    """Return processor time of this process, its finished programs and reused files."""
     return sum(os.times()[:4]) + sum(_saved_ms) / 1000
 
 
