@@ -123,8 +123,18 @@ def watched(operator):
 def watched_build(key):
     """How a build is watched, whatever else a run makes: its record is kept. The default build may be run instead."""
     build = PLAN.builds[key]
-    sweep, default = EXPERIMENT.sweeps[build.operator], PLAN.builds[default_builds()[key.rpartition("/")[0]]]
-    return problems.of_builds(list({default.key: default, key: build}.values()), sweep.small(), sweep.workloads())[key]
+    alone = problems.of_builds([build], *swept(build.operator))
+    default = default_builds()[key.rpartition("/")[0]]
+    if default == key or (alone[key]["workloads"] and not alone[key]["in_part"]):
+        return alone[key]
+    return problems.of_builds([PLAN.builds[default], build], *swept(build.operator))[key]
+
+
+@functools.cache
+def swept(operator):
+    """Small workloads of an operator's sweep, and all."""
+    sweep = EXPERIMENT.sweeps[operator]
+    return sweep.small(), sweep.workloads()
 
 
 @functools.cache
