@@ -210,7 +210,7 @@ def _text(decision: Decision) -> str:
 
 
 def _dtypes(decision: Decision) -> str:
-    """Return the mean per dtype, with the faster DSL where it is not the one of all dtypes."""
+    """Return the mean per dtype; name the DSL that is faster in that dtype alone."""
     about, lead = ABOUT * (decision.basis == "predicted"), decision.mean > 1
     texts = [
         f"{'' if (ratio > 1) == lead else DSL_NAMES['cute' if ratio > 1 else 'cutile'] + ' '}"

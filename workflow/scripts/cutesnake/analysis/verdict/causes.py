@@ -83,7 +83,7 @@ def _with_doubt(cause: Cause, doubt: Cause | None) -> Cause:
 
 
 def ruled_out(contrast: Contrast) -> list[Cause]:
-    """Return what refutes a rule that fires; without any cause, what both kernels have in common."""
+    """Return what refutes a cause, or else what both kernels have in common."""
     named = {cause.rule for cause in _fired(RULES, contrast)}
     against = {rule.refuted for rule in RULES if rule.id in named}
     out = [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
@@ -392,7 +392,7 @@ def _tile_traffic(c: Contrast) -> Fired | None:
 
 
 def _equal_tiles(c: Contrast) -> Fired | None:
-    """Look for times of both kernels, on this GPU, with equal tiles that keep half of the difference."""
+    """Find equal tiles, on this GPU, that keep half of the difference."""
     return _with_kept_difference(c, [trial for trial in c.trials if _is_own(c, trial)])
 
 
@@ -407,7 +407,7 @@ def _is_own(c: Contrast, trial: Trial) -> bool:
 
 
 def _with_kept_difference(c: Contrast, trials: Sequence[Trial]) -> Fired | None:
-    """Return two times with equal tiles that differ half as much as the contrast or more.
+    """Return times with equal tiles that keep half of the difference.
 
     Only tiles of the contrast count, and tiles that are the fastest of both sides on a GPU.
     """
