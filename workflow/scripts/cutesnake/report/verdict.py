@@ -82,7 +82,7 @@ def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
     for known in sorted((one for one in explained if one.causes), key=lambda one: not one.clear):
         cause = known.causes[0]
         label = sentences.LABELS[cause.rule]
-        return (label, cause.sentence) if known.clear else (WITHIN, f"{label} {cause.sentence}")
+        return (label, cause.text) if known.clear else (WITHIN, f"{label} {cause.text}")
     if not explained:
         return None, None
     out = next((cause.sentence for one in explained for cause in one.ruled_out), None)
@@ -366,16 +366,16 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
                 view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "rows": set()}
                 view |= {"predicted": verdict.predicted, "total": total[verdict.predicted]}
                 of.setdefault((cause.rule, verdict.predicted), view)["rows"].add((verdict.gpu, one.workload))
-    return [
-        {
-            "name": DSL_NAMES[side],
-            "class": side[0] if side == "cute" else "t",
-            "causes": [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
-            + [one for one in kinds if one["predicted"]][:1],
-        }
-        for side, of in views.items()
-        if (kinds := sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"]))))
-    ]
+    sides = []
+    for side, of in views.items():
+        kinds = sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"])))
+        shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
+        shown += [one for one in kinds if one["predicted"]][:1]
+        for place, entry in enumerate(shown):  # a doubt that several share is named once
+            cause, earlier = entry["cause"], {other["cause"].doubt for other in shown[:place]}
+            entry["text"] = cause.sentence if cause.doubt in earlier else cause.text
+        sides += [{"name": DSL_NAMES[side], "class": side[0] if side == "cute" else "t", "causes": shown}] * bool(shown)
+    return sides
 
 
 def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[Explained]]:

@@ -75,11 +75,8 @@ def causes(contrast: Contrast) -> list[Cause]:
 
 
 def _with_doubt(cause: Cause, doubt: Cause | None) -> Cause:
-    """Append what weakens a cause without refuting it."""
-    if doubt is None:
-        return cause
-    evidence = [*cause.evidence, *doubt.evidence]
-    return replace(cause, sentence=f"{cause.sentence} {doubt.sentence}", evidence=evidence)
+    """Add what weakens a cause without refuting it."""
+    return replace(cause, evidence=[*cause.evidence, *doubt.evidence], doubt=doubt.sentence) if doubt else cause
 
 
 def ruled_out(contrast: Contrast) -> list[Cause]:

@@ -69,7 +69,7 @@ CAUSES = {
         "{fast_us:.1f} µs."
     ),
     "equal_tiles_elsewhere": (
-        "The tile may not be all: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
+        "The tile may not be all: with {tile} in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
         "{fast_us:.1f} µs."
     ),
     "same_tiles": (

@@ -243,6 +243,7 @@ class _Contest:
             dsl: list(dict.fromkeys(getattr(pair, dsl) for one in decided for pair in one.pairs)) for dsl in COMPARED
         }
         how = "predicted" if self.basis == "predicted" else "timed"
+        untuned = False
         for kernel in (*used["cute"], *used["cutile"]):
             least_most, files = spills(self.evidence, kernel, self.target)
             if least_most and least_most[1] >= causes.SPILLS:
@@ -251,9 +252,10 @@ class _Contest:
                 self.variants(kernel) == 1
                 and (offered := variants_offered(self.evidence, kernel, self.target) or 0) > 1
             ):
+                untuned = True
                 yield Flag("untuned", kernel, {"timed": 1, "offered": offered, "basis": how}, [])
         counts = {dsl: sum(map(self.variants, kernels)) for dsl, kernels in used.items()}
-        if max(counts.values()) >= UNEVEN * min(counts.values()):
+        if not untuned and max(counts.values()) >= UNEVEN * min(counts.values()):
             yield Flag("uneven_variants", None, {**counts, "basis": how}, [])
         names = {dsl: sorted({self._author(kernel) for kernel in kernels}) for dsl, kernels in used.items()}
         if names["cute"] != names["cutile"]:

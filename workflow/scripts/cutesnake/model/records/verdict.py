@@ -158,6 +158,12 @@ class Cause(Part):
     evidence: Annotated[list[str], doc("files, with a JSON path behind «#»")]
     numbers: Annotated[dict[str, int | float | str], doc("by name")]
     share_percent: Annotated[float | None, doc("of the difference that it accounts for, where known")] = None
+    doubt: Annotated[str | None, doc("a fact that weakens it without refuting it")] = None
+
+    @property
+    def text(self) -> str:
+        """Return the sentence, and the doubt if there is one."""
+        return f"{self.sentence} {self.doubt}" if self.doubt else self.sentence
 
 
 class Explained(Part):
