@@ -224,25 +224,38 @@ def _errors(errors: Sequence[float]) -> list[str]:
 
 
 def regret() -> str:
-    """Return time of the variant predicted fastest ÷ time of the fastest, by operator.
+    """Return time of the variant predicted fastest ÷ time of the fastest, by operator, with nvMatmulHeuristics' choices.
 
     A variant without a prediction is not chosen, but may be the fastest.
     """
+    folder = BENCHMARKS / "prediction"
+    heuristics = {
+        (row["operator"], row["workload"]): row["variant"]
+        for row in map(json.loads, (folder / "nvmatmul.jsonl").read_text().splitlines())
+    }
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for line in (BENCHMARKS / "prediction" / "variants.jsonl").read_text().splitlines():
+    for line in (folder / "variants.jsonl").read_text().splitlines():
         row = json.loads(line)
         groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
-    ratios: dict[str, list[float]] = {}
-    for (operator, *_), variants in groups.items():
-        chosen = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))
-        ratio = float(chosen["measured_us"]) / min(float(row["measured_us"]) for row in variants)
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    for (operator, workload, _), variants in groups.items():
+        times = {row["variant"]: float(row["measured_us"]) for row in variants}
+        predicted = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))["variant"]
+        chosen = predicted, heuristics[operator, workload]
         for name in (f"`{operator}`", "all"):
-            ratios.setdefault(name, []).append(ratio)
+            first, second = (times[one] / min(times.values()) for one in chosen)
+            ratios.setdefault(name, []).append((first, second))
     rows = [
-        [name, str(len(each)), f"{mean(ratio <= 1.03 for ratio in each):.0%}", f"{mean(each):.2f}", f"{max(each):.2f}"]
-        for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])))
+        [name, str(len(each)), *(cell for some in zip(*each, strict=True) for cell in _regret(some))]
+        for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
     ]
-    return markdown(("operator", "choices", "within 3 %", "mean", "worst"), rows)
+    columns = ("within 3 %", "mean", "worst")
+    return markdown(("operator", "choices", *columns, *(f"nvMatmulHeuristics: {name}" for name in columns)), rows)
+
+
+def _regret(ratios: Iterable[float]) -> tuple[str, str, str]:
+    each = list(ratios)
+    return f"{mean(ratio <= 1.03 for ratio in each):.0%}", f"{mean(each):.2f}", f"{max(each):.2f}"
 
 
 def b200() -> str:
