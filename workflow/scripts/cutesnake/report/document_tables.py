@@ -337,16 +337,22 @@ def _newer() -> list[tuple[float, float, str, float, Row]]:
 
 
 def b200_rows() -> str:
-    """Return predictions of times that others published for a B200, largest error first."""
-    rows = _newer()
-    cells = [
-        [case, f"{us:,}", f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%"]
-        for error, width, case, us, row in rows
-    ]
+    """Return predictions of times that others published for a B200, largest error first.
+
+    Each has two: at the highest clock, and at the clock that power is expected to leave.
+    """
+    rows, cells, limited = _newer(), [], []
+    for error, width, case, us, row in rows:
+        limited.append(100.0 * (row.get("limited_us", row["predicted_us"]) / us - 1))
+        clock = f"{row.get('limited_mhz', row['sm_clock_mhz']):,.0f}"
+        under_power = (clock, f"{row.get('limited_us', row['predicted_us']):,.1f}", f"{limited[-1]:+.0f}%")
+        predicted = (f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%")
+        cells.append([case, f"{us:,}", *predicted, *under_power])
     inside = sum(abs(error) <= width for error, width, *_ in rows)
-    middle = median(abs(error) for error, *_ in rows)
-    cells.append(["median", "", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside"])
-    return markdown(("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected"), cells)
+    middle, under = (f"{median(map(abs, errors)):.0f}%" for errors in ([row[0] for row in rows], limited))
+    cells.append(["median", "", "", middle, f"{inside} of {len(rows)} inside", "", "", under])
+    header = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected", "MHz under power", "µs", "error")
+    return markdown(header, cells)
 
 
 def predicted_speedups() -> str:
