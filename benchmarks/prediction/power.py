@@ -2,7 +2,7 @@
 
     python -m benchmarks.prediction.power
 
-    clock = highest × (1 − base − slope × share)
+    clock = highest * (1 - base - slope * share)
 
 `share` is a kernel's FLOP rate over the GPU's peak of that element type. Base and slope are fitted to the H200's
 records of every operator but MLA decode, from 30 µs on; no time enters, only clocks. The rule carries over to a B200 on
@@ -78,8 +78,8 @@ def limited(kind: str, share: float) -> float:
 def settle(kind: str, least_us: float, fastest: float, at: Callable[[float], float]) -> tuple[float, float]:
     """Return the clock over the highest at which a call's rate and the rule agree, and µs there.
 
-    `least_us` is the call's time at the tensor cores' peak, `fastest` its µs at the highest clock, and `at` gives its µs
-    at a lower one. It is asked once, at the lowest that the rule can give; µs between are interpolated.
+    `least_us` is the call's time at the tensor cores' peak, `fastest` its µs at the highest clock. `at` gives its µs at
+    a lower one: it is asked once, at the lowest that the rule can give, and µs between are interpolated.
     """
     lowest = limited(kind, least_us / fastest)
     slowest, low, high = at(lowest), lowest, 1.0

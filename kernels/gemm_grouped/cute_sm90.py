@@ -47,7 +47,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     whole = inputs.a, inputs.b, outputs.c
     arguments: list[int] = []
     for x, (a, b, *_), c in sorted(groups, key=lambda group: -group[0].k):  # the last tiles are short ones
-        begins = (part.storage_offset() - vector.storage_offset() for part, vector in zip((a, b, c), whole, strict=True))
+        parts = zip((a, b, c), whole, strict=True)
+        begins = (part.storage_offset() - vector.storage_offset() for part, vector in parts)
         arguments += (x.m, x.n, x.k, *begins)
     tiles = workload.tiles(p["tile_m"], p["tile_n"])
     ctas = min(tiles, p["occupancy"] * multiprocessors(outputs.c.device))

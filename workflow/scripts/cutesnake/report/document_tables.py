@@ -224,9 +224,10 @@ def _errors(errors: Sequence[float]) -> list[str]:
 
 
 def regret() -> str:
-    """Return time of the variant predicted fastest ÷ time of the fastest, by operator, with nvMatmulHeuristics' choices.
+    """Return time of the variant predicted fastest ÷ time of the fastest, by operator.
 
-    A variant without a prediction is not chosen, but may be the fastest.
+    Next to it: the variants that nvMatmulHeuristics chose. A variant without a prediction is not chosen, but may be the
+    fastest.
     """
     folder = BENCHMARKS / "prediction"
     heuristics = {
@@ -351,8 +352,8 @@ def b200_rows() -> str:
     inside = sum(abs(error) <= width for error, width, *_ in rows)
     middle, under = (f"{median(map(abs, errors)):.0f}%" for errors in ([row[0] for row in rows], limited))
     cells.append(["median", "", "", middle, f"{inside} of {len(rows)} inside", "", "", under])
-    header = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected", "MHz under power", "µs", "error")
-    return markdown(header, cells)
+    first = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected")
+    return markdown((*first, "MHz under power", "µs", "error"), cells)
 
 
 def predicted_speedups() -> str:
