@@ -1,4 +1,4 @@
-"""Estimate the SM clock that a power limit leaves, by a rule fitted to Hopper's recorded clocks.
+"""Estimate the SM clock under a power limit, by a rule fitted to Hopper's clocks.
 
     python -m benchmarks.prediction.power
 
@@ -31,7 +31,7 @@ NAMES = {"h200": "H200", "h100": "H100 SXM", "b200": "B200"}  # in config/device
 
 @dataclass(frozen=True)
 class Clock:
-    """A recorded clock, over the highest, and the share of the peak at which it was taken."""
+    """A recorded clock, over the highest, at a share of the peak."""
 
     device: str
     operator: str
@@ -76,7 +76,7 @@ def limited(kind: str, share: float) -> float:
 
 
 def settle(kind: str, least_us: float, fastest: float, at: Callable[[float], float]) -> tuple[float, float]:
-    """Return the clock over the highest at which a call's rate and the rule agree, and µs there.
+    """Return the clock, over the highest, that agrees with the rule, and µs there.
 
     `least_us` is the call's time at the tensor cores' peak, `fastest` its µs at the highest clock. `at` gives its µs at
     a lower one: it is asked once, at the lowest that the rule can give, and µs between are interpolated.

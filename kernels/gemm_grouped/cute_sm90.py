@@ -38,7 +38,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind sizes and places of the groups, which the host must know, and as many CTAs as the GPU holds."""
+    """Bind sizes, which the host must know, and as many CTAs as fit."""
     from cutesnake.stages.load.cute import Call, multiprocessors
     from kernels.gemm_grouped.operator import matrices, results
 

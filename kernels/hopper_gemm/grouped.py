@@ -1,4 +1,4 @@
-"""Device code of the Hopper GEMM of groups whose sizes all differ: C = A B^T of each.
+"""Device code of the Hopper GEMM of groups of any sizes.
 
 A build is for a number of groups, and each group has TMA descriptors of its own, which a launch encodes. So none is
 changed on the GPU, and a warp that loads chooses between them by branches.
@@ -95,7 +95,10 @@ class HopperGrouped(HopperGemm):
 
     @cute.jit
     def place(self, tile: Int32, params: Params) -> GroupTile:
-        """Return the indices of a tile; BAND rows of a group's tiles share what they load, column by column."""
+        """Return the indices of a tile.
+
+        BAND rows of a group's tiles share what they load, column by column.
+        """
         group, begin = Int32(0), Int32(0)
         m, n, k, at = params.problems[0]
         end = cute.ceil_div(m, self.tile_m) * cute.ceil_div(n, self.tile_n)

@@ -247,11 +247,11 @@ def regret() -> str:
             first, second = (times[one] / min(times.values()) for one in chosen)
             ratios.setdefault(name, []).append((first, second))
     rows = [
-        [name, str(len(each)), *(cell for some in zip(*each, strict=True) for cell in _regret(some))]
+        [name, str(len(each)), *_regret(first for first, _ in each), *_regret(second for _, second in each)[::2]]
         for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
     ]
-    columns = ("within 3 %", "mean", "worst")
-    return markdown(("operator", "choices", *columns, *(f"nvMatmulHeuristics: {name}" for name in columns)), rows)
+    header = ("operator", "choices", "within 3 %", "mean", "worst", "nvMatmulHeuristics", "its worst")
+    return markdown(header, rows)
 
 
 def _regret(ratios: Iterable[float]) -> tuple[str, str, str]:
@@ -342,18 +342,21 @@ def b200_rows() -> str:
 
     Each has two: at the highest clock, and at the clock that power is expected to leave.
     """
-    rows, cells, limited = _newer(), [], []
+    rows, cells = _newer(), []
+    limited: list[float] = []
     for error, width, case, us, row in rows:
-        limited.append(100.0 * (row.get("limited_us", row["predicted_us"]) / us - 1))
-        clock = f"{row.get('limited_mhz', row['sm_clock_mhz']):,.0f}"
-        under_power = (clock, f"{row.get('limited_us', row['predicted_us']):,.1f}", f"{limited[-1]:+.0f}%")
+        under_power = NO_VALUE  # where the clock was locked
+        if "limited_us" in row:
+            limited.append(100.0 * (row["limited_us"] / us - 1))
+            under_power = f"{limited[-1]:+.0f}%"
         predicted = (f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%")
-        cells.append([case, f"{us:,}", *predicted, *under_power])
+        cells.append([case, f"{us:,}", *predicted, under_power])
     inside = sum(abs(error) <= width for error, width, *_ in rows)
-    middle, under = (f"{median(map(abs, errors)):.0f}%" for errors in ([row[0] for row in rows], limited))
-    cells.append(["median", "", "", middle, f"{inside} of {len(rows)} inside", "", "", under])
-    first = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected")
-    return markdown((*first, "MHz under power", "µs", "error"), cells)
+    middle = median(abs(error) for error, *_ in rows)
+    under = f"{median(map(abs, limited)):.0f}%" if limited else NO_VALUE
+    cells.append(["median", "", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under])
+    header = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected", "error under power")
+    return markdown(header, cells)
 
 
 def predicted_speedups() -> str:
