@@ -18,6 +18,7 @@ def states(tmp_path, monkeypatch) -> list[str | None]:
     result: list[str | None] = ["before"]
     monkeypatch.setattr(staleness, "_state", lambda folders: result[0])
     monkeypatch.setattr(kernel_queries, "recall", True)
+    monkeypatch.setattr(kernel_queries, "SLOW_SECONDS", 0.0)
     looked_at.memory.cache_clear()
     yield result
     looked_at.memory.cache_clear()
