@@ -43,7 +43,7 @@ MOVED = {
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
-MOST_WORKLOADS = 100_000  # of a list, before equal ones are merged: they take half a minute to plan
+MOST_WORKLOADS = 1_000_000  # of a list, before equal ones are merged: see docs/decisions/many_cases.md
 GATE = {"builds": "default", "spill_bytes": 0, "stack_bytes": 0, "spill_sites": 0}
 GATE |= {"serialized_percent": 10.0, "slower_percent": 3.0}
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any GPU holds
