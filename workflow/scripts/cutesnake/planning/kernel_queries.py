@@ -45,7 +45,7 @@ class _Answers:
     def __init__(self, module: Kernel, target: str) -> None:
         self.module, self.target = module, target  # with the module, so that no other module has its id
         self.variants: dict[str, tuple[Variant, ...]] = {}  # by ids of workloads, which are unique
-        self.checked: dict[tuple[str, ...], tuple[Variant, ...]] = {}
+        self.checked: dict[str, tuple[Variant, ...]] = {}  # by the id of the first
         self.earlier = recalled("variants", f"{vars(module)['__name__']}/{target}", dict) if recall else {}
         _known_variants[id(module), target] = self
 
@@ -56,13 +56,14 @@ class _Answers:
     def ask(self, workload: Workload) -> tuple[Variant, ...]:
         """Ask the kernel, and remember what took long."""
         began = time.perf_counter()
-        message: object = self.module.variants(workload, self.target)
-        result = tuple(message) if isinstance(message, Iterable) else (message,)
+        message: Any = self.module.variants(workload, self.target)
+        if type(message) is not tuple:
+            message = tuple(message) if isinstance(message, Iterable) else (message,)
         slow = recall and time.perf_counter() - began >= SLOW_SECONDS
-        known = self.checked.get(tuple([str(getattr(one, "id", None)) for one in result]))
-        if known is None or any(map(_differ, known, result)):
-            known = _valid(result, workload, self.target)
-            self.checked[tuple([one.id for one in known])] = known
+        known = self.checked.get(str(getattr(message[0], "id", None))) if message else None
+        if known is None or len(known) != len(message) or any(map(_differ, known, message)):
+            known = _valid(message, workload, self.target)
+            self.checked[known[0].id] = known
         if slow:
             self.earlier[workload.id] = [[one.id, dict(one.params)] for one in known]
             memory().changed = True
@@ -73,7 +74,7 @@ _known_variants: dict[tuple[int, str], _Answers] = {}
 
 
 def _differ(known: Variant, one: object) -> bool:
-    return type(one) is not Variant or one.params != known.params
+    return type(one) is not Variant or one.id != known.id or one.params != known.params
 
 
 def _valid(result: tuple[Any, ...], workload: Workload, target: str) -> tuple[Variant, ...]:
