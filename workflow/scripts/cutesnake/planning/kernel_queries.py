@@ -13,8 +13,8 @@ from cutesnake.planning.config import MOST_CHARACTERS
 from cutesnake.planning.looked_at import memory
 from cutesnake.planning.staleness import recalled
 
-recall = False  # whether answers of earlier runs count; the Snakefile sets it
-SLOW_SECONDS = 0.001  # answers that took as long are remembered: of kernels that search for a schedule
+recall = False  # whether replies of earlier runs count; the Snakefile sets it
+SLOW_SECONDS = 0.001  # replies that took as long are remembered: of kernels that search for a schedule
 VARIANT_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
 
 
@@ -31,16 +31,16 @@ def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, 
 
     Each kernel is asked once, since some search for a schedule, and several parts of a run ask.
     """
-    answers = _known_variants.get((id(module), target)) or _Answers(module, target)
+    replies = _known_variants.get((id(module), target)) or _Replies(module, target)
     name = workload.id
-    known = answers.variants.get(name)
+    known = replies.variants.get(name)
     if known is None:
-        known = answers.variants[name] = answers.recalled(name) if name in answers.earlier else answers.ask(workload)
+        known = replies.variants[name] = replies.recalled(name) if name in replies.earlier else replies.ask(workload)
     return known
 
 
-class _Answers:
-    """Variants that a kernel gave for a target; equal ones once, since a million workloads may have a few."""
+class _Replies:
+    """Variants that a kernel gave for a target, equal ones once."""
 
     def __init__(self, module: Kernel, target: str) -> None:
         self.module, self.target = module, target  # with the module, so that no other module has its id
@@ -70,7 +70,7 @@ class _Answers:
         return known
 
 
-_known_variants: dict[tuple[int, str], _Answers] = {}
+_known_variants: dict[tuple[int, str], _Replies] = {}
 
 
 def _differ(known: Variant, one: object) -> bool:

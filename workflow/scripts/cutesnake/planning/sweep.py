@@ -105,7 +105,7 @@ class Sweep:
         return list({workload.id: workload for workload in result}.values())
 
     def of_entry(self, entry: dict[str, Any]) -> list[Workload]:
-        """Return the workloads of one of the sweep's entries, made once; or what the operator raises."""
+        """Return an entry's workloads, made once; or what the operator raises."""
         if id(entry) not in self._made:
             lists = {name: value if isinstance(value, list) else [value] for name, value in entry.items()}
             self._made[id(entry)] = list(make_workloads(self.operator, {**lists, "dtype": self.all_dtypes}))
