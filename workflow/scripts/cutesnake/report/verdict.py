@@ -160,7 +160,10 @@ def _box(verdict: TargetVerdict) -> View:
         "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
         "text": text,
         "small": small,
-        "flags": flag_texts(verdict.flags, verdict.gpu),
+        "flags": flag_texts(
+            (f for f in verdict.flags if f.id != "one_workload_decides" or any(not d.split for d in decisions)),
+            verdict.gpu,
+        ),
     }
 
 
@@ -289,12 +292,12 @@ def _slower_warm(verdict: TargetVerdict) -> str | None:
     texts = []
     for flag in verdict.flags:
         if flag.id == "power_limit":
-            texts.append("the power limit lowered the clock in {records} of {timed} warm times compared")
-            texts[-1] = texts[-1].format(**flag.values)
+            texts.append("power limit: lower clock in {records} of {timed} warm times".format(**flag.values))
     if verdict.warm_slower:
         most, *_ = verdict.warm_slower
-        count = f"{len(verdict.warm_slower)} of all {verdict.times}"
-        texts.append(f"{count} times are longer warm than cold, by up to {most.percent:.0f} %")
+        texts.append(
+            f"{len(verdict.warm_slower)} of all {verdict.times} longer warm than cold, by up to {most.percent:.0f} %"
+        )
         texts[-1] += {"clock": " (the clock fell)", "unknown": " (no record says why)"}.get(most.cause, "")
     text = "; ".join(texts)
     return f"{text[0].upper()}{text[1:]}." if text else None
