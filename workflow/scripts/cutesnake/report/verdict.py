@@ -204,10 +204,11 @@ def _text(decision: Decision) -> str:
     equal = [_equal(decision)] * bool(decision.equal)
     if decision.winner == "depends":
         sides = [text for side in SIDES if (text := _side(decision, side))]
+        sides[1:] = [text.replace(" faster on", " on", 1) for text in sides[1:]]
         return f"{figure}, {total}: {', '.join(sides + equal)}{_dtypes(decision)}."
     loser: Side = "cutile" if decision.winner == "cute" else "cute"
     mine = decision.cute_wins if decision.winner == "cute" else decision.cutile_wins
-    behind = [text for text in [_side(decision, loser)] if text]
+    behind = [text.replace(" faster on", " on", 1) for text in [_side(decision, loser)] if text]
     texts = [f"{DSL_NAMES[decision.winner]} faster on {len(mine)} of {decision.workloads}", *behind, *equal]
     return f"{figure}: {', '.join(texts)}; {_range(decision)}{_dtypes(decision)}."
 
