@@ -125,6 +125,15 @@ def test_gemm_at_m_128_cute_has_tiles_for_a_quarter_of_the_processors():
     assert "tile_traffic" not in result
 
 
+def test_tiles_of_groups_are_counted_together_and_not_at_all_if_sizes_differ():
+    result = of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    for sizes, fires in (("even", True), ("uneven", False)):
+        grouped = replace(result, parameters={"m": 128, "n": 2048, "groups": 2, "sizes": sizes})
+        known = fired(grouped)
+        assert ("idle_processors" in known) is fires
+        assert not fires or known["idle_processors"].numbers["slow_ctas"] == 16
+
+
 def trial(fast: bool, us: float, m: int, n: int, gpu: str = "") -> Trial:
     kernel = "tilegym_persistent" if fast else "cutlass_sm90_persistent"
     return Trial(fast, kernel, {"tile_m": m, "tile_n": n}, us, "path", gpu)

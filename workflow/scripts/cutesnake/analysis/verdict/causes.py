@@ -25,6 +25,7 @@ MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another w
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
+ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",
     "not_selected",
@@ -331,11 +332,12 @@ def _tile_names(fast: tuple[int, int], slow: tuple[int, int]) -> Numbers:
 
 
 def _tiles(c: Contrast, kernel: Kernel) -> int | None:
-    """Return the number of output tiles of a matrix product."""
+    """Return the number of output tiles of matrix products; None if they differ in size."""
     tile, (m, n) = _tile(kernel), (c.parameters.get(name) for name in "mn")
-    if tile is None or not (isinstance(m, int) and isinstance(n, int)):
+    if tile is None or not (isinstance(m, int) and isinstance(n, int)) or c.parameters.get("sizes") not in ONE_SIZE:
         return None
-    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * int(c.parameters.get("batch") or 1)
+    products = int(c.parameters.get("batch") or 1) * int(c.parameters.get("groups") or 1)
+    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * products
 
 
 def _idle_processors(c: Contrast) -> Fired | None:

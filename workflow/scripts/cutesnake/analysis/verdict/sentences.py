@@ -243,8 +243,8 @@ def expected_error(decisions: Sequence[Decision]) -> str:
     """Return the expected error of predicted ratios and what it is made of."""
     each = ", ".join(f"{one.noise_percent:.0f} % {one.figure}" for one in decisions)
     return (
-        f"Expected error of the ratio, median: {each}. It adds both times' errors, which nine of ten "
-        "predictions on Hopper stayed below. Cold ones are widened where parameters of the GPU are assumed."
+        f"Expected error of the ratio, median: {each}. It adds both times' errors, which nine of ten predictions on "
+        "Hopper stayed below; cold ones are widened for assumed parameters of the GPU."
     )
 
 
