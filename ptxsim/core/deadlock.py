@@ -157,7 +157,7 @@ class Deadlock:
         return Cause(4, f"{nobody}, waited for at {self._location(at)}{self._missing(at)}", at)
 
     def _missing(self, at: int) -> str:
-        """Return where the arrival that the wait `at` is for may be missing, as the end of a sentence."""
+        """Return where an awaited arrival may be missing, as the end of a sentence."""
         places = missing_arrival(self.cluster.program, self.cluster.machine.visits, at)
         return f"; it may be missing near {self._locations(set(places))}" if places else ""
 

@@ -1,4 +1,4 @@
-"""Places where an arrival may be missing, for a wait on an mbarrier that nobody signals.
+"""Places where an arrival on an mbarrier that nobody signals may be missing.
 
 An arrival follows what it publishes or releases. So a fence, or a wait for loads, stores or products, is suspect if
 the next wait, the end of its loop or the return comes before any arrival.
@@ -53,7 +53,7 @@ def ends_search(ins: Instruction, start: int) -> bool:
 
 
 def is_signal(ins: Instruction) -> bool:
-    """Return whether an instruction signals other threads or begins a copy; also a fence, whose own use counts."""
+    """Return whether an instruction signals other threads, is a fence or begins a copy."""
     parts = ins.parts
     if any(parts[: len(form)] == form for form in BEFORE_ARRIVALS):
         return True
@@ -62,7 +62,7 @@ def is_signal(ins: Instruction) -> bool:
 
 
 def end_of_loop(program: Program, at: int) -> list[int]:
-    """Return the instruction after `at` in its outer loop with the last source line of its file."""
+    """Return the instruction with the last source line after `at` in its loop."""
     code, blocks = program.instructions, program.blocks
     file = (code[at].source or "").rpartition(":")[0]
     for first, (last, _) in program.loops.items():

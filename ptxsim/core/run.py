@@ -105,7 +105,7 @@ def run(
         def other(launch: Launch) -> Machine:
             return Machine(launch, Schedule(schedule, seed), enabled, trace, step_limit=step_limit)
 
-        return SmallGrid(launch, other, lambda found: bool(_waived(found, waive or {})[0]), in_small_grids)
+        return SmallGrid(launch, other, lambda findings: bool(_waived(findings, waive or {})[0]), in_small_grids)
 
     in_small_grids: list[Finding] = []
     again_small = SMALL_GRID in enabled and schedule == SCHEDULE

@@ -1,4 +1,4 @@
-"""Check "small-grid": run a persistent kernel again with so few CTAs that each has several work items.
+"""Check "small-grid": run a persistent kernel again with several work items a CTA.
 
 Rings of stages then wrap, and buffers of one item are reused by the next, in workloads with few items.
 """
@@ -21,7 +21,7 @@ LARGEST = 1 << 28  # bytes of buffers beyond which no copy is kept
 
 
 class SmallGrid:
-    """A launch that is run again in a smaller grid, from the same memory; the outputs of its own grid remain."""
+    """A second run of a launch in a smaller grid, whose outputs are discarded."""
 
     def __init__(
         self,
@@ -30,7 +30,10 @@ class SmallGrid:
         faulty: Callable[[list[Finding]], bool],
         findings: list[Finding],
     ) -> None:
-        """Copy the memory. Findings are added to `findings`; after a `faulty` run there is no second one."""
+        """Copy the memory.
+
+        Findings are added to `findings`. After a `faulty` run there is no second one.
+        """
         self.launch, self.machine_of, self.faulty, self.findings = launch, machine_of, faulty, findings
         self.grid = smaller_grid(launch)
         small = sum(a.size for a in launch.memory.allocations) <= LARGEST
@@ -51,7 +54,7 @@ class SmallGrid:
 
 
 def smaller_grid(launch: Launch) -> Dim3:
-    """Return the grid with one cluster along each axis whose size is the stride of work items."""
+    """Return the grid with one cluster along each axis that strides work items."""
     if launch.grid == launch.cluster:
         return launch.grid
     axes = strided_axes(program_of(launch.module, launch.kernel))

@@ -1,4 +1,4 @@
-"""Grids that may be smaller: CTAs that loop over work items and take every n-th one of the grid's size n.
+"""Grids that may be smaller: CTAs loop over work items with a stride.
 
 A loop counter that grows by a value computed from the grid's size is such a stride. The kernel must not use that size
 in addresses or stored values, and must not poll: partial results per CTA or barriers of the grid fix its size.
@@ -21,7 +21,10 @@ Flow = tuple[Instruction, list[Key], list[Key]]  # an instruction, its results a
 
 
 def strided_axes(program: Program) -> frozenset[int]:
-    """Return the grid's axes (0 to 2) by whose sizes work items are strided; none if a smaller grid may be wrong."""
+    """Return axes of the grid (0 to 2) by whose sizes work items are strided.
+
+    None if a smaller grid may be wrong.
+    """
     if not any(read_axes(ins, SIZES) for ins in program.instructions):
         return frozenset()
     flows = [flow(ins) for ins in program.instructions]
@@ -93,11 +96,11 @@ def copies(flows: list[Flow]) -> dict[Key, set[Key]]:
                 direct.setdefault(source, set()).add(results[0])
     out: dict[Key, set[Key]] = {}
     for start in direct:
-        found, work = {start}, [start]
+        reached, work = {start}, [start]
         while work:
             for key in direct.get(work.pop(), ()):
-                if key not in found:
-                    found.add(key)
+                if key not in reached:
+                    reached.add(key)
                     work.append(key)
-        out[start] = found
+        out[start] = reached
     return out

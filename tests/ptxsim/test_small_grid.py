@@ -1,4 +1,4 @@
-"""Persistent kernels run again in a smaller grid, and kernels whose grid is a contract do not."""
+"""Persistent kernels run again in a smaller grid, unless its size is a contract."""
 
 from __future__ import annotations
 
