@@ -100,9 +100,10 @@ def references_of(operator):
     return [os.path.relpath(path) for path in files if path.exists()]
 
 
-def builds_of(operator):
-    """The builds of an operator that this run makes itself."""
-    return [PLAN.builds[key] for key in PLAN.live if PLAN.builds[key].operator == operator]
+def described(operator):
+    """The builds of an operator whose anatomy this run makes: one per kernel and target, and those that a GPU runs."""
+    live = (PLAN.builds[key] for key in PLAN.live if PLAN.builds[key].operator == operator)
+    return [one for one in live if one.key in DEFAULTS or PLAN.running.get(one.key.rpartition("/")[0])]
 
 
 def anatomy_builds_of(wildcards):
@@ -112,8 +113,25 @@ def anatomy_builds_of(wildcards):
 
 @functools.cache
 def watched(operator):
+    sweep, builds = EXPERIMENT.sweeps[operator], described(operator)
+    others = [build for build in builds if build.key not in DEFAULTS]
+    every = problems.of_builds(builds, sweep.small(), sweep.workloads()) if others else {}
+    defaults = watched_defaults(operator)
+    return {build.key: defaults.get(build.key) or every[build.key] for build in builds}
+
+
+@functools.cache
+def watched_defaults(operator):
+    """How default builds are watched, whatever else a run makes: their records are kept."""
     sweep = EXPERIMENT.sweeps[operator]
-    return problems.of_builds(builds_of(operator), sweep.small(), sweep.workloads())
+    builds = [PLAN.builds[key] for key in sorted(DEFAULTS) if PLAN.builds[key].operator == operator]
+    return problems.of_builds(builds, sweep.small(), sweep.workloads())
+
+
+def recipe_of_anatomy(build):
+    """What the anatomy of a build depends on besides files."""
+    how = watched_defaults(build.operator)[build.key]
+    return recipe(code_of("anatomy.py", f"kernels.{build.operator}.{build.kernel}"), TORCH, build=how)
 
 
 def lesson_builds(lesson):
@@ -174,7 +192,7 @@ def lesson_checked(lesson):
 
 def anatomy_of(operator):
     """The folder of an operator's records of anatomy, where that stage is wanted, and what its pages quote."""
-    return [f"results/anatomy/{operator}"] if operator in READ else []
+    return [f"results/anatomy/{operator}"] if operator in READ and COMPILES else []
 
 
 def anatomy_pages(operator):

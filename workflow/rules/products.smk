@@ -46,7 +46,7 @@ def products():
                 yield Product(path, "autotune", lambda: recipe(code_of("autotune.py")), timing_files_of(names))
     for case in PLAN.predicted():
         yield predicted_product(case)
-    for operator in READ:
+    for operator in READ if COMPILES else ():
         yield anatomy_product(operator)
     for operator in PLAN.workloads:
         yield compared_product(operator)
@@ -183,7 +183,7 @@ def predicted_product(case):
 
 def anatomy_product(operator):
     names = Names(operator=operator)
-    kernels = sorted({build.kernel for build in builds_of(operator)})
+    kernels = sorted({build.kernel for build in described(operator)})
     return Product(
         f"results/anatomy/{operator}",
         "anatomy",
@@ -192,7 +192,7 @@ def anatomy_product(operator):
             TORCH,
             builds=anatomy_builds_of(names),
         ),
-        [build.id.path("compile") for build in builds_of(operator)],
+        [build.id.path("compile") for build in described(operator)],
     )
 
 
