@@ -111,19 +111,21 @@ def test_with_only_records_no_build_is_made(plan, tmp_path) -> None:
     assert recorded_builds.places_of(tmp_path) == {"op/cute/sm_90a"}
 
 
-def test_anatomy_is_shown_where_no_build_is_made_and_its_code_is_the_same(plan, tmp_path) -> None:
+def test_anatomy_is_shown_of_builds_that_are_not_made_and_its_code_is_the_same(plan, tmp_path) -> None:
     def with_anatomy(code):
-        return dataclasses.replace(recipes(), of_anatomy=lambda build: recipe(code) if build.key == name else None)
+        return dataclasses.replace(recipes(), of_anatomy=lambda build: recipe(code))
 
-    name = "op/cute/sm_90a/second"
-    keys = recorded_builds.keys_of(plan, plan.builds[name], recipes())
-    keys["anatomy"] = recorded_builds.key_of_anatomy(plan.builds[name], with_anatomy("same"))
-    (tmp_path / "op.jsonl").write_bytes(kept_builds.msgspec.json.encode(kept_builds.KeptBuild(name, keys, {})))
-    only = recorded_builds.select(plan, tmp_path, with_anatomy("same"), "only")
-    assert only.kept[name] == (*NAMES, "anatomy") and not only.stale
-    changed = recorded_builds.select(plan, tmp_path, with_anatomy("changed"), "only")
-    assert changed.kept[name] == NAMES and changed.stale == 1
-    assert name not in recorded_builds.select(plan, tmp_path, with_anatomy("same")).kept
+    def choose(code, *options):
+        return recorded_builds.select(plan, tmp_path, with_anatomy(code), *options)
+
+    keep(tmp_path, plan, with_anatomy("same"))
+    second, third = "op/cute/sm_90a/second", "op/cute/sm_90a/third"
+    assert choose("same").kept[third] == ("compile", "inspect", "anatomy") and second not in choose("same").kept
+    assert set(choose("same", "only").kept[second]) == {*NAMES, "anatomy"}
+    assert choose("changed").kept[third] == ("compile", "inspect") and choose("changed").stale == 2
+    assert choose("same", "use", True).live == {second} and choose("changed", "use", True).live == set(plan.builds)
+    keep(tmp_path, plan, recipes())
+    assert choose("same", "use", True).live == set(plan.builds)
 
 
 def test_a_build_without_anatomy_is_kept_without_it(tmp_path) -> None:

@@ -5,7 +5,7 @@ rule anatomy:
     input:
         **inputs(
             "results/anatomy/{operator}",
-            builds=lambda wildcards: [build.id.path("compile") for build in described(wildcards.operator)],
+            builds=lambda wildcards: [build.id.path("compile") for build in builds_of(wildcards.operator)],
         ),
     output:
         folder=directory("results/anatomy/{operator}"),

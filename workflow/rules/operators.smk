@@ -100,10 +100,14 @@ def references_of(operator):
     return [os.path.relpath(path) for path in files if path.exists()]
 
 
-def described(operator):
-    """The builds of an operator whose anatomy this run makes: one per kernel and target, and those that a GPU runs."""
-    live = (PLAN.builds[key] for key in PLAN.live if PLAN.builds[key].operator == operator)
-    return [one for one in live if one.key in DEFAULTS or PLAN.running.get(one.key.rpartition("/")[0])]
+def builds_of(operator):
+    """The builds of an operator that this run makes itself."""
+    return [PLAN.builds[key] for key in PLAN.live if PLAN.builds[key].operator == operator]
+
+
+def has_code(build):
+    """Whether a build is compiled code of its own: PyTorch's have none."""
+    return load_kernel(build.operator, build.kernel).DSL in COMPARED
 
 
 def anatomy_builds_of(wildcards):
@@ -111,27 +115,38 @@ def anatomy_builds_of(wildcards):
     return watched(wildcards.operator)
 
 
-@functools.cache
 def watched(operator):
-    sweep, builds = EXPERIMENT.sweeps[operator], described(operator)
-    others = [build for build in builds if build.key not in DEFAULTS]
-    every = problems.of_builds(builds, sweep.small(), sweep.workloads()) if others else {}
-    defaults = watched_defaults(operator)
-    return {build.key: defaults.get(build.key) or every[build.key] for build in builds}
+    return {build.key: watched_build(build.key) for build in builds_of(operator)}
 
 
 @functools.cache
-def watched_defaults(operator):
-    """How default builds are watched, whatever else a run makes: their records are kept."""
+def watched_build(key):
+    """How a build is watched, whatever else a run makes: its record is kept. The default build may be run instead."""
+    build = PLAN.builds[key]
+    alone = problems.of_builds([build], *swept(build.operator))
+    default = default_builds()[key.rpartition("/")[0]]
+    if default == key or (alone[key]["workloads"] and not alone[key]["in_part"]):
+        return alone[key]
+    return problems.of_builds([PLAN.builds[default], build], *swept(build.operator))[key]
+
+
+@functools.cache
+def swept(operator):
+    """Small workloads of an operator's sweep, and all."""
     sweep = EXPERIMENT.sweeps[operator]
-    builds = [PLAN.builds[key] for key in sorted(DEFAULTS) if PLAN.builds[key].operator == operator]
-    return problems.of_builds(builds, sweep.small(), sweep.workloads())
+    return sweep.small(), sweep.workloads()
+
+
+@functools.cache
+def default_builds():
+    """The build of each kernel and target that a run makes first."""
+    return {key.rpartition("/")[0]: key for key in recorded_builds.defaults_of(PLAN)}
 
 
 def recipe_of_anatomy(build):
     """What the anatomy of a build depends on besides files."""
-    how = watched_defaults(build.operator)[build.key]
-    return recipe(code_of("anatomy.py", f"kernels.{build.operator}.{build.kernel}"), TORCH, build=how)
+    code = code_of("anatomy.py", f"kernels.{build.operator}.{build.kernel}")
+    return recipe(code, TORCH, build=watched_build(build.key))
 
 
 def lesson_builds(lesson):

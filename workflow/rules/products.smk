@@ -183,7 +183,7 @@ def predicted_product(case):
 
 def anatomy_product(operator):
     names = Names(operator=operator)
-    kernels = sorted({build.kernel for build in described(operator)})
+    kernels = sorted({build.kernel for build in builds_of(operator)})
     return Product(
         f"results/anatomy/{operator}",
         "anatomy",
@@ -192,7 +192,7 @@ def anatomy_product(operator):
             TORCH,
             builds=anatomy_builds_of(names),
         ),
-        [build.id.path("compile") for build in described(operator)],
+        [build.id.path("compile") for build in builds_of(operator)],
     )
 
 

@@ -13,10 +13,11 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -249,11 +250,20 @@ def make_workload(operator: str, parameters: Mapping[str, Any]) -> Workload:
 
     Raises TypeError for a value of another type or an unknown field, and what Workload raises for impossible values.
     """
+    (workload,) = make_workloads(operator, {name: [value] for name, value in parameters.items()})
+    return workload
+
+
+def make_workloads(operator: str, values: Mapping[str, Sequence[Any]]) -> Iterator[Workload]:
+    """Yield the workloads of every combination of values, the last field's first; raises as `make_workload`."""
     make = load_operator(operator).Workload
     for name, kind in _field_types(make).items():
-        if name in parameters and not _has_type(parameters[name], kind):
-            raise TypeError(f"{name} is {parameters[name]!r}; it must be {FIELD_TYPES[kind]}")
-    return make(**parameters)
+        for value in values.get(name, ()):
+            if not _has_type(value, kind):
+                raise TypeError(f"{name} is {value!r}; it must be {FIELD_TYPES[kind]}")
+    names = tuple(values)
+    for combination in itertools.product(*values.values()):
+        yield make(**dict(zip(names, combination, strict=True)))
 
 
 @functools.cache

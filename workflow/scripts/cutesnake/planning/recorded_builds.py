@@ -97,13 +97,7 @@ def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
         stage = name.partition("/")[0]
         recipe = recipes.of_check(case) if stage == CHECK else recipes.of_prediction(case)
         result[name] = key(stage, recipe)
-    return result
-
-
-def key_of_anatomy(build: Build, recipes: Recipes) -> Key | None:
-    """Return the key of a build's anatomy by today's sources; None without anatomy."""
-    recipe = recipes.of_anatomy(build)
-    return key(ANATOMY, recipe) if recipe else None
+    return result | ({ANATOMY: key(ANATOMY, anatomy)} if (anatomy := recipes.of_anatomy(build)) else {})
 
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
@@ -118,9 +112,8 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use", re
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record
     that holds. Of their checks, the first `FIRST_CHECKS` are made, and all without a record that holds. Of their
     predictions, those under `predict_always` of the sweep are made, and all of a kernel and target without any
-    record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none, and shows recorded
-    anatomy. `refreshing` makes whatever has no record that holds, as the rule record_builds does. Raises
-    RecordedBuildsError for a damaged file.
+    record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. `refreshing` makes
+    whatever has no record that holds, as the rule record_builds does. Raises RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
         predicting = frozenset(case.key for case in plan.predicted())
@@ -142,12 +135,10 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use", re
         if name in defaults or runs:
             live.add(name)
             known = _checks(plan, build, known) | _predictions(plan, build, known) if built else {}
-        elif not (built and known.get(INSPECT)) or (refreshing and not all(_checked(plan, build, known).values())):
+        elif not (built and known.get(INSPECT)) or (refreshing and not _complete(plan, build, known, recipes)):
             live.add(name)
             stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
             known = _predictions(plan, build, known) if built else {}
-        if only and built and ANATOMY in there.keys and (now := key_of_anatomy(build, recipes)):
-            known[ANATOMY] = there.keys[ANATOMY].holds(now)
         stale += sum(not holds for holds in known.values())
         if holding := tuple(one for one, holds in known.items() if holds):
             kept[name] = holding
@@ -215,6 +206,12 @@ def _checked(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, b
     """Return which of a build's simulated checks have a record that holds, by name."""
     names = (f"{CHECK}/{case.workload.id}" for case in plan.checks_of_builds.get(build.key, ()))
     return {one: known.get(one, False) for one in names}
+
+
+def _complete(plan: Plan, build: Build, known: Mapping[str, bool], recipes: Recipes) -> bool:
+    """Return whether all checks and the anatomy of a build have a record that holds."""
+    described = known.get(ANATOMY, recipes.of_anatomy(build) is None)
+    return described and all(_checked(plan, build, known).values())
 
 
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:

@@ -217,6 +217,9 @@ def _provenance(contents: Contents) -> View:
         "commit": contents.commit,
         "seeds": ", ".join(map(str, sorted(seeds))),
         "probed": contents.arch.provenance.created,
+        "target": f"results/{contents.front}"
+        if contents.is_front
+        else f"results/report/{contents.evidence.operator}.html",
         "config": contents.config,
         "sweep": contents.sweep,
     }

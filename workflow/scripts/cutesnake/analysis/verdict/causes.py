@@ -5,9 +5,12 @@ Each reads typed facts, and each can be false.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from cutesnake.analysis.verdict import sentences
 from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
@@ -18,10 +21,11 @@ from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
-MOST_SHARE = 1.5  # of the difference: a cost far above it does not explain it
+MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another workload
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
+ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",
     "not_selected",
@@ -58,20 +62,30 @@ def causes(contrast: Contrast) -> list[Cause]:
 
     An unknown share ranks as UNKNOWN_SHARE.
     """
-    known = _fired(RULES, contrast)
     against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
-    refuted = {rule.id for rule in RULES if rule.refuted in against}
+    doubted = {cause.rule: cause for cause in _fired(DOUBTS, contrast)}
+    refuted_by = {rule.id: rule.refuted for rule in RULES}
     return sorted(
-        (cause for cause in known if cause.rule not in refuted),
+        (
+            _with_doubt(cause, doubted.get(refuted_by[cause.rule] or ""))
+            for cause in _fired(RULES, contrast)
+            if refuted_by[cause.rule] not in against
+        ),
         key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent),
     )
 
 
+def _with_doubt(cause: Cause, doubt: Cause | None) -> Cause:
+    """Add what weakens a cause without refuting it."""
+    return replace(cause, evidence=[*cause.evidence, *doubt.evidence], doubt=doubt.sentence) if doubt else cause
+
+
 def ruled_out(contrast: Contrast) -> list[Cause]:
-    """Return what refutes a rule that fires."""
+    """Return what refutes a cause, or else what both kernels have in common."""
     named = {cause.rule for cause in _fired(RULES, contrast)}
     against = {rule.refuted for rule in RULES if rule.id in named}
-    return [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
+    out = [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
+    return out or ([] if named else _fired(COMMON, contrast))
 
 
 def _fired(rules: Iterable[Rule], contrast: Contrast) -> list[Cause]:
@@ -95,7 +109,7 @@ def _fired(rules: Iterable[Rule], contrast: Contrast) -> list[Cause]:
 
 def rules() -> list[CauseRule]:
     """Return the rules and their conditions."""
-    return [CauseRule(rule.id, rule.condition) for rule in (*RULES, *REFUTATIONS)]
+    return [CauseRule(rule.id, rule.condition) for rule in (*RULES, *REFUTATIONS, *COMMON)]
 
 
 def _used(path: str, fired: Fired) -> bool:
@@ -318,11 +332,12 @@ def _tile_names(fast: tuple[int, int], slow: tuple[int, int]) -> Numbers:
 
 
 def _tiles(c: Contrast, kernel: Kernel) -> int | None:
-    """Return the number of output tiles of a matrix product."""
+    """Return the number of output tiles of matrix products; None if they differ in size."""
     tile, (m, n) = _tile(kernel), (c.parameters.get(name) for name in "mn")
-    if tile is None or not (isinstance(m, int) and isinstance(n, int)):
+    if tile is None or not (isinstance(m, int) and isinstance(n, int)) or c.parameters.get("sizes") not in ONE_SIZE:
         return None
-    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * int(c.parameters.get("batch") or 1)
+    products = int(c.parameters.get("batch") or 1) * int(c.parameters.get("groups") or 1)
+    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * products
 
 
 def _idle_processors(c: Contrast) -> Fired | None:
@@ -376,15 +391,30 @@ def _tile_traffic(c: Contrast) -> Fired | None:
 
 
 def _equal_tiles(c: Contrast) -> Fired | None:
-    """Look for times with equal tiles that differ half as much or more.
+    """Find equal tiles, on this GPU, that keep half of the difference."""
+    return _with_kept_difference(c, [trial for trial in c.trials if _is_own(c, trial)])
 
-    Only tiles of the contrast count, and tiles that are the fastest of both sides on another GPU.
+
+def _equal_tiles_elsewhere(c: Contrast) -> Fired | None:
+    """Look for such times of other kernels of both sides, or on another GPU."""
+    fired = None if _equal_tiles(c) else _with_kept_difference(c, c.trials)
+    return fired and dataclasses.replace(fired, sentence="equal_tiles_elsewhere")
+
+
+def _is_own(c: Contrast, trial: Trial) -> bool:
+    return not trial.gpu and trial.kernel == (c.fast if trial.fast else c.slow).name
+
+
+def _with_kept_difference(c: Contrast, trials: Sequence[Trial]) -> Fired | None:
+    """Return times with equal tiles that keep half of the difference.
+
+    Only tiles of the contrast count, and tiles that are the fastest of both sides on a GPU.
     """
     kept = [
         (slow.us / fast.us, fast, slow)
-        for gpu in dict.fromkeys(trial.gpu for trial in c.trials)
+        for gpu in dict.fromkeys(trial.gpu for trial in trials)
         for fast, slow in _with_equal_tiles(
-            [trial for trial in c.trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
+            [trial for trial in trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
         )
         if math.log(slow.us / fast.us) >= KEPT_SHARE * math.log(c.slow.us / c.fast.us)
     ]
@@ -408,6 +438,18 @@ def _with_equal_tiles(trials: list[Trial], *tiles: tuple[int, int] | None) -> It
         if all(equal):
             fast, slow = (min(side, key=lambda one: one.us) for side in equal)
             yield fast, slow
+
+
+def _same_tiles(c: Contrast) -> Fired | None:
+    """Return the tile that both kernels have."""
+    tiles, count = (_tile(c.fast), _tile(c.slow)), _tiles(c, c.fast)
+    if tiles[0] is None or tiles[0] != tiles[1] or count is None or c.processors is None:
+        return None
+    numbers: Numbers = {"tiles": count, "tile": f"{tiles[0][0]}x{tiles[0][1]}", "processors": c.processors}
+    return Fired(
+        numbers | {"waves": count / c.processors},
+        [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)],
+    )
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -651,7 +693,7 @@ RULES = (
     Rule(
         "second_launch",
         "The slower kernel launches more kernels per call, and they take a tenth of the difference or more. If another "
-        "workload was profiled, they take at most 1.5 times the difference.",
+        "workload was profiled, they take at most the difference.",
         _second_launch,
     ),
     Rule(
@@ -771,8 +813,16 @@ RULES = (
 REFUTATIONS = (
     Rule(
         "equal_tiles",
-        "No cause: with both sides' tiles equal to one of the two, or to the fastest one of both on some GPU, half of "
-        "the difference or more remains.",
+        "No cause: with tiles of both kernels equal to one of the two, or to the fastest one of both, half of the "
+        "difference or more remains on this GPU. On another GPU, or of other kernels of both DSLs, it is a doubt.",
         _equal_tiles,
+    ),
+)
+DOUBTS = (Rule("equal_tiles", "", _equal_tiles_elsewhere),)
+COMMON = (
+    Rule(
+        "same_tiles",
+        "No cause, and no other one is known: both kernels have output tiles of one size, and so as many tiles.",
+        _same_tiles,
     ),
 )

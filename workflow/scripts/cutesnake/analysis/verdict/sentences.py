@@ -68,6 +68,14 @@ CAUSES = {
         "Not the tile alone: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
         "{fast_us:.1f} µs."
     ),
+    "equal_tiles_elsewhere": (
+        "The tile may not be all: with {tile} in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
+        "{fast_us:.1f} µs."
+    ),
+    "same_tiles": (
+        "Tiles, CTAs and waves are no cause: both compute {tiles} output tiles of {tile} on {processors} SMs "
+        "({waves:.2f} per SM). No other cause is known."
+    ),
     "register_share": (
         "{fast} accumulates in {fast_warps} warps of {fast_registers} registers per thread, {slow} in {slow_warps} of "
         "{slow_registers}. Its output tile is {fast_tile}, not {slow_tile}."
@@ -235,8 +243,8 @@ def expected_error(decisions: Sequence[Decision]) -> str:
     """Return the expected error of predicted ratios and what it is made of."""
     each = ", ".join(f"{one.noise_percent:.0f} % {one.figure}" for one in decisions)
     return (
-        f"Expected error of the ratio, median: {each}. It adds both times' errors, which nine of ten "
-        "predictions on Hopper stayed below. Cold ones are widened where parameters of the GPU are assumed."
+        f"Expected error of the ratio, median: {each}. It adds both times' errors, which nine of ten predictions on "
+        "Hopper stayed below; cold ones are widened for assumed parameters of the GPU."
     )
 
 
