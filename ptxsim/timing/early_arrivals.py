@@ -27,7 +27,7 @@ class _Load(NamedTuple):
 
 
 def early_arrivals(kernel: Kernel, code: Code) -> list[Finding]:
-    """Return a finding per arrival that machine code makes before a load has ended, which PTX makes afterwards.
+    """Return arrivals before the end of loads that come first in PTX.
 
     It needs PTX lines in the cubin (`--generate-line-info`).
     """
