@@ -5,9 +5,9 @@
     clock = highest * (1 - base - slope * share)
 
 `share` is a kernel's FLOP rate over the GPU's peak of that element type. Base and slope are fitted to the H200's
-records of every operator but MLA decode, from 30 µs on; no time is fitted, only clocks. It carries over to a B200 on the
-assumption that an equal share of the peak takes an equal share of the power limit. The command
-prints what a fit to today's records gives, and the rule's errors on fitted and other records.
+clocks in all operators but MLA decode, from 30 µs on. No time is fitted. The rule carries over to a B200 if an equal
+share of the peak takes an equal share of the power limit: an assumption. The command prints what a fit to today's
+records gives, and the rule's errors on fitted and other records.
 """
 
 from __future__ import annotations
