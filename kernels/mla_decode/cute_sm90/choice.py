@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.model.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.l2 import MAX_EVICT_BYTES, MIN_EVICT_BYTES, PREFETCH_BYTES
-from kernels.mla_decode.cute_sm90.schedule import cost, in_step, splits
+from kernels.mla_decode.cute_sm90.schedule import combine_fits_idle, cost, in_step, splits
 from kernels.mla_decode.operator import request_lengths
 from kernels.mla_decode.split_kv.plan import Prices
 
@@ -27,10 +27,11 @@ PARTLY_RESIDENT_BYTES = 200_000_000  # most of a cache of which L2 keeps enough 
 # Prices at which the schedules of builds are compared (unit: the time of a page, or of two with split KV). Fitted on an
 # H200 to all builds of 25 workloads drawn by a rule, 65 chosen between them, and benchmarks/mla_cute_sm90's groups.
 # Schedules are made at the prices in schedule.py: at these, less would be split, which was slower.
-CLUSTERS = Prices(item=2.0, merge=3.0, partial=5.0)
-SPLIT_KV = Prices(item=3.0, merge=1.5, partial=3.0)
+CLUSTERS = Prices(item=2.0, merge=2.0, partial=6.0)
+SPLIT_KV = Prices(item=3.0, merge=1.5, partial=2.5)
 MERGING = Prices(item=3.0, merge=1.5, partial=1.0)
 PREFETCH_FACTOR = 0.98  # on the cost of clusters that prefetch pages
+WAIT_COST = 1.0  # pages' time, of split KV whose combine kernel delays the next call, unlike with third-party kernels
 SMS = 132  # of an H100 or H200 SXM; `bind` plans for the GPU that runs
 
 
@@ -63,6 +64,12 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         costs[f"{workload.dtype}_cluster2"] *= PREFETCH_FACTOR
     result.append(split_kv)
     costs[split_kv.id] = price(split_kv, SPLIT_KV)
+    if (
+        0 < costs[result[0].id] - costs[split_kv.id] < WAIT_COST
+        and combine_fits_idle(lengths, rows, SMS, result[0].params["cluster"])
+        and not combine_fits_idle(lengths, rows, SMS, 2, True)
+    ):
+        costs[split_kv.id] += WAIT_COST
     costs[merging.id] = price(merging, MERGING)
     if costs[merging.id] <= costs[split_kv.id] and splits(lengths, rows, SMS, 2, split_kv=True, merge_in_kernel=True):
         result.append(merging)

@@ -96,6 +96,14 @@ def make_schedule(
     return replace(schedule, most_row_warps=_most_row_warps(schedule, rows, processors, cluster))
 
 
+def combine_fits_idle(
+    lengths: Sequence[int], rows: int, processors: int, cluster: int = 1, split_kv: bool = False
+) -> bool:
+    """Return whether the combine kernel fits on multiprocessors that the attention kernel leaves idle."""
+    schedule = make_schedule(lengths, rows, processors, cluster, split_kv)
+    return _fits_idle(schedule, rows, processors, cluster, min(ROW_WARPS))
+
+
 def _fits_idle(schedule: Schedule, rows: int, processors: int, cluster: int, warps: int) -> bool:
     """Return whether the combine kernel has no more CTAs than idle multiprocessors."""
     idle = processors - cluster * (len(schedule.offsets) - 1)
