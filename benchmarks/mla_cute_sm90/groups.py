@@ -1,7 +1,8 @@
 """Times of every variant of `cute_sm90` and of FlashMLA, warm and cold.
 
 Groups of workloads: uniform, ragged, odd, small heads, several query tokens, the recorded sweep, and uniform batches
-drawn by a rule: the rule that chooses was changed with the times of `drawn`, and not with those of `unseen`.
+drawn by a rule. The choice of builds was fitted with the times of `weak` and `drawn`; `unseen` was opened once, for the
+fitted choice; after that one price was changed, and `later` drawn.
 
     python -m benchmarks.mla_cute_sm90.groups BUILDS RECORD.json [GROUP ...]
 
@@ -50,17 +51,20 @@ WEAK = [(20, 6144), (12, 3000), (40, 1500), (80, 4096), (112, 3000), (150, 6144)
 SWEEP = [(batch, length) for batch in (1, 4, 16, 32, 64, 128) for length in (1024, 4096, 8192, 16384)] + [(1, 65536)]
 
 
-def draw() -> list[tuple[int, int]]:
-    """Draw 50 batches and lengths, both log-uniform, that no other group has."""
-    numbers = random.Random("uniform rows that no rule of cute_sm90 was fitted to, 2026-11-28")
-    known, result = {*UNIFORM, *RAGGED, *ODD, *SIZES, *SWEEP, *WEAK}, []
-    while len(result) < 50:
+def draw(count: int, seed: str, known: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Draw batches and lengths, both log-uniform, that are not in `known`, and add them to it."""
+    numbers, result = random.Random(seed), []
+    while len(result) < count:
         size = int(256 ** numbers.random() + 0.5), int(512 * 64 ** numbers.random() + 0.5)
         if size not in known:
             result.append(size)
             known.add(size)
     return result
 
+
+KNOWN = {*UNIFORM, *RAGGED, *ODD, *SIZES, *SWEEP, *WEAK}
+DRAWN = draw(50, "uniform rows that no rule of cute_sm90 was fitted to, 2026-11-28", KNOWN)
+LATER = draw(25, "third draw of uniform rows, after every price of cute_sm90 was set, 2026-11-28", KNOWN)
 
 GROUPS = {
     "uniform": [Workload(*size) for size in UNIFORM],
@@ -69,8 +73,9 @@ GROUPS = {
     "heads": [Workload(*size, **what) for what in HEADS for size in SIZES],
     "sweep": [Workload(*size) for size in SWEEP],
     "weak": [Workload(*size) for size in WEAK],
-    "drawn": [Workload(*size) for size in draw()[::2]],
-    "unseen": [Workload(*size) for size in draw()[1::2]],
+    "drawn": [Workload(*size) for size in DRAWN[::2]],
+    "unseen": [Workload(*size) for size in DRAWN[1::2]],
+    "later": [Workload(*size) for size in LATER],
 }
 
 

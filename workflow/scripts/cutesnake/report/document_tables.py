@@ -41,9 +41,10 @@ GROUPS = {
     "sweep": "uniform batches of the sweep",
 }
 DRAWN = {  # of unseen_h200.json
-    "weak": "seven weak rows of an earlier draw",
-    "drawn": "drawn uniform batches, open half",
-    "unseen": "drawn uniform batches, closed half",
+    "weak": "weak rows of an earlier draw",
+    "drawn": "drawn, used for fitting",
+    "unseen": "drawn, opened afterwards",
+    "later": "drawn last",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
