@@ -52,8 +52,9 @@ SWEEP = [(batch, length) for batch in (1, 4, 16, 32, 64, 128) for length in (102
 
 
 def draw(count: int, seed: str, known: set[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Draw batches and lengths, both log-uniform, that are not in `known`, and add them to it."""
-    numbers, result = random.Random(seed), []
+    """Draw batches and lengths, both log-uniform, and add them to `known`."""
+    numbers = random.Random(seed)
+    result: list[tuple[int, int]] = []
     while len(result) < count:
         size = int(256 ** numbers.random() + 0.5), int(512 * 64 ** numbers.random() + 0.5)
         if size not in known:

@@ -183,29 +183,29 @@ def _pack(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> li
 def _walk(
     units: Sequence[int],
     requests: Sequence[int],
-    held: list[list[tuple[int, int, int]]],
+    so_far: list[list[tuple[int, int, int]]],
     prices: Prices,
     most: int | None,
 ) -> list[list[tuple[int, int, int]]]:
     """Fill worker after worker up to the least common load that has room for all.
 
-    Of the requests in their order, beside what each worker holds. A worker that holds nothing wastes less than an item
-    and a unit, in room or in the second item of a request that it cuts: so an item and a unit above the mean there is
-    room, unless a request may have no more splits than `most`. Then, and where workers hold something, loads are tried
-    in steps of some 0.3 %.
+    Workers take the requests in their order, on top of what `so_far` has. Without that, a worker wastes less than an
+    item and a unit, in room or in the second item of a request that it cuts: so an item and a unit above the mean there
+    is room, unless a request may have no more splits than `most`. Then, and with a plan so far, loads are tried in
+    steps of some 0.3 %.
     """
     item, _, _ = prices.quarters
-    loads = [sum(QUARTERS * (end - begin) + item for _, begin, end in splits) for splits in held]
-    least = (sum(loads) + sum(QUARTERS * units[request] + item for request in requests)) // len(held)
+    loads = [sum(QUARTERS * (end - begin) + item for _, begin, end in splits) for splits in so_far]
+    least = (sum(loads) + sum(QUARTERS * units[request] + item for request in requests)) // len(so_far)
     step = 1 if most is None and not any(loads) else 1 + least // 300
-    plans = (_fill(units, requests, held, loads, item, load, most) for load in itertools.count(least, step))
+    plans = (_fill(units, requests, so_far, loads, item, load, most) for load in itertools.count(least, step))
     return next(plan for plan in plans if plan is not None)
 
 
 def _fill(
     units: Sequence[int],
     requests: Sequence[int],
-    held: list[list[tuple[int, int, int]]],
+    so_far: list[list[tuple[int, int, int]]],
     loads: list[int],
     item: int,
     capacity: int,
@@ -216,7 +216,7 @@ def _fill(
     waiting = iter(requests)
     request, done, cuts = next(waiting, None), 0, 0
     later = (capacity - max(loads) - item) // QUARTERS  # what any worker takes of a request that it begins with
-    for splits, load in zip(held, loads, strict=True):
+    for splits, load in zip(so_far, loads, strict=True):
         splits, room = list(splits), capacity - load
         while request is not None:
             left = units[request] - done

@@ -141,9 +141,11 @@ def in_one_run() -> str:
         rows.append([label, " and ".join(map(str, sorted(counts))), *cells])
     drawn = _json(BENCHMARKS / "mla_cute_sm90" / "unseen_h200.json")["groups"]
     for group, label in DRAWN.items():
-        times = [(row[RIVAL], row[row["default"]]) for row in drawn[group]]
-        cells = [_mean_least(rival[kind] / ours[kind] for rival, ours in times) for kind in ("warm_us", "cold_us")]
-        rows.append([label, str(len(times)), *cells, *(NO_VALUE for _ in cells)])
+        pairs = [(row[RIVAL], row[row["default"]]) for row in drawn[group]]
+        cells = [
+            _mean_least(rival[kind] / default[kind] for rival, default in pairs) for kind in ("warm_us", "cold_us")
+        ]
+        rows.append([label, str(len(pairs)), *cells, *(NO_VALUE for _ in cells)])
     return markdown(header, rows)
 
 
