@@ -28,7 +28,7 @@ LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Give whole files to the processes of pytest-xdist, so that a file's fixtures are made once."""
+    """Give pytest-xdist whole files, so that their fixtures are made once."""
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "loadfile"
 

@@ -3,7 +3,8 @@
     python -m benchmarks.prediction.b200_rows RESULTS --out benchmarks/prediction/b200_rows.jsonl
 
 RESULTS is a results folder with builds for sm_100a. Of a kernel's variants there, the fastest predicted one counts. A
-predicted time lasts from the start of the first launch to the end of the last.
+predicted time lasts from the start of the first launch to the end of the last. Where no clock was published, there are
+two: at the GPU's highest clock, and at the clock that power is expected to leave (`power.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
+from benchmarks.prediction import power
 from benchmarks.prediction.cases import capture
 from cutesnake.model import record
-from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.model.catalog import load_kernel, load_operator, make_workload
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.bottleneck import bound
 from cutesnake.stages.predict.prediction import BUSY
@@ -41,14 +43,39 @@ def cases(results: Path) -> Iterator[tuple[str, list[Case], Mapping[str, Any]]]:
             yield f"{operator}/{kernel}/{workload.id}", result, group
 
 
+def lasted(result: ptxsim.Prediction) -> float:
+    """Return µs from the start of the first launch to the end of the last."""
+    return result.launches[-1].end_us - result.launches[0].start_us
+
+
 def predict(case: Case, cache: Any, clock_mhz: float | None) -> dict[str, Any]:
-    """Predict a case on a B200: µs, clock, bottleneck, number of assumed parameters."""
+    """Predict a case on a B200: µs, clock, bottleneck, number of assumed parameters.
+
+    Without `clock_mhz` also the µs and clock under a power limit.
+    """
     captured = capture(case)
-    result = ptxsim.predict(captured.launches, "b200", cache=cache, clock_mhz=clock_mhz, code=captured.code)
+    surveys: dict[int, Any] = {}
+
+    def timed(mhz: float | None) -> ptxsim.Prediction:
+        return ptxsim.predict(
+            captured.launches, "b200", cache=cache, clock_mhz=mhz, code=captured.code, surveys=surveys
+        )
+
+    result = timed(clock_mhz)
     busy = [(one.end_us - one.start_us, {key: getattr(one, key) for key in BUSY}) for one in result.launches]
+    limited: dict[str, float] = {}
+    flops = load_operator(case.operator).cost(case.workload).flops
+    most = power.peak("b200", case.parameters["dtype"])
+    if clock_mhz is None and most:
+        highest = result.sm_clock_mhz
+        share, microseconds = power.settle(
+            cache, flops / most * 1e6, lasted(result), lambda share: lasted(timed(share * highest))
+        )
+        limited = {"limited_us": round(microseconds, 2), "limited_mhz": round(share * highest)}
     return {
         "variant": case.variant["id"],
-        "predicted_us": round(result.launches[-1].end_us - result.launches[0].start_us, 2),
+        "predicted_us": round(lasted(result), 2),
+        **limited,
         "sm_clock_mhz": result.sm_clock_mhz,
         "bound": bound(busy),
         "assumed": len(result.assumed),

@@ -52,12 +52,14 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.stages.compile import cute as cute_build
 
     def program() -> tuple[Any, tuple[Any, ...]]:
+        from kernels.hopper_gemm.grouped import HopperGrouped
         from kernels.hopper_gemm.kernel import HopperGemm
         from kernels.hopper_gemm.mixed import HopperMixed
 
         choices = dict(variant.params)
         tile = choices.pop("tile_m"), choices.pop("tile_n")
-        kernel = (HopperMixed if choices.pop("mixed", False) else HopperGemm)(tile=tile, **choices)
+        kind = HopperMixed if choices.pop("mixed", False) else HopperGrouped if "count" in choices else HopperGemm
+        kernel = kind(tile=tile, **choices)
         return kernel, kernel.arguments()
 
     return cute_build.build(program, FUNCTION, target, folder)

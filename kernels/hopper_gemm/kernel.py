@@ -45,6 +45,7 @@ class Params(NamedTuple):
     mGroups: cute.Tensor | None  # int32. contiguous: (M,) group of a row; masked: (batch or more,) rows in use;
     #                              starts: (groups + 1,) first row of each group
     tiles: Int32  # unless the GPU counts them
+    problems: Any = None  # sizes of each group, where they differ
 
 
 class Tile(NamedTuple):
@@ -74,6 +75,7 @@ class HopperGemm:
         self.tile_m, self.tile_n = tile
         self.occupancy, self.activation, self.scaled, self.groups = occupancy, activation, scaled, groups
         self.counted = groups in ("masked", "starts")
+        self.keeps_sums = groups == "masked"
         self.element_a = self.element_b = element(dtype)
         self.output = element(output)
         self.width_a = self.width_b = ROW_BYTES * 8 // self.element_a.width  # of a stage, elements along K
@@ -153,10 +155,10 @@ class HopperGemm:
         self,
         mma: cute.TiledMma,
         first: cute.TiledMma,
-        tma_a: cute.CopyAtom,
-        mA: cute.Tensor,  # (M, K, batch)
-        tma_b: cute.CopyAtom,
-        mB: cute.Tensor,  # (N, K, groups)
+        tma_a: Any,  # atom, or one for each group
+        mA: Any,  # (M, K, batch)
+        tma_b: Any,
+        mB: Any,  # (N, K, groups)
         a_layout: cute.ComposedLayout,
         b_layout: cute.ComposedLayout,
         params: Params,
@@ -168,8 +170,8 @@ class HopperGemm:
         full = smem.allocate_array(Int64, 2 * self.stages)
         empty = full + self.stages
         if warp == self.load_warp:
-            cpasync.prefetch_descriptor(tma_a)
-            cpasync.prefetch_descriptor(tma_b)
+            for descriptor in self.descriptors(tma_a, tma_b):
+                cpasync.prefetch_descriptor(descriptor)
             with cute.arch.elect_one():
                 for stage in range(self.stages):
                     cute.arch.mbarrier_init(full + stage, 1)
@@ -180,7 +182,7 @@ class HopperGemm:
         first.set(warpgroup.Field.ACCUMULATE, False)
         mma.set(warpgroup.Field.ACCUMULATE, True)
 
-        k_tiles = cute.ceil_div(mA.shape[1], self.width_a)
+        k_tiles = self.depth(mA)
         if warp >= self.load_warp:
             if const_expr(self.splits_registers):
                 cute.arch.setmaxregister_decrease(LOAD_REGISTERS)
@@ -190,6 +192,17 @@ class HopperGemm:
             if const_expr(self.splits_registers):
                 cute.arch.setmaxregister_increase(MULTIPLY_REGISTERS)
             self.multiply(mma, first, sA, sB, full, empty, params, k_tiles)
+
+    def descriptors(self, tma_a: Any, tma_b: Any) -> tuple[cute.CopyAtom, ...]:
+        return tma_a, tma_b
+
+    def depth(self, mA: Any) -> Any:
+        """Return the stages that a tile takes, the same for all."""
+        return cute.ceil_div(mA.shape[1], self.width_a)
+
+    def steps(self, at: Tile, k_tiles: Any) -> Int32:
+        """Return the stages of a tile."""
+        return k_tiles
 
     # -- which tile ----------------------------------------------------------------------------------------------------
 
@@ -246,23 +259,29 @@ class HopperGemm:
             rows = mA
             if const_expr(self.groups == "starts"):
                 rows = cute.domain_offset((params.mGroups[at.group], 0, 0), mA)
-            gA = cute.local_tile(rows, (self.tile_m, self.width_a), (at.m, None, at.batch))
-            gB = cute.local_tile(mB, (self.tile_n, self.width_b), (at.n, None, at.group))
-            alone = cute.make_layout(1)
-            tAsA, tAgA = cpasync.tma_partition(tma_a, 0, alone, cute.group_modes(sA, 0, 2), cute.group_modes(gA, 0, 2))
-            tBsB, tBgB = cpasync.tma_partition(tma_b, 0, alone, cute.group_modes(sB, 0, 2), cute.group_modes(gB, 0, 2))
-            for k in cutlass.range(k_tiles, unroll=1):
-                cute.arch.mbarrier_wait(empty + stage, phase ^ 1)  # passes the first time: all stages are empty
-                if const_expr(self.reads_stages):  # here, since the multiplying warps have no time to spare
-                    cute.arch.fence_proxy("async.shared", space="cta")
-                with cute.arch.elect_one():
-                    cute.arch.mbarrier_arrive_and_expect_tx(full + stage, self.stage_bytes)
-                cute.copy(tma_a, tAgA[None, k], tAsA[None, stage], tma_bar_ptr=full + stage)
-                cute.copy(tma_b, tBgB[None, k], tBsB[None, stage], tma_bar_ptr=full + stage)
-                stage += 1
-                if stage == self.stages:
-                    stage, phase = Int32(0), phase ^ 1
+            stage, phase = self.load_tile(tma_a, rows, tma_b, mB, sA, sB, full, empty, at, k_tiles, stage, phase)
             tile += cute.arch.grid_dim()[0]
+
+    @cute.jit
+    def load_tile(self, tma_a, mA, tma_b, mB, sA, sB, full, empty, at: Tile, k_tiles, stage, phase) -> Any:
+        """Load a tile's stages; return the next stage and its phase."""
+        gA = cute.local_tile(mA, (self.tile_m, self.width_a), (at.m, None, at.batch))
+        gB = cute.local_tile(mB, (self.tile_n, self.width_b), (at.n, None, at.group))
+        alone = cute.make_layout(1)
+        tAsA, tAgA = cpasync.tma_partition(tma_a, 0, alone, cute.group_modes(sA, 0, 2), cute.group_modes(gA, 0, 2))
+        tBsB, tBgB = cpasync.tma_partition(tma_b, 0, alone, cute.group_modes(sB, 0, 2), cute.group_modes(gB, 0, 2))
+        for k in cutlass.range(k_tiles, unroll=1):
+            cute.arch.mbarrier_wait(empty + stage, phase ^ 1)  # passes the first time: all stages are empty
+            if const_expr(self.reads_stages):  # here, since the multiplying warps have no time to spare
+                cute.arch.fence_proxy("async.shared", space="cta")
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(full + stage, self.stage_bytes)
+            cute.copy(tma_a, tAgA[None, k], tAsA[None, stage], tma_bar_ptr=full + stage)
+            cute.copy(tma_b, tBgB[None, k], tBsB[None, stage], tma_bar_ptr=full + stage)
+            stage += 1
+            if stage == self.stages:
+                stage, phase = Int32(0), phase ^ 1
+        return stage, phase
 
     # -- one or two warpgroups multiply --------------------------------------------------------------------------------
 
@@ -282,7 +301,7 @@ class HopperGemm:
             at = self.place(tile, params)
             acc.fill(0.0)
             before = stage
-            for k in cutlass.range(k_tiles, unroll=1):
+            for k in cutlass.range(self.steps(at, k_tiles), unroll=1):
                 if const_expr(self.scaled):
                     self.load_scales(scales, tCcD, at, k, params)
                 cute.arch.mbarrier_wait(full + stage, phase)
@@ -306,7 +325,7 @@ class HopperGemm:
                     stage, phase = Int32(0), phase ^ 1
             if const_expr(not self.scaled):
                 warpgroup.wait_group(0)
-                if const_expr(self.groups == "masked"):
+                if const_expr(self.keeps_sums):
                     self.keep_after_wait(acc)
                 self.release(empty + before)
             self.store(part, acc, at, params)
@@ -316,7 +335,7 @@ class HopperGemm:
     def keep_after_wait(self, acc: cute.Tensor) -> None:
         """Keep the compiler from converting sums before the wait.
 
-        It did so in the masked build. The assembly is empty and costs no instruction.
+        It did so in builds of groups. The assembly is empty and costs no instruction.
         """
         for i in cutlass.range_constexpr(cute.size(acc)):
             acc[i] = Float32(inline_asm(T.f32(), [acc[i].ir_value()], "", "=f,0", has_side_effects=True))

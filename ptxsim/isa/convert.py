@@ -26,10 +26,12 @@ for _fn in (
     runtime(_fn)
 
 _SMALL = {"e4m3x2": 8, "e5m2x2": 8, "e2m1x2": 4, "e3m2x2": 8, "e2m3x2": 8, "ue8m0x2": 8}
+_FIXED = "s2f6x2"  # signed pairs in units of 1/64
+_SCALED = "scaled::n2::ue8m0"
 _FLOATS = {"f16", "bf16", "f32", "f64"}
 _WHOLE = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 _ROUNDINGS = {"rn", "rz", "rm", "rp", "rna", *_WHOLE}
-_MODS = _ROUNDINGS | {"ftz", "sat", "satfinite", "relu"}
+_MODS = _ROUNDINGS | {"ftz", "sat", "satfinite", "relu", _SCALED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Conversion:
 @emits("cvt")
 def _cvt(g: Generator, ins: Instruction) -> None:
     types = [p for p in ins.parts[1:] if p not in _MODS]
-    if len(types) != 2 or any(t not in TYPES and t not in _SMALL for t in types):
+    if len(types) != 2 or any(t not in TYPES and t not in (*_SMALL, _FIXED) for t in types):
         raise g.unknown()
     to, source = types
     mods = frozenset(p for p in ins.parts[1:] if p in _MODS)
@@ -203,6 +205,10 @@ def _packed(g: Generator, c: Conversion) -> None:
         g.write(c.dst, U32, f"relu({x}.view('f2')).view('u4')" if "relu" in c.mods else x)
     elif source == "ue8m0x2" and to == "bf16x2":
         g.write(c.dst, U32, f"scale_to_bf16({g.read(c.operands[0], U16)})")
+    elif source == _FIXED and to == "bf16x2" and len(c.operands) == 1 + (_SCALED in c.mods):
+        scale = g.read(c.operands[1], U16) if _SCALED in c.mods else None
+        relu, finite = "relu" in c.mods, "satfinite" in c.mods
+        g.write(c.dst, U32, f"fixed_to_bf16({g.read(c.operands[0], U16)}, {scale}, {relu}, {finite})")
     else:
         raise g.unknown()
 
@@ -233,10 +239,24 @@ def _to_small_pair(g: Generator, c: Conversion) -> None:
     g.write(c.dst, UNSIGNED[2 * bits], f"pack_pair({high}, {low}, {bits})")
 
 
+def _scales(code: np.ndarray) -> np.ndarray:
+    """Return ue8m0 pairs as float32, low code first."""
+    return numeric.TABLES["ue8m0"][np.stack([code & 255, code >> 8], -1)].ravel()
+
+
 @runtime
 def scale_to_bf16(code: np.ndarray) -> np.ndarray:
-    values = numeric.f32_to_bf16(numeric.TABLES["ue8m0"][np.stack([code & 255, code >> 8], -1)].ravel())
-    return values.view(np.uint32)
+    return numeric.f32_to_bf16(_scales(code)).view(np.uint32)
+
+
+@runtime
+def fixed_to_bf16(code: np.ndarray, scale: np.ndarray | None, relu: bool, finite: bool) -> np.ndarray:
+    """Convert s2f6 pairs, times ue8m0 scales, to bf16 pairs (uint32), low code first."""
+    x = np.ascontiguousarray(code).view(np.int8).astype(np.float32) / 64
+    with np.errstate(over="ignore"):
+        x = x if scale is None else x * _scales(scale)
+    x = np.maximum(x, np.float32(0)) if relu else x
+    return numeric.f32_to_bf16(finite16(x, "bf16") if finite else x).view(np.uint32)
 
 
 @emits("cvta")

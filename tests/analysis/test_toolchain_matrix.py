@@ -33,7 +33,7 @@ def build(spill: int = 0, arrays: int = 0, sites: int = 0, cold: float | None = 
     predicted = {"workload": "n1", "device": "B200", "cold_us": cold, "warm_us": cold, "band_percent": 20.0}
     return {
         **{"variant": "v", "status": "ok", "reason": None, "seconds": 1.0, "compilers": {}, "functions": [function]},
-        "spills": [{"source": "kernels/add/k.py:7", "loads": sites, "stores": 0}] if sites else [],
+        "spills": [{"source": "results/fetch/wheel/kernels/add/k.py:7", "loads": sites, "stores": 0}] if sites else [],
         "checks": [{"workload": "n1", "status": "ok", "reason": None}],
         "predictions": [{**predicted, "reason": None if cold else "too long"}],
         "times": [],
@@ -90,7 +90,7 @@ def test_what_grew_beyond_its_limit_fails_and_a_higher_limit_lets_it_pass(old, n
 
 def test_the_source_lines_of_new_spills_are_named():
     _, message = gate(compared(build(), build(sites=4)))
-    assert "kernels/add/k.py:7 (+4)" in message
+    assert "; kernels/add/k.py:7 (+4)" in message
 
 
 def wgmma(*counts: tuple[int | None, int]) -> dict[str, Any]:
@@ -116,6 +116,22 @@ def test_wgmma_that_wait_one_by_one_fail_the_gate_by_their_share_of_a_function()
     assert gate(compared(whole, wgmma((32, 32))))[0]  # as serialized as before, unrolled
 
 
+@pytest.mark.parametrize("way", [1, -1])
+def test_a_record_without_the_count_of_serialized_wgmma_is_unknown_not_zero(way):
+    recorded_earlier, now = build(), wgmma((104, 104))
+    result = compared(*(recorded_earlier, now)[::way])
+    (change,) = [one for one in result.changes if one.figure == "serialized wgmma"]
+    assert (change.old, change.new) == (None, 104)[::way]
+    assert (change.effect, change.over, change.cause) == ("other", False, None) and gate(result)[0]
+
+
+def test_stack_beyond_unknown_spills_counts_whole():
+    spilling, unknown = build(spill=8), build(arrays=12)
+    unknown["functions"][0]["spill_bytes"] = None
+    assert gate(compared(spilling, unknown, stack_bytes=4))[0]
+    assert not gate(compared(spilling, unknown, stack_bytes=3))[0]
+
+
 def test_a_build_that_no_longer_compiles_fails_with_the_compilers_first_line():
     fine, message = gate(compared(build(), failed()))
     assert not fine and "compiles ok → failed; TypeError: no (old → new)" in message
@@ -139,8 +155,25 @@ def test_unknown_values_are_shown_and_fail_nothing():
     unknown = build()
     unknown["functions"][0]["spill_bytes"] = None
     result = compared(unknown, build(cold=None))
-    assert [(one.figure, one.old, one.new) for one in result.changes] == [("spill bytes", None, 0)]
-    assert gate(result)[0]
+    predicted = {(f"predicted {cache} µs on B200, n1", 10.0, None) for cache in ("cold", "warm")}
+    assert {(one.figure, one.old, one.new) for one in result.changes} == {("spill bytes", None, 0), *predicted}
+    assert {one.effect for one in result.changes} == {"other"}
+    fine, message = gate(result)
+    assert fine and "; unknown now: 2" in message
+
+
+def test_a_check_that_meets_an_unknown_instruction_is_unknown_and_fails_nothing():
+    reason = "n1, randn, seed 0: NotSimulatedError: ptxsim cannot run it: kernel.ptx:7: unknown opcode foo: «foo %r1»"
+    unknown = build(checks=[{"workload": "n1", "status": "failed", "reason": reason}])
+    reasons = "wrong by 3", "n1: NotSimulatedError: ended by the time limit", "ptxsim cannot run it: bad descriptor"
+    result = compared(build(), unknown)
+    (change,) = result.changes
+    assert (change.old, change.new, change.effect, change.cause) == ("ok", None, "other", reason)
+    assert gate(result)[0] and "; unknown now: 1" in gate(result)[1]
+    assert gate(compared(unknown, build()))[0]
+    for reason in reasons:
+        wrong = build(checks=[{"workload": "n1", "status": "failed", "reason": reason}])
+        assert not gate(compared(build(), wrong))[0]
 
 
 def test_at_most_ten_changes_are_named_the_largest_growth_first():
@@ -168,7 +201,7 @@ def test_an_operators_page_has_its_own_builds_with_counts_spill_sites_and_measur
     other = record.convert("toolchain", record.plain(records[0]) | {"operator": "scale2"}, "test")
     compared = matrix([*records, other], NAMES, LIMITS)
     page = render(compared, [*records, other], [], "front.html", "add")
-    assert "scale2" not in page and "kernels/add/k.py:7</td><td" in page and "tensor core" in page
+    assert "scale2" not in page and "wheel/kernels/add/k.py:7</td><td" in page and "tensor core" in page
     assert "12.3; 8 <span" in page and "NVIDIA H200" in page
     every = render(compared, [*records, other], [], "front.html")
     assert all(f'href="toolchains/{name}.html"' in every for name in ("add", "scale2"))
@@ -182,6 +215,12 @@ def test_a_difference_that_is_neither_better_nor_worse_is_on_the_operators_page_
     assert "code bytes</td>" in render(result, records, [], "front.html", "add")
     every = render(result, records, [], "front.html")
     assert "code bytes</td>" not in every and "1 differences" in every and 'id="spills"' not in every
+
+
+def test_a_value_that_is_unknown_now_is_on_the_page_of_all_operators():
+    records = [kernel("old", build()), kernel("new", build(cold=None))]
+    page = render(matrix(records, NAMES, LIMITS), records, [], "front.html")
+    assert "predicted cold µs on B200, n1</td>" in page and "too long</td>" in page
 
 
 def test_pairs_are_counted_per_operator():

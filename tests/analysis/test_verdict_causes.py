@@ -125,18 +125,27 @@ def test_gemm_at_m_128_cute_has_tiles_for_a_quarter_of_the_processors():
     assert "tile_traffic" not in result
 
 
+def test_tiles_of_groups_are_counted_together_and_not_at_all_if_sizes_differ():
+    result = of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    for sizes, fires in (("even", True), ("uneven", False)):
+        grouped = replace(result, parameters={"m": 128, "n": 2048, "groups": 2, "sizes": sizes})
+        known = fired(grouped)
+        assert ("idle_processors" in known) is fires
+        assert not fires or known["idle_processors"].numbers["slow_ctas"] == 16
+
+
 def trial(fast: bool, us: float, m: int, n: int, gpu: str = "") -> Trial:
-    return Trial(fast, "a" if fast else "b", {"tile_m": m, "tile_n": n}, us, "path", gpu)
+    kernel = "tilegym_persistent" if fast else "cutlass_sm90_persistent"
+    return Trial(fast, kernel, {"tile_m": m, "tile_n": n}, us, "path", gpu)
 
 
 def test_equal_tiles_refute_a_cause_where_half_of_the_difference_is_left():
     result = of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
     assert "idle_processors" in fired(result) and causes.ruled_out(result) == []
-    for gpu in ("", "H200"):
-        kept = replace(result, trials=[trial(True, 40.0, 128, 128, gpu), trial(False, 56.0, 128, 128, gpu)])
-        assert "idle_processors" not in fired(kept)
-        (out,) = causes.ruled_out(kept)
-        assert out.numbers["tile"] == "128x128" and ("H200" in out.sentence) is bool(gpu)
+    kept = replace(result, trials=[trial(True, 40.0, 128, 128), trial(False, 56.0, 128, 128)])
+    assert "idle_processors" not in fired(kept)
+    (out,) = causes.ruled_out(kept)
+    assert out.numbers["tile"] == "128x128"
     for trials in (
         [trial(True, 40.0, 128, 128), trial(False, 42.0, 128, 128)],  # the difference is gone
         [trial(True, 40.0, 128, 128), trial(False, 50.0, 128, 256)],  # other tiles
@@ -146,6 +155,29 @@ def test_equal_tiles_refute_a_cause_where_half_of_the_difference_is_left():
         assert "idle_processors" in fired(other) and causes.ruled_out(other) == []
     turned = of("gemm", "m128_n8192_k8192_bf16", "warm", "cutlass_sm90_persistent", "tilegym_persistent")
     assert causes.ruled_out(replace(turned, trials=kept.trials)) == []  # no rule to refute
+
+
+def test_equal_tiles_of_another_gpu_or_kernel_are_a_doubt_only():
+    result = of("gemm", "m128_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    other = replace(trial(True, 40.0, 128, 128), kernel="tilegym")
+    for trials in (
+        [trial(True, 40.0, 128, 128, "H200"), trial(False, 56.0, 128, 128, "H200")],
+        [other, trial(False, 56.0, 128, 128)],
+    ):
+        doubted = replace(result, trials=trials)
+        cause = fired(doubted)["idle_processors"]
+        assert "may not be all" in cause.text and cause.evidence.count("path") == 2
+        assert ("H200" in cause.doubt) is bool(trials[0].gpu) and causes.ruled_out(doubted) == []
+    assert fired(result)["idle_processors"].doubt is None
+
+
+def test_equal_tiles_and_no_cause_are_said():
+    cutile = kernel("gemm", "tilegym_persistent", "m128_n8192_k8192_bf16", "warm")
+    cute = kernel("gemm", "cutlass_sm90_persistent", "m128_n8192_k8192_bf16", "warm")
+    same = replace(cute, params={"tile_m": 128, "tile_n": 128})
+    (out,) = causes.ruled_out(contrast("gemm", "m128_n8192_k8192_bf16", "warm", cutile, same))
+    assert out.rule == "same_tiles" and out.numbers["tiles"] == 64 and "No other cause" in out.sentence
+    assert causes.ruled_out(contrast("gemm", "m128_n8192_k8192_bf16", "warm", cutile, cute)) == []
 
 
 def test_a_launch_that_costs_far_more_than_the_difference_does_not_explain_it():
@@ -211,6 +243,46 @@ def test_instructions_count_only_where_warps_issue_rather_than_wait():
         assert "instructions" not in fired(replace(result, slow=slow))
     # Five times the instructions, but the warps wait for memory all the same.
     assert "instructions" not in fired(of("elementwise_add", "m4096_n4096_fp32", "cold", "cute", "cutile"))
+
+
+def gemm_m128(slow=(), fast=()) -> Contrast:
+    """Two kernels with 128x128 tiles, profiled with the given metrics on m = 128."""
+    result = of("gemm", "m1024_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    tile = {"tile_m": 128, "tile_n": 128}
+    return replace(
+        result,
+        fast=replace(changed(result.fast, **dict(fast)), params=tile),
+        slow=replace(changed(result.slow, **dict(slow)), params=tile),
+    )
+
+
+def test_more_instructions_for_the_same_products_are_a_cause_where_tensor_cores_wait():
+    issue = of("gemm", "m1024_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent").fast.near
+    more = {"issue_active_percent": 3 * issue.issue_active_percent, "total_duration_us": issue.total_duration_us}
+    cause = fired(gemm_m128({**more, "tensor_core_percent": 20.0}))["tensor_instructions"]
+    assert cause.numbers["ratio"] == pytest.approx(3.0)
+    assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 70.0}))
+    assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 0.0}))
+    known = gemm_m128({**more, "tensor_core_percent": 20.0})
+    assert "tensor_instructions" not in fired(replace(known, slow=replace(known.slow, near_build=False)))
+    fewer = {**more, "issue_active_percent": 1.3 * issue.issue_active_percent, "tensor_core_percent": 20.0}
+    assert "tensor_instructions" not in fired(gemm_m128(fewer))
+
+
+@pytest.mark.parametrize(("slow", "fast", "fires"), [(0.3, 0.1, True), (0.3, 0.2, False), (0.1, 0.01, False)])
+def test_waits_at_barriers_count_by_share_and_ratio(slow, fast, fires):
+    result = fired(gemm_m128({"stalls": {"barrier": slow}}, {"stalls": {"barrier": fast}}))
+    assert ("barriers" in result) is fires
+
+
+def test_equal_tiles_that_dram_binds_show_their_bandwidth():
+    bound = gemm_m128().fast.near.bottleneck
+    memory = {"bottleneck": msgspec.structs.replace(bound, kind="memory"), "stalls": {"long_scoreboard": 0.8}}
+    both = gemm_m128({**memory, "dram_percent": 62.0}, {**memory, "dram_percent": 77.0})
+    (out,) = causes.ruled_out(both)
+    assert (out.numbers["slow_dram"], out.numbers["fast_dram"]) == (62.0, 77.0) and "DRAM" in out.sentence
+    (out,) = causes.ruled_out(gemm_m128({"stalls": {"long_scoreboard": 0.8}}))
+    assert "slow_dram" not in out.numbers
 
 
 def test_clusters_help_where_there_are_few_rows():

@@ -14,6 +14,7 @@ from cutesnake.analysis.verdict import sentences
 from cutesnake.analysis.verdict.authors import author, read_authors
 from cutesnake.analysis.verdict.causes import rules
 from cutesnake.analysis.verdict.clocks import warm_slower
+from cutesnake.analysis.verdict.decide import Time, decide, pairing
 from cutesnake.analysis.verdict.python_lines import count_lines, split
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.model.catalog import kernel_files, load_kernel, operators
@@ -265,7 +266,10 @@ def test_every_rule_has_a_condition_and_a_sentence():
     names = {rule.id for rule in rules()}
     assert len(names) == len(rules())
     assert all(any(name.startswith(rule) or name == "single_stage" for rule in names) for name in sentences.CAUSES)
-    assert names <= set(sentences.CAUSES) and names - set(sentences.LABELS) == {"equal_tiles"}  # which is no cause
+    assert names <= set(sentences.CAUSES) and names - set(sentences.LABELS) == {
+        "equal_tiles",
+        "same_tiles",
+    }  # no causes
 
 
 def test_a_kernel_that_beats_both_is_named_in_the_box(verdict):
@@ -310,3 +314,38 @@ def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winn
     assert result.cold.accuracy.cases > 0  # from workflow/validation
     assert "not_on_this_gpu" in {flag.id for flag in result.flags}
     assert sentences.accuracy(result.cold.accuracy)
+
+
+def test_predicted_differences_count_beyond_the_expected_error_only():
+    clear, not_clear = (verdicts(every, compare(every)) for every in map(with_predictions, (3.0, 1.4)))
+    for result, counted in ((clear, True), (not_clear, False)):
+        (target,) = (one for one in result.targets if one.predicted)
+        mine = [one for one in target.explained if one.contest == "dsls"]
+        assert mine and {one.clear for one in mine} == {counted}
+        shown = view(msgspec.structs.replace(result, targets=[target]))
+        assert bool(shown["known"]) is counted
+        row = rows(msgspec.structs.replace(result, targets=[target]))
+        known = row(target.target, target.device.device, mine[0].workload)
+        if not counted and mine[0].causes:
+            assert known.label == "Within the expected error."
+
+
+def test_a_mean_per_dtype_is_named_where_there_are_several():
+    pairs = [pairing(name, Time("a", "v", 1.0, 0.0), Time("b", "v", us, 0.0)) for name, us in (("x", 2.0), ("y", 0.5))]
+    parameters = {"x": {"dtype": "fp16"}, "y": {"dtype": "fp8"}}
+    assert decide("warm", "predicted", pairs, None, parameters).dtypes == {"fp16": 2.0, "fp8": 0.5}
+    assert decide("warm", "predicted", pairs, None, {key: {"dtype": "fp8"} for key in parameters}).dtypes == {}
+
+
+def test_costs_are_of_the_kernel_that_uses_most():
+    everything = evidence()
+    path, entry = next((path, one) for path, one in everything.inspected.items() if one.functions)
+    first = entry.functions[0]
+    second = msgspec.structs.replace(
+        first, registers_per_thread=first.registers_per_thread + 8, tensor_memory_columns=512
+    )
+    more = {path: msgspec.structs.replace(entry, functions=[first, second])}
+    result = verdicts(sample.replace(everything, inspected={**everything.inspected, **more}), compare(everything))
+    (cost,) = (one for one in result.costs if (one.kernel, one.target) == (entry.kernel, entry.target))
+    assert (cost.functions, cost.tensor_memory_columns) == (2, 512)
+    assert cost.registers_per_thread == first.registers_per_thread + 8

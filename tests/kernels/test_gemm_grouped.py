@@ -4,6 +4,7 @@ Its operator, what its kernels take, and that each is built and right.
 """
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from builds import build, launches, simulate
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.paths import ROOT
+from cutesnake.stages.load import cute as cute_load
 from kernels.gemm_grouped.operator import DISTRIBUTIONS, DTYPES, SCALED, Problem, Workload
 
 torch = pytest.importorskip("torch")
@@ -89,12 +91,47 @@ def test_the_cost_is_the_sum_of_the_groups() -> None:
 def test_what_each_kernel_takes() -> None:
     for kernel, scaled in {
         "cutlass_sm100": False,
+        "cute_sm90": False,
         "tilegym": False,
         "cutlass_blockscaled": True,
         "cutile": True,
     }.items():
         supports = load_kernel("gemm_grouped", kernel).supports
         assert [supports(Workload(**SMALL, dtype=dtype)) is None for dtype in ("bf16", "nvfp4")] == [not scaled, scaled]
+
+
+def test_our_hopper_kernel_refuses_more_groups_than_its_arguments_hold() -> None:
+    supports = load_kernel("gemm_grouped", "cute_sm90").supports
+    assert supports(Workload(**{**SMALL, "groups": 16})) is None
+    assert supports(Workload(**{**SMALL, "groups": 17})) == "17 groups; at most 16"
+
+
+def test_our_hopper_kernel_gets_each_groups_place_deepest_first() -> None:
+    work = Workload(**SMALL)
+    inputs, outputs = OPERATOR.make_inputs(work, 0), OPERATOR.make_outputs(work)
+    module = load_kernel("gemm_grouped", "cute_sm90")
+    params = module.variants(work, "sm_90a")[0].params
+    made = SimpleNamespace(
+        params=params,
+        symbols=["gemm"],
+        function=lambda: lambda *arguments: seen.append(arguments),
+        launch=lambda symbol, grid: grid,
+    )
+    seen: list[tuple] = []
+    with cute_load.opened_by(lambda *_: None, 4):
+        module.bind(made, work, inputs, outputs)(0)
+    (a, b, c, groups, tiles, ctas, _), rows = seen[0], 6
+    assert tiles == work.tiles(params["tile_m"], params["tile_n"]) and ctas == min(tiles, 4)
+    depths = [groups[rows * i + 2] for i in range(work.groups)]
+    assert depths == sorted(depths, reverse=True) and set(depths) == {p.k for p in work.problems}
+    whole = OPERATOR.results(outputs, work)
+    for i in range(work.groups):
+        m, n, k, at_a, at_b, at_c = groups[rows * i : rows * i + rows]
+        index = work.problems.index(Problem(m, n, k))
+        matrix_a, matrix_b, *_ = OPERATOR.matrices(inputs, work)[index]
+        torch.testing.assert_close(a[at_a : at_a + m * k].view(m, k), matrix_a)
+        torch.testing.assert_close(b[at_b : at_b + n * k].view(n, k), matrix_b)
+        assert c[at_c:].data_ptr() == whole[index].data_ptr()
 
 
 def test_room_for_descriptors_starts_at_a_multiple_of_their_size() -> None:
@@ -145,12 +182,13 @@ def test_nvidias_kernels_are_right_in_the_simulator(dtype, index) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", [0, 2])
-def test_nvidias_kernel_for_hopper_is_right_in_the_simulator(index) -> None:
-    _, variant, _ = first("cutlass_sm90", "sm_90a", "bf16", index)
+@pytest.mark.parametrize(("kernel", "index"), [("cutlass_sm90", 0), ("cutlass_sm90", 2), ("cute_sm90", 0)])
+def test_kernels_for_hopper_are_right_in_the_simulator(kernel, index) -> None:
+    _, variant, folder = first(kernel, "sm_90a", "bf16", index)
     parameters = {**SMALL, "dtype": "bf16"}
-    result = simulate("gemm_grouped", "cutlass_sm90", "sm_90a", variant, parameters, ["scales"], ["random", "late"])
+    result = simulate("gemm_grouped", kernel, "sm_90a", variant, parameters, ["scales"], ["random", "late"])
     assert result["status"] == "ok", result["reason"]
+    assert kernel == "cutlass_sm90" or not re.search(r"\b(LDL|STL)\b", (folder / "kernel.sass").read_text())
 
 
 @pytest.mark.slow

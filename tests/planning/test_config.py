@@ -290,10 +290,10 @@ def test_an_empty_mapping_in_place_of_a_list_is_refused(tmp_path) -> None:
 
 def test_more_workloads_than_can_be_planned_are_refused_before_they_are_made(tmp_path) -> None:
     config = copy.deepcopy(DEFAULT)
-    many = {"rows": list(range(1, 1001)), "columns": list(range(1, 1001))}
+    many = {"rows": list(range(1, 1002)), "columns": list(range(1, 1001))}
     config["sweeps"] = {"elementwise_add": {"workloads": [many]}}
     config["operators"] = ["elementwise_add"]
-    with pytest.raises(ConfigError, match=r"make [\d,]+ workloads; 100,000 at most"):
+    with pytest.raises(ConfigError, match=r"make [\d,]+ workloads; 1,000,000 at most"):
         check(config)
 
 

@@ -8,6 +8,7 @@ import pytest
 from cutesnake.model.catalog import ContractError, load_kernel
 from cutesnake.model.contract import Variant
 from cutesnake.planning import config, kernel_queries, looked_at, staleness, strict_yaml
+from kernels.matrices import Matrix
 from project import ROOT
 
 
@@ -18,6 +19,7 @@ def states(tmp_path, monkeypatch) -> list[str | None]:
     result: list[str | None] = ["before"]
     monkeypatch.setattr(staleness, "_state", lambda folders: result[0])
     monkeypatch.setattr(kernel_queries, "recall", True)
+    monkeypatch.setattr(kernel_queries, "SLOW_SECONDS", 0.0)
     looked_at.memory.cache_clear()
     yield result
     looked_at.memory.cache_clear()
@@ -40,6 +42,31 @@ def test_a_kernel_is_asked_again_only_if_code_changed(states, monkeypatch) -> No
     assert ask() == tuple(variants(workload, "sm_90a")) and len(calls) == 2
     states[0] = None  # a file is too young for its stamp
     assert ask() == ask() and len(calls) == 4
+
+
+def test_a_quick_answer_is_not_written_and_equal_variants_of_many_workloads_are_one(states, monkeypatch) -> None:
+    monkeypatch.setattr(kernel_queries, "SLOW_SECONDS", 10.0)
+    widths = {"a": ("v4", 4), "b": ("v4", 4), "c": ("v8", 8), "d": ("v8", 9)}
+
+    def variants(workload, target):
+        name, width = widths[workload.id]
+        return (Variant(name, {"width": width}),)
+
+    kernel = SimpleNamespace(__name__="kernels.op.quick", variants=variants)
+    first, second, *others = (kernel_queries.variants(kernel, SimpleNamespace(id=name), "sm_90a") for name in widths)
+    assert first is second
+    assert [one.params for (one,) in others] == [{"width": 8}, {"width": 9}]
+    assert not staleness.recalled("variants", "kernels.op.quick/sm_90a", dict)
+
+
+def test_a_sweep_makes_each_workload_once(monkeypatch) -> None:
+    made: list[Matrix] = []
+    monkeypatch.setattr(Matrix, "__post_init__", lambda one: made.append(one))
+    whole = strict_yaml.read(ROOT / "config/config.yaml") | {"operators": ["elementwise_add"]}
+    whole["sweeps"] = {"elementwise_add": {"workloads": [{"rows": list(range(1, 41)), "columns": [3000, 3001]}]}}
+    sweep = config.check(whole).sweeps["elementwise_add"]
+    made_of_sweep = [one for one in made if one.columns >= 3000]
+    assert len(sweep.workloads()) == 80 == len({id(one) for one in made_of_sweep}) == len(made_of_sweep)
 
 
 def test_a_file_of_a_folder_changes_its_state(tmp_path, monkeypatch) -> None:

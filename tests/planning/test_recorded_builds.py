@@ -111,6 +111,35 @@ def test_with_only_records_no_build_is_made(plan, tmp_path) -> None:
     assert recorded_builds.places_of(tmp_path) == {"op/cute/sm_90a"}
 
 
+def test_anatomy_is_shown_of_builds_that_are_not_made_and_its_code_is_the_same(plan, tmp_path) -> None:
+    def with_anatomy(code):
+        return dataclasses.replace(recipes(), of_anatomy=lambda build: recipe(code))
+
+    def choose(code, *options):
+        return recorded_builds.select(plan, tmp_path, with_anatomy(code), *options)
+
+    keep(tmp_path, plan, with_anatomy("same"))
+    second, third = "op/cute/sm_90a/second", "op/cute/sm_90a/third"
+    assert choose("same").kept[third] == ("compile", "inspect", "anatomy") and second not in choose("same").kept
+    assert set(choose("same", "only").kept[second]) == {*NAMES, "anatomy"}
+    assert choose("changed").kept[third] == ("compile", "inspect") and choose("changed").stale == 2
+    assert choose("same", "use", True).live == {second} and choose("changed", "use", True).live == set(plan.builds)
+    keep(tmp_path, plan, recipes())
+    assert choose("same", "use", True).live == set(plan.builds)
+
+
+def test_a_build_without_anatomy_is_kept_without_it(tmp_path) -> None:
+    entry = next(one for one in sample.evidence().builds.values() if one["status"] == "ok")
+    record.write("compile", tmp_path / "build.json", entry)
+    names = ("blend/cutile/sm_90a/v", "blend/torch/sm_90a/eager")
+    keys = {name: {stage: ["a", {}] for stage in ("compile", "anatomy")} for name in names}
+    build, missing = str(tmp_path / "build.json"), str(tmp_path / "none.json")
+    places = {name: {"compile": build, "anatomy": where} for name, where in zip(names, (build, missing), strict=True)}
+    kept_builds.write_builds(tmp_path, keys, places)
+    read = kept_builds.read_keys(tmp_path / "blend.jsonl")
+    assert [set(read[name].keys) for name in names] == [{"compile", "anatomy"}, {"compile"}]
+
+
 def test_a_damaged_file_is_one_clear_line(plan, tmp_path) -> None:
     (tmp_path / "op.jsonl").write_text('{"build": "op/cute/sm_90a/first", "keys": {}}\n{"build"')
     with pytest.raises(kept_builds.RecordedBuildsError, match=r"op.jsonl, line 2: .*from git") as error:
@@ -233,6 +262,20 @@ def test_a_prediction_of_other_sources_is_neither_shown_nor_made(predicted, tmp_
         assert not chosen.predicting and "op/cute/sm_90a/second" not in chosen.kept and chosen.stale
 
 
+def test_refreshing_compares_what_it_checks_and_predicts_again(predicted, tmp_path) -> None:
+    keep(tmp_path, predicted, recipes())
+    current = recorded_builds.select(predicted, tmp_path, recipes())
+    assert recorded_builds.select(predicted, tmp_path, recipes(), refreshing=True) == current
+    simulator = dataclasses.replace(recipes(), of_prediction=lambda case: recipe("changed"))
+    chosen = recorded_builds.select(predicted, tmp_path, simulator, refreshing=True)
+    assert chosen.predicting == set(predicted.cases) and chosen.live == current.live
+    third = predicted.builds["op/cute/sm_90a/third"]
+    case = PlannedCase(third, Workload())
+    predicted.simulated[case.key] = case
+    vars(predicted).pop("checks_of_builds", None)
+    assert third.key in recorded_builds.select(predicted, tmp_path, recipes(), refreshing=True).live
+
+
 def test_predictions_of_a_build_come_back_from_their_differences(tmp_path) -> None:
     entry = next(one for one in sample.evidence().builds.values() if one["status"] == "ok")
     record.write("compile", tmp_path / "build.json", entry)
@@ -280,6 +323,16 @@ def test_editing_a_kernel_turns_its_builds_live_and_no_others(tmp_path) -> None:
     after, message = planned_builds(project, "results/mla_report.html")
     more = set(after) - set(before)
     assert more and {build[1] for build in more} == {"cute_sm100"} and "of other sources" in message
+
+
+@pytest.mark.slow
+def test_what_record_builds_predicts_is_compared_in_the_run_that_predicts_it(tmp_path) -> None:
+    project = copy_project(tmp_path)
+    append(project / "workflow/scripts/cutesnake/stages/predict/validated.py", "\nEDITED = 1\n")
+    _, message = planned_builds(project, "record_builds", "--config", "operators=[elementwise_add]")
+    (compared,) = re.findall(r"^rule compare:\n +input: (.*)", message, re.MULTILINE)
+    predicted = set(re.findall(r"^ +output: (results/predict/\S+)", message, re.MULTILINE))
+    assert predicted and predicted <= set(compared.split(", "))
 
 
 @pytest.mark.parametrize("kernel", ["cute_sm90", "cute_sm100"])

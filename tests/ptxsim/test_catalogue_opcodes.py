@@ -150,6 +150,21 @@ def test_scales_are_made_of_pairs_of_bf16() -> None:
     np.testing.assert_array_equal(got[1].view(np.uint8)[:4], [127, 129, 254, 255])
 
 
+def test_fixed_point_pairs_are_scaled_to_bf16() -> None:
+    """Scale -128, 127, -1 and 64 by 1/64, times 64 and 2; then relu."""
+    codes, got = np.array([-128, 127, -1, 64] * 8, np.int8), np.zeros((3, 32), np.uint16)
+    body = """mov.u32 %r1, %tid.x; ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p1]; mad.wide.u32 %d2, %r1, 2, %d1;
+    ld.global.b16 %h1, [%d2]; mad.wide.u32 %d4, %r1, 4, %d3; mov.b16 %h2, 0x8085;
+    cvt.rn.satfinite.scaled::n2::ue8m0.bf16x2.s2f6x2 %r2, %h1, %h2; st.global.b32 [%d4], %r2;
+    cvt.rn.relu.bf16x2.s2f6x2 %r2, %h1; st.global.b32 [%d4+64], %r2; mov.b16 %h2, 0xffff;
+    cvt.rn.satfinite.scaled::n2::ue8m0.bf16x2.s2f6x2 %r2, %h1, %h2; st.global.b32 [%d4+128], %r2;"""
+    assert not run_kernel(body, codes.view(np.uint16), got, threads=16).findings
+    values = (got.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(values[0, :4], [-128, 127 / 32, -1, 2])
+    np.testing.assert_array_equal(values[1, :4], [0, 127 / 64, 0, 1])
+    assert np.isnan(values[2]).all()
+
+
 REPLACES = """tensormap.replace.tile.global_address.SPACE.b1024.b64 [ADDRESS], %d6;
 tensormap.replace.tile.global_dim.SPACE.b1024.b32 [ADDRESS], 0, 32;
 tensormap.replace.tile.global_dim.SPACE.b1024.b32 [ADDRESS], 1, %r11;

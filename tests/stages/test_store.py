@@ -69,3 +69,18 @@ def test_what_was_damaged_is_made_anew(folder) -> None:
             kept.write_text("MADE 1")
     assert calls == ["a.cubin", "b.cubin"]
     assert (folder / "c.cubin").read_text() == "made 2"
+
+
+def test_what_is_reused_counts_with_the_time_that_it_took(folder, monkeypatch) -> None:
+    spent = [0.0]
+    monkeypatch.setattr(store.os, "times", lambda: (spent[0], 0.0, 0.0, 0.0, 0.0))
+
+    def compiled(name: str) -> None:
+        spent[0] += 1.5
+        (folder / name).write_text("code")
+
+    for name in ("a.cubin", "b.cubin"):
+        began = store.processor_seconds()
+        store.reuse(folder / name, [b"code"], lambda name=name: compiled(name))
+        assert store.processor_seconds() - began == pytest.approx(1.5)
+    assert spent == [1.5]

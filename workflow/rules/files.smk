@@ -26,18 +26,29 @@ def records(stage, cases):
 MADE_TIMED = records("timing", (case.id for case in ON_CARDS["timing"]))
 TIMED = [path for _, _, path in MADE_TIMED]
 HERE_TIMED = frozenset(TIMED)  # asked for once per prediction
+DESCRIBES = "anatomy" in EXPERIMENT.stages
 RECIPES = recorded_builds.Recipes(
     of_build=lambda build: recipe_of_build(names_of(build.id)),
     of_metrics=lambda build: recipe_of_figures(names_of(build.id)),
     of_check=lambda case: recipe_of_check(names_of(case.id), case),
     of_prediction=lambda case: recipe_of_prediction(names_of(case.id), case),
     pin_of=lambda build: PINS.get(PLAN.sources[build.operator, build.kernel]),
+    of_anatomy=lambda build: recipe_of_anatomy(build) if DESCRIBES and has_code(build) else None,
 )
 KEPT_FOLDER = PROJECT / kept_builds.FOLDER
 # A run makes the builds that show the chain on this machine, and whatever has no record that holds.
 if snakemake_internals.is_main(workflow):
     try:
-        SELECTION = recorded_builds.select(PLAN, KEPT_FOLDER, RECIPES, EXPERIMENT.recorded)
+        SELECTION = recorded_builds.select(
+            PLAN,
+            KEPT_FOLDER,
+            RECIPES,
+            EXPERIMENT.recorded,
+            # so that comparisons, which are written too, wait for all that it makes
+            refreshing=not {"record_builds", "results/recorded_builds.txt"}.isdisjoint(
+                snakemake_internals.targets() or ()
+            ),
+        )
     except kept_builds.RecordedBuildsError as error:
         sys.exit(str(error))
     if SELECTION.warning():
@@ -96,6 +107,7 @@ def kept_names():
     """Build -> the names under which its records are kept, and where they lie; without predictions that hold."""
     return {
         key: {"compile": build.id.path("compile"), "inspect": build.id.path("inspect")}
+        | ({kept_builds.ANATOMY: build.id.path(kept_builds.ANATOMY)} if DESCRIBES and has_code(build) else {})
         | {
             name: case.id.path(name.partition("/")[0])
             for name, case in recorded_builds.cases_of(PLAN, build).items()
@@ -140,7 +152,7 @@ OWN_KERNELS = sorted(
 )
 # Anatomy and operations are made from compiled code: without a build, only records are shown.
 COMPILES = bool(PLAN.live) or not PLAN.builds
-READ = [operator for operator in PLAN.workloads if "anatomy" in EXPERIMENT.stages and COMPILES]  # with pages of anatomy
+READ = [operator for operator in PLAN.workloads if DESCRIBES]  # with pages of anatomy
 CATALOGUE = "catalogue.html"
 SUMMARY = [path for path in [str(KEPT_FOLDER / "operators.json")] if os.path.exists(path)]
 WHOLE = len(PLAN.workloads) == len(PLAN.operators)  # whether all operators are planned: see planning/requested.py

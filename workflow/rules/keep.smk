@@ -29,7 +29,10 @@ rule record_builds:
     input:
         **inputs(
             "results/recorded_builds.txt",
-            made=lambda wildcards: files_of(path for names in kept_names().values() for path in names.values()),
+            made=lambda wildcards: files_of(
+                path for names in kept_names().values() for name, path in names.items() if name != kept_builds.ANATOMY
+            ),
+            anatomy=lambda wildcards: [folder for operator in READ for folder in anatomy_of(operator)],
             comparisons=COMPARISONS,
         ),
     output:

@@ -105,15 +105,48 @@ def builds_of(operator):
     return [PLAN.builds[key] for key in PLAN.live if PLAN.builds[key].operator == operator]
 
 
+def has_code(build):
+    """Whether a build is compiled code of its own: PyTorch's have none."""
+    return load_kernel(build.operator, build.kernel).DSL in COMPARED
+
+
 def anatomy_builds_of(wildcards):
     """Builds of an operator -> how they are watched for their anatomy."""
     return watched(wildcards.operator)
 
 
-@functools.cache
 def watched(operator):
+    return {build.key: watched_build(build.key) for build in builds_of(operator)}
+
+
+@functools.cache
+def watched_build(key):
+    """How a build is watched, whatever else a run makes: its record is kept. The default build may be run instead."""
+    build = PLAN.builds[key]
+    alone = problems.of_builds([build], *swept(build.operator))
+    default = default_builds()[key.rpartition("/")[0]]
+    if default == key or (alone[key]["workloads"] and not alone[key]["in_part"]):
+        return alone[key]
+    return problems.of_builds([PLAN.builds[default], build], *swept(build.operator))[key]
+
+
+@functools.cache
+def swept(operator):
+    """Small workloads of an operator's sweep, and all."""
     sweep = EXPERIMENT.sweeps[operator]
-    return problems.of_builds(builds_of(operator), sweep.small(), sweep.workloads())
+    return sweep.small(), sweep.workloads()
+
+
+@functools.cache
+def default_builds():
+    """The build of each kernel and target that a run makes first."""
+    return {key.rpartition("/")[0]: key for key in recorded_builds.defaults_of(PLAN)}
+
+
+def recipe_of_anatomy(build):
+    """What the anatomy of a build depends on besides files."""
+    code = code_of("anatomy.py", f"kernels.{build.operator}.{build.kernel}")
+    return recipe(code, TORCH, build=watched_build(build.key))
 
 
 def lesson_builds(lesson):
@@ -174,7 +207,7 @@ def lesson_checked(lesson):
 
 def anatomy_of(operator):
     """The folder of an operator's records of anatomy, where that stage is wanted, and what its pages quote."""
-    return [f"results/anatomy/{operator}"] if operator in READ else []
+    return [f"results/anatomy/{operator}"] if operator in READ and COMPILES else []
 
 
 def anatomy_pages(operator):

@@ -46,7 +46,7 @@ def products():
                 yield Product(path, "autotune", lambda: recipe(code_of("autotune.py")), timing_files_of(names))
     for case in PLAN.predicted():
         yield predicted_product(case)
-    for operator in READ:
+    for operator in READ if COMPILES else ():
         yield anatomy_product(operator)
     for operator in PLAN.workloads:
         yield compared_product(operator)

@@ -12,6 +12,7 @@ from cutesnake.model.records.compare import Compare
 from cutesnake.model.records.verdict import TargetVerdict
 
 NAME = "operators.json"
+DIGITS = 4
 
 
 class SummaryError(ValueError):
@@ -31,7 +32,9 @@ def write_summary(comparisons: Iterable[Compare], file: Path | str) -> None:
         OperatorSummary(one.operator, [verdict for verdict in one.verdicts if verdict.device.kind != "live"])
         for one in comparisons
     ]
-    text = msgspec.json.format(msgspec.json.encode(rows), indent=1)
+    # Fewer digits than kept records have, so that a comparison of those hardly ever gives another file.
+    few = record.rounded(msgspec.to_builtins(rows), DIGITS)
+    text = msgspec.json.format(msgspec.json.encode(few), indent=1)
     record.write_text(file, text.decode() + "\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from cutesnake.model.records.toolchain import (
     Toolchain,
     ToolchainBuild,
     ToolchainChange,
+    ToolchainCheck,
     Toolchains,
 )
 
@@ -28,6 +30,9 @@ FIGURES = {"registers": "registers_per_thread", SPILLS: "spill_bytes", STACK: "s
 FIGURES |= {"code bytes": "code_bytes", "instructions": "instructions", SITES: "instructions, local memory"}
 FIGURES |= {SERIALIZED: "serialized_wgmma"}
 CAUSES = 3  # source lines or functions of a change
+PLACE_PARTS = 3  # of a source file's path that a cause names
+# In the reason of a check, which then says nothing of the build: a newer compiler emits newer instructions.
+NOT_SIMULATED = re.compile("ptxsim cannot run it: .*unknown opcode ")
 NOTICED_PERCENT = 0.5  # times that differ less count as neither worse nor better
 Key = tuple[str, str, str, str]  # operator, kernel, target, variant
 Row = Mapping[str, ToolchainBuild]  # by toolchain
@@ -128,7 +133,8 @@ def _changes(
         if name == SERIALIZED:
             grown, cause = _serialized(old, new)
         elif name == STACK and grown is not None:
-            grown -= (right[SPILLS] or 0) - (left[SPILLS] or 0)  # a change of its own
+            spilled = left[SPILLS], right[SPILLS]  # a change of its own
+            grown -= spilled[1] - spilled[0] if spilled[0] is not None and spilled[1] is not None else 0
         elif name in COSTS:
             cause = _sites(old, new)
         limit = asdict(limits).get(COSTS.get(name, ""))
@@ -139,16 +145,24 @@ def _changes(
         for case in _paired(getattr(old, kind), getattr(new, kind)):
             yield from _slower(change, verb, *case, limits.slower_percent)
     for left_check, right_check in _paired(old.checks, new.checks):
-        if left_check.status != right_check.status:
-            worse = right_check.status == "failed"
-            name = f"simulated check, {right_check.workload}"
-            effect = "worse" if worse else "better"
-            yield change(name, left_check.status, right_check.status, effect, worse, first_line(right_check.reason))
+        was_checked, is_checked = _verdict(left_check), _verdict(right_check)
+        if was_checked != is_checked:
+            worse = is_checked == "failed"
+            name, known = f"simulated check, {right_check.workload}", None not in (was_checked, is_checked)
+            effect = "other" if not known else "worse" if worse else "better"
+            yield change(name, was_checked, is_checked, effect, worse and known, first_line(right_check.reason))
+
+
+def _verdict(check: ToolchainCheck) -> str | None:
+    return None if NOT_SIMULATED.search(check.reason or "") else check.status
 
 
 def _slower(change: Any, verb: str, old: Any, new: Any, limit: float) -> Iterator[ToolchainChange]:
     for cache in ("cold", "warm"):
         was, is_now = getattr(old, f"{cache}_us"), getattr(new, f"{cache}_us")
+        name = f"{verb} {cache} µs on {new.device or old.device}, {new.workload}"
+        if was is not None and is_now is None:
+            yield change(name, round(was, 3), None, "other", False, first_line(new.reason))
         if was is None or is_now is None:
             continue
         percent = 100 * (is_now / was - 1)
@@ -156,7 +170,6 @@ def _slower(change: Any, verb: str, old: Any, new: Any, limit: float) -> Iterato
             over = percent > limit
             small = abs(percent) < NOTICED_PERCENT and not over
             effect = "other" if small else "worse" if percent > 0 else "better"
-            name = f"{verb} {cache} µs on {new.device}, {new.workload}"
             yield change(name, round(was, 3), round(is_now, 3), effect, over, None)
 
 
@@ -168,15 +181,21 @@ def _paired(before: Iterable[Any], now: Iterable[Any]) -> Iterator[tuple[Any, An
 def _serialized(before: ToolchainBuild, now: ToolchainBuild) -> tuple[float | None, str | None]:
     """Return the most percentage points by which a function's serialized wgmma grew, and where.
 
-    Functions are paired in order. Percent are of a function's tensor-core instructions.
+    Functions are paired in order; unknown counts are left out. Percent are of a function's tensor-core instructions.
     """
     grown: list[tuple[float, str]] = []
-    for old, new in zip(before.functions, now.functions, strict=False):
-        counts = [(one.serialized_wgmma, one.instructions.tensor_core if one.instructions else 0) for one in (old, new)]
-        was, is_now = (100 * (part or 0) / whole if whole else 0.0 for part, whole in counts)
+    for pair in zip(before.functions, now.functions, strict=False):
+        counts = [
+            (one.serialized_wgmma, one.instructions.tensor_core)
+            for one in pair
+            if one.serialized_wgmma is not None and one.instructions is not None
+        ]
+        if len(counts) < len(pair):
+            continue
+        was, is_now = (100 * part / whole if whole else 0.0 for part, whole in counts)
         if is_now > was:
             shown = " → ".join(f"{part} of {whole}" for part, whole in counts)
-            grown.append((is_now - was, f"{new.symbol} ({shown})"))
+            grown.append((is_now - was, f"{pair[1].symbol} ({shown})"))
     grown.sort(key=lambda one: -one[0])
     return (grown[0][0] if grown else None), ", ".join(text for _, text in grown[:CAUSES]) or None
 
@@ -186,7 +205,11 @@ def _sites(before: ToolchainBuild, now: ToolchainBuild) -> str | None:
     old, new = ({site.source: site.loads + site.stores for site in one.spills} for one in (before, now))
     grown = {place: new.get(place, 0) - old.get(place, 0) for place in {*old, *new}}
     most = sorted((place for place in grown if grown[place]), key=lambda place: (-abs(grown[place]), place))
-    return ", ".join(f"{place} ({grown[place]:+d})" for place in most[:CAUSES]) or None
+    return ", ".join(f"{_short(place)} ({grown[place]:+d})" for place in most[:CAUSES]) or None
+
+
+def _short(place: str) -> str:
+    return "/".join(place.split("/")[-PLACE_PARTS:])
 
 
 def first_line(text: str | None, most: int = 200) -> str | None:
@@ -200,16 +223,16 @@ def gate(compared: Toolchains) -> tuple[bool, str]:
     names = " → ".join(compared.toolchains)
     if not compared.compared:
         return False, f"{names}: nothing to compare: no kernel of the chosen operators is compiled by two of them"
+    gone = sum(change.new is None and change.old is not None for change in compared.changes)
+    missing = f"; unknown now: {gone} (results/report/toolchains.html)" if gone else ""
     if not over:
         count = sum(change.effect == "worse" for change in compared.changes)
-        return (
-            True,
-            f"{names}: {compared.compared} pairs of builds, none worse than allowed ({count} changes for the worse)",
-        )
+        shown = f"{compared.compared} pairs of builds, none worse than allowed ({count} changes for the worse)"
+        return True, f"{names}: {shown}{missing}"
     lines = [describe(change) for change in over[:SHOWN]]
     more = [f"and {len(over) - SHOWN} more: results/report/toolchains.html"] if len(over) > SHOWN else []
     builds = len({change.build for change in over})
-    head = f"{names}: {builds} of {compared.compared} pairs of builds are worse than allowed"
+    head = f"{names}: {builds} of {compared.compared} pairs of builds are worse than allowed{missing}"
     return False, "\n  ".join([head, *lines, *more])
 
 

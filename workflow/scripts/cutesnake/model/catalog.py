@@ -13,10 +13,11 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -249,11 +250,20 @@ def make_workload(operator: str, parameters: Mapping[str, Any]) -> Workload:
 
     Raises TypeError for a value of another type or an unknown field, and what Workload raises for impossible values.
     """
+    (workload,) = make_workloads(operator, {name: [value] for name, value in parameters.items()})
+    return workload
+
+
+def make_workloads(operator: str, values: Mapping[str, Sequence[Any]]) -> Iterator[Workload]:
+    """Yield the workloads of every combination of values, the last field's first; raises as `make_workload`."""
     make = load_operator(operator).Workload
     for name, kind in _field_types(make).items():
-        if name in parameters and not _has_type(parameters[name], kind):
-            raise TypeError(f"{name} is {parameters[name]!r}; it must be {FIELD_TYPES[kind]}")
-    return make(**parameters)
+        for value in values.get(name, ()):
+            if not _has_type(value, kind):
+                raise TypeError(f"{name} is {value!r}; it must be {FIELD_TYPES[kind]}")
+    names = tuple(values)
+    for combination in itertools.product(*values.values()):
+        yield make(**dict(zip(names, combination, strict=True)))
 
 
 @functools.cache
@@ -337,11 +347,15 @@ def _check_name(what: str, name: str) -> None:
 
 def _load(name: str, where: str) -> ModuleType:
     """Import a module; ContractError gives its error in one line, with its source line."""
+    asked = name, os.environ.get(PATHS, "")
+    if asked in _stopped:
+        raise ContractError(_stopped[asked])
     try:
         with limited_import():
             return _import(name)
     except ImportStoppedError as error:
-        raise ContractError(f"{where}{_line_of(error.__context__ or error, where)}: {error}") from None
+        _stopped[asked] = f"{where}{_line_of(error.__context__ or error, where)}: {error}"
+        raise ContractError(_stopped[asked]) from None
     except SyntaxError as error:
         place = label(Path(error.filename)) if error.filename else where
         raise ContractError(f"{place}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
@@ -350,6 +364,9 @@ def _load(name: str, where: str) -> ModuleType:
         message = str(error).splitlines()[0] if str(error) else ""
         hint = "; import DSLs and torch inside compile and bind" if isinstance(error, ModuleNotFoundError) else ""
         raise ContractError(f"{where}{line}: {type(error).__name__}: {message}{hint}") from error
+
+
+_stopped: dict[tuple[str, str], str] = {}  # imports that did not end, and would take as long again
 
 
 def _line_of(error: BaseException, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Builds, static metrics, simulated checks and predictions kept in `recorded/builds/`.
+"""Builds, static metrics, anatomy, simulated checks and predictions kept in `recorded/builds/`.
 
 `recorded/builds/<operator>.jsonl` has a line per build: the records of its stages, and for each a key of what it was
 made from. A record counts only while its key is that of today's code, parameters and compilers. Predictions of a build
@@ -17,7 +17,7 @@ from cutesnake.model import record
 from cutesnake.model.records.common import Record
 
 FOLDER = "recorded/builds"
-COMPILE, INSPECT, CHECK, PREDICTION = "compile", "inspect", "correctness", "predict"
+COMPILE, INSPECT, ANATOMY, CHECK, PREDICTION = "compile", "inspect", "anatomy", "correctness", "predict"
 
 
 class RecordedBuildsError(ValueError):
@@ -38,7 +38,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class KeptKeys(msgspec.Struct, frozen=True):
-    """Keys of a kept build: `compile`, `inspect`, `correctness/<workload>` and `predict/<workload>` -> key."""
+    """Keys of a kept build: of `compile`, `inspect`, `anatomy`, `correctness/<workload>`, `predict/<workload>`."""
 
     build: str
     keys: dict[str, Key]
@@ -85,14 +85,16 @@ def write_builds(
     """Write a line per build from the records of a finished run; return the count.
 
     keys: build -> name of a record -> digest and versions of its key; paths: build -> name -> file. Records that this
-    machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same.
+    machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same. A build
+    without code of its own has no anatomy.
     """
     files: dict[str, list[bytes]] = {}
     operators = {build.partition("/")[0] for build in keys}
     before = {kept.build: kept for name in operators for _, kept in _lines(folder / f"{name}.jsonl", KeptBuild)}
     for build, named in sorted(keys.items()):
-        now = {name: Key(*key) for name, key in named.items()}
-        records = {name: _kept(paths[build][name]) for name in named}
+        made = [name for name in named if name != ANATOMY or Path(paths[build][name]).is_file()]
+        now = {name: Key(*named[name]) for name in made}
+        records = {name: _kept(paths[build][name]) for name in made}
         earlier = before.get(build)
         if earlier and COMPILE in earlier.keys and earlier.keys[COMPILE].holds(now[COMPILE]):
             now, records = {**earlier.keys, **now}, {**_expanded(earlier.records), **records}

@@ -108,13 +108,13 @@ def plain(record: Mapping[str, Any] | Part) -> dict[str, Any]:
 KEPT_DIGITS = 6  # significant digits of values that the repository keeps, above the precision of any measurement
 
 
-def rounded(value: Any) -> Any:
-    """Return JSON-like data with its floats rounded to KEPT_DIGITS significant digits."""
+def rounded(value: Any, digits: int = KEPT_DIGITS) -> Any:
+    """Return JSON-like data with its floats rounded to significant digits."""
     if isinstance(value, float):
-        return float(f"{value:.{KEPT_DIGITS}g}")
+        return float(f"{value:.{digits}g}")
     if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list) else value
+        return {key: rounded(item, digits) for key, item in value.items()}
+    return [rounded(item, digits) for item in value] if isinstance(value, list) else value
 
 
 def _listed(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cutesnake.model import catalog
 from cutesnake.model.catalog import ContractError, load_operator
-from cutesnake.model.contract import Cost, Workload
+from cutesnake.model.contract import Cost, Operator, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.explain import Problem
 from cutesnake.model.inputs import find_problem
@@ -25,11 +25,9 @@ from cutesnake.planning.sweep import (
     Entries,
     Sweep,
     SweepError,
-    expand,
     is_named,
     make_sweep,
     read_sweep,
-    workloads_alone,
 )
 
 # Keys of configurations before the catalogue -> the keys that replace them.
@@ -45,7 +43,7 @@ MOVED = {
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
-MOST_WORKLOADS = 100_000  # of a list, before equal ones are merged: they take half a minute to plan
+MOST_WORKLOADS = 1_000_000  # of a list, before equal ones are merged: see docs/decisions/many_cases.md
 GATE = {"builds": "default", "spill_bytes": 0, "stack_bytes": 0, "spill_sites": 0}
 GATE |= {"serialized_percent": 10.0, "slower_percent": 3.0}
 MOST_BYTES = 2**40  # of a workload's tensors: several times what any GPU holds
@@ -267,7 +265,7 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
             raise ConfigError(f"{local}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
     _check_distributions(f"{local}.distributions", operator, sweep.distributions)
     named: dict[str, Workload] = {}
-    _check_workloads(f"{local}.workloads", operator, sweep.workload_entries, sweep.all_dtypes, named)
+    _check_workloads(f"{local}.workloads", sweep, sweep.workload_entries, named)
     for extent in EXTENTS:
         part = sweep.simulation.get(extent, {})
         place = f"{local}.simulation.{extent}"
@@ -275,8 +273,7 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
         entries = part.get("workloads", [])
         for index, entry in enumerate(entries):
             _check_distributions(f"{place}.workloads[{index}]", operator, entry.get(OWN_DISTRIBUTIONS, []))
-        alone = [workloads_alone(entry) for entry in entries]
-        _check_workloads(f"{place}.workloads", operator, alone, sweep.all_dtypes, named)
+        _check_workloads(f"{place}.workloads", sweep, sweep.simulated_entries.get(extent, []), named)
     predict = sweep.predict if isinstance(sweep.predict, dict) else {OTHERS: sweep.predict}
     if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
         kernels = [*sweep.kernels, OTHERS]
@@ -311,14 +308,13 @@ def _check_distributions(local: str, operator: str, names: Any) -> None:
             raise ConfigError(f"{local}: {name!r} is unknown;{nearest(name, known)}")
 
 
-def _check_workloads(
-    local: str, operator: str, entries: Entries, dtypes: list[str], named: dict[str, Workload]
-) -> None:
-    known = [field for field in fields(load_operator(operator).Workload) if field.name != "dtype"]  # type: ignore[arg-type]
+def _check_workloads(local: str, sweep: Sweep, entries: Entries, named: dict[str, Workload]) -> None:
+    operator = load_operator(sweep.operator)
+    known = [field for field in fields(operator.Workload) if field.name != "dtype"]  # type: ignore[arg-type]
     allowed = [field.name for field in known]
     needed = [field.name for field in known if field.default is MISSING and field.default_factory is MISSING]
     count = sum(
-        len(dtypes) * math.prod(len(value) if isinstance(value, list) else 1 for value in entry.values())
+        len(sweep.all_dtypes) * math.prod(len(value) if isinstance(value, list) else 1 for value in entry.values())
         for entry in entries
     )
     if count > MOST_WORKLOADS:
@@ -332,43 +328,44 @@ def _check_workloads(
         if missing := [key for key in needed if key not in entry]:
             raise ConfigError(f"{local}[{index}]: {missing[0]} is missing; allowed: {', '.join(allowed)}")
         try:
-            result = list(expand(operator, entry, dtypes))
+            result = sweep.of_entry(entry)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{local}[{index}]: {error}") from error
         for workload in result:
-            _check_id(operator, workload, named)
-            _check_cost(f"{local}[{index}]", operator, workload, "simulation" in local)
+            _check_id(sweep.operator, workload, named)
+            _check_cost(f"{local}[{index}]", sweep.operator, operator, workload, "simulation" in local)
 
 
 def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> None:
     """Check that an id can name files and is unique among `named`, which it extends."""
-    local = f"kernels/{operator}/operator.py: the id of a Workload"
-    if not isinstance(workload.id, str) or not ID.fullmatch(workload.id):
-        raise ConfigError(f"{local} is {workload.id!r}; it may hold A-Z, a-z, 0-9, _, . and -, as it names files")
-    if len(workload.id) > MOST_CHARACTERS:
-        raise ConfigError(
-            f"{local} is {workload.id[:20]}… with {len(workload.id)} characters; "
-            f"{MOST_CHARACTERS} at most, as it names files"
-        )
-    if (other := named.setdefault(workload.id, workload)) != workload:
-        raise ConfigError(f"{local} must tell workloads apart; {workload.id!r} is that of {other} and of {workload}")
+    name = workload.id
+    if isinstance(name, str) and ID.fullmatch(name) and len(name) <= MOST_CHARACTERS:
+        other = named.setdefault(name, workload)
+        if other is workload or other == workload:
+            return
+        wrong = f"must tell workloads apart; {name!r} is that of {other} and of {workload}"
+    elif isinstance(name, str) and len(name) > MOST_CHARACTERS:
+        wrong = f"is {name[:20]}… with {len(name)} characters; {MOST_CHARACTERS} at most, as it names files"
+    else:
+        wrong = f"is {name!r}; it may hold A-Z, a-z, 0-9, _, . and -, as it names files"
+    raise ConfigError(f"kernels/{operator}/operator.py: the id of a Workload {wrong}")
 
 
-def _check_cost(local: str, operator: str, workload: Workload, simulated: bool) -> None:
+def _check_cost(local: str, name: str, operator: Operator, workload: Workload, simulated: bool) -> None:
     """Raise ConfigError for a workload whose tensors are too large for any GPU.
 
     Planning takes longer for larger workloads, so this comes first.
     """
     try:
-        cost = load_operator(operator).cost(workload)
+        cost = operator.cost(workload)
     except Exception as error:
-        raise ConfigError(catalog.blame(operator, "operator", error)) from error
-    if not isinstance(cost, Cost) or cost.flops < 0 or cost.bytes < 0:
-        raise ConfigError(f"kernels/{operator}/operator.py: cost of {workload.id} is {cost!r}; it must be a Cost")
-    if cost.bytes == 0 and not simulated:
+        raise ConfigError(catalog.blame(name, "operator", error)) from error
+    if not isinstance(cost, Cost) or cost.flops < 0 or (total := cost.bytes) < 0:
+        raise ConfigError(f"kernels/{name}/operator.py: cost of {workload.id} is {cost!r}; it must be a Cost")
+    if total == 0 and not simulated:
         raise ConfigError(f"{local}: {workload.id} reads and writes nothing; only simulated checks may have such")
-    if cost.bytes > MOST_BYTES:
+    if total > MOST_BYTES:
         raise ConfigError(
-            f"{local}: {workload.id} reads and writes {cost.bytes / 2**40:,.0f} TiB; no GPU holds that: "
+            f"{local}: {workload.id} reads and writes {total / 2**40:,.0f} TiB; no GPU holds that: "
             f"{MOST_BYTES // 2**40} TiB at most"
         )

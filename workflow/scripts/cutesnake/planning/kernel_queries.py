@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
+from typing import Any
 
 from cutesnake.model.catalog import ContractError
 from cutesnake.model.contract import Kernel, Variant, Workload
@@ -11,7 +13,8 @@ from cutesnake.planning.config import MOST_CHARACTERS
 from cutesnake.planning.looked_at import memory
 from cutesnake.planning.staleness import recalled
 
-recall = False  # whether answers of earlier runs count; the Snakefile sets it
+recall = False  # whether replies of earlier runs count; the Snakefile sets it
+SLOW_SECONDS = 0.001  # replies that took as long are remembered: of kernels that search for a schedule
 VARIANT_ID = re.compile(r"[\w-][\w.-]*", re.ASCII)
 
 
@@ -28,30 +31,54 @@ def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, 
 
     Each kernel is asked once, since some search for a schedule, and several parts of a run ask.
     """
-    key = (id(module), repr(workload), target)
-    if key not in _known_variants:
-        ask = _recalled if recall else _variants
-        _known_variants[key] = module, ask(module, workload, target)
-    return _known_variants[key][1]
+    replies = _known_variants.get((id(module), target)) or _Replies(module, target)
+    name = workload.id
+    known = replies.variants.get(name)
+    if known is None:
+        known = replies.variants[name] = replies.recalled(name) if name in replies.earlier else replies.ask(workload)
+    return known
 
 
-def _recalled(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return what the kernel answered in an earlier run, unless code changed since."""
-    known = recalled("variants", f"{vars(module)['__name__']}/{target}", dict)
-    asked = repr(workload)
-    if asked not in known:
-        known[asked] = [[one.id, dict(one.params)] for one in _variants(module, workload, target)]
-        memory().changed = True
-    return tuple(Variant(name, params) for name, params in known[asked])
+class _Replies:
+    """Variants that a kernel gave for a target, equal ones once."""
+
+    def __init__(self, module: Kernel, target: str) -> None:
+        self.module, self.target = module, target  # with the module, so that no other module has its id
+        self.variants: dict[str, tuple[Variant, ...]] = {}  # by ids of workloads, which are unique
+        self.checked: dict[str, tuple[Variant, ...]] = {}  # by the id of the first
+        self.earlier = recalled("variants", f"{vars(module)['__name__']}/{target}", dict) if recall else {}
+        _known_variants[id(module), target] = self
+
+    def recalled(self, name: str) -> tuple[Variant, ...]:
+        """Return what the kernel answered in an earlier run, with the same code."""
+        return tuple(Variant(one, params) for one, params in self.earlier[name])
+
+    def ask(self, workload: Workload) -> tuple[Variant, ...]:
+        """Ask the kernel, and remember what took long."""
+        began = time.perf_counter()
+        message: Any = self.module.variants(workload, self.target)
+        if type(message) is not tuple:
+            message = tuple(message) if isinstance(message, Iterable) else (message,)
+        slow = recall and time.perf_counter() - began >= SLOW_SECONDS
+        known = self.checked.get(str(getattr(message[0], "id", None))) if message else None
+        if known is None or len(known) != len(message) or any(map(_differ, known, message)):
+            known = _valid(message, workload, self.target)
+            self.checked[known[0].id] = known
+        if slow:
+            self.earlier[workload.id] = [[one.id, dict(one.params)] for one in known]
+            memory().changed = True
+        return known
 
 
-# With the module, so that no other module has its id.
-_known_variants: dict[tuple[int, str, str], tuple[Kernel, tuple[Variant, ...]]] = {}
+_known_variants: dict[tuple[int, str], _Replies] = {}
 
 
-def _variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
-    message: object = module.variants(workload, target)
-    result = tuple(message) if isinstance(message, Iterable) else (message,)
+def _differ(known: Variant, one: object) -> bool:
+    return type(one) is not Variant or one.id != known.id or one.params != known.params
+
+
+def _valid(result: tuple[Any, ...], workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Return what variants() gave; ContractError if it breaks the contract."""
     for one in result:
         if not isinstance(one, Variant):
             kind = "None" if one is None else type(one).__name__

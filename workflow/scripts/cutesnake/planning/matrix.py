@@ -300,7 +300,7 @@ def _plan_kernel(
             continue
         reason = kernel_queries.supports(module, workload)
         if reason is None:
-            supported.append(workload)
+            supported.append((workload.id, workload))
         else:
             plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
     written = [target for target in experiment.targets if target in module.TARGETS]
@@ -319,16 +319,20 @@ def _plan_kernel(
         # A kernel that a package brings along has cases without it too: recorded sets may have measured them.
         if not decision.build.ok and not (target in module.TARGETS and module.NEEDS):
             continue
-        for workload in supported:
-            if workload.dtype not in plan.dtypes[operator][target]:
+        asked = frozenset(plan.dtypes[operator][target])
+        builds: dict[str, tuple[str, Build]] = {}  # of a million workloads many share one
+        for name, workload in supported:
+            if workload.dtype not in asked:
                 continue
             candidates = kernel_queries.variants(module, workload, target)
             for variant in candidates if sweep.variants == "all" else candidates[:1]:
-                build = Build(operator, kernel, target, variant)
-                if decision.build.ok:
-                    build = _planned(plan, build, workload)
-                case = PlannedCase(build, workload)
-                plan.cases[case.key] = case
+                if variant.id not in builds:
+                    build = Build(operator, kernel, target, variant)
+                    builds[variant.id] = build.key, _planned(plan, build, workload) if decision.build.ok else build
+                key, build = builds[variant.id]
+                if build.variant is not variant:
+                    kernel_queries.same(build.variant, variant, workload)
+                plan.cases[f"{key}/{name}"] = PlannedCase(build, workload)
         if decision.simulate.ok and not decision.run.ok and "correctness" in experiment.stages:
             for workload in sweep.simulated(experiment.extent):
                 _add_simulated(plan, operator, kernel, module, target, workload)

@@ -13,7 +13,7 @@ from cutesnake.planning.matrix import Build
 
 QUICK = 150_000_000  # FLOPs and bytes of a problem that takes about a second
 MOST = 3
-Known = dict[tuple[str, str, str], frozenset[str]]  # (kernel, target, workload) -> the ids of its variants
+Known = dict[tuple[str, str, int], frozenset[str]]  # (kernel, target, id(workload)) -> the ids of its variants
 
 
 def of_builds(
@@ -71,7 +71,7 @@ def chosen(
 
 
 def _ids(kernel: str, module: Kernel, workload: Workload, target: str, known: Known) -> frozenset[str]:
-    key = (kernel, target, workload.id)
+    key = (kernel, target, id(workload))  # its name takes as long as the query
     if key not in known:
         takes = kernel_queries.supports(module, workload) is None
         known[key] = (

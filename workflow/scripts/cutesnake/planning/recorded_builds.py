@@ -10,6 +10,7 @@ from typing import Any
 
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.kept_builds import (
+    ANATOMY,
     CHECK,
     COMPILE,
     FOLDER,
@@ -30,6 +31,7 @@ from cutesnake.planning.staleness import WORKFLOW, digest_data, digest_files
 CODE = {
     COMPILE: ("stages/compile",),
     INSPECT: ("stages/inspect",),
+    ANATOMY: ("stages/anatomy",),
     CHECK: ("stages/simulate", "stages/measure/correctness.py"),
     PREDICTION: ("stages/predict",),
 }
@@ -38,13 +40,14 @@ FIRST_CHECKS = 2  # simulated checks of a build that a run repeats although thei
 
 @dataclass(frozen=True)
 class Recipes:
-    """Functions per stage that return the recipe of a build's or case's record."""
+    """Functions per stage that return a record's recipe; None for a build without anatomy."""
 
     of_build: Callable[[Any], Recipe]
     of_metrics: Callable[[Any], Recipe]
     of_check: Callable[[Any], Recipe]
     of_prediction: Callable[[Any], Recipe]
     pin_of: Callable[[Build], Any]
+    of_anatomy: Callable[[Build], Recipe | None] = lambda build: None
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def keys_of(plan: Plan, build: Build, recipes: Recipes) -> dict[str, Key]:
         stage = name.partition("/")[0]
         recipe = recipes.of_check(case) if stage == CHECK else recipes.of_prediction(case)
         result[name] = key(stage, recipe)
-    return result
+    return result | ({ANATOMY: key(ANATOMY, anatomy)} if (anatomy := recipes.of_anatomy(build)) else {})
 
 
 def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
@@ -103,14 +106,14 @@ def cases_of(plan: Plan, build: Build) -> dict[str, Any]:
     return {f"{stage}/{case.workload.id}": case for stage, cases in stages for case in cases.get(build.key, ())}
 
 
-def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") -> Selection:
+def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use", refreshing: bool = False) -> Selection:
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record
     that holds. Of their checks, the first `FIRST_CHECKS` are made, and all without a record that holds. Of their
     predictions, those under `predict_always` of the sweep are made, and all of a kernel and target without any
-    record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. Raises
-    RecordedBuildsError for a damaged file.
+    record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. `refreshing` makes
+    whatever has no record that holds, as the rule record_builds does. Raises RecordedBuildsError for a damaged file.
     """
     if recorded == "ignore":
         predicting = frozenset(case.key for case in plan.predicted())
@@ -132,7 +135,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
         if name in defaults or runs:
             live.add(name)
             known = _checks(plan, build, known) | _predictions(plan, build, known) if built else {}
-        elif not (built and known.get(INSPECT)):
+        elif not (built and known.get(INSPECT)) or (refreshing and not _complete(plan, build, known, recipes)):
             live.add(name)
             stale += sum(not holds for one, holds in known.items() if not one.startswith(PREDICTION))
             known = _predictions(plan, build, known) if built else {}
@@ -143,9 +146,11 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use") ->
     places = {name.rpartition("/")[0] for kept_builds in files.values() for name in kept_builds}
     predicting = frozenset(
         case.key
-        for name in live
+        for name in (plan.builds if refreshing else live)
         for case in plan.predictions_of_builds.get(name, ())
-        if name.rpartition("/")[0] not in places or (case.build.operator, case.workload.id) in plan.foreseen_always
+        if name.rpartition("/")[0] not in places
+        or (case.build.operator, case.workload.id) in plan.foreseen_always
+        or (refreshing and f"{PREDICTION}/{case.workload.id}" not in kept.get(name, ()))
     )
     checking = frozenset(
         case.key
@@ -197,10 +202,21 @@ def _holding(plan: Plan, build: Build, there: KeptKeys, recipes: Recipes) -> dic
     return {one: there.keys[one].holds(now[one]) for one in now if one in there.keys}
 
 
+def _checked(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
+    """Return which of a build's simulated checks have a record that holds, by name."""
+    names = (f"{CHECK}/{case.workload.id}" for case in plan.checks_of_builds.get(build.key, ()))
+    return {one: known.get(one, False) for one in names}
+
+
+def _complete(plan: Plan, build: Build, known: Mapping[str, bool], recipes: Recipes) -> bool:
+    """Return whether all checks and the anatomy of a build have a record that holds."""
+    described = known.get(ANATOMY, recipes.of_anatomy(build) is None)
+    return described and all(_checked(plan, build, known).values())
+
+
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
     """Return check records to show for a live build: valid ones after the first."""
-    names = [f"{CHECK}/{case.workload.id}" for case in plan.checks_of_builds.get(build.key, ())]
-    return {one: True for one in names[FIRST_CHECKS:] if known.get(one)}
+    return {one: True for one, holds in list(_checked(plan, build, known).items())[FIRST_CHECKS:] if holds}
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:

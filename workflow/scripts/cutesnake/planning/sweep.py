@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cutesnake.model.catalog import label, make_workload, sweep_file
+from cutesnake.model.catalog import label, make_workloads, sweep_file
 from cutesnake.model.contract import Workload
 from cutesnake.planning import strict_yaml
 
@@ -54,18 +54,26 @@ class Sweep:
 
     def simulated(self, extent: str) -> list[Workload]:
         """Return workloads checked by simulation without a GPU; empty without a list."""
-        return self._once([workloads_alone(entry) for entry in self._simulated_entries(extent)])
+        return self._once(self.simulated_entries.get(extent, []))
 
     def simulated_distributions(self, extent: str, workload: Workload) -> list[str]:
         """Return the distributions of a simulated workload: its entries' own, else the list's."""
         part, names = self.simulation[extent], dict[str, None]()
-        for entry in self._simulated_entries(extent):
-            if any(w.id == workload.id for w in expand(self.operator, workloads_alone(entry), [workload.dtype])):
+        for entry, alone in zip(part["workloads"], self.simulated_entries[extent], strict=True):
+            if any(one.id == workload.id for one in self.of_entry(alone)):
                 names |= dict.fromkeys(entry.get(OWN_DISTRIBUTIONS, part["distributions"]))
         return list(names)
 
-    def _simulated_entries(self, extent: str) -> Entries:
-        return self.simulation.get(extent, {}).get("workloads", [])
+    @functools.cached_property
+    def simulated_entries(self) -> dict[str, Entries]:
+        """Extent -> entries of its simulated list, without their distributions."""
+        return {
+            extent: [
+                {key: value for key, value in entry.items() if key != OWN_DISTRIBUTIONS}
+                for entry in part.get("workloads", [])
+            ]
+            for extent, part in self.simulation.items()
+        }
 
     def small(self) -> list[list[Workload]]:
         """Everything that is small enough to be simulated, the shortest list first."""
@@ -73,26 +81,39 @@ class Sweep:
 
     def profiled(self) -> list[Workload]:
         """Return the workloads that nsys and ncu profile."""
-        return [workload for workload in self.workloads() if is_named(workload, self.profile)]
+        return self._named(self.profile)
 
     def predicted(self, kernel: str) -> list[Workload]:
         """Return a kernel's workloads predicted for absent GPUs; empty without a list."""
         lists = self.predict if isinstance(self.predict, dict) else {OTHERS: self.predict}
         names = lists.get(kernel, lists.get(OTHERS, []))
-        return [w for w in self.workloads() if names and is_named(w, [] if names == [ALL] else names)]
+        return self._named([] if names == [ALL] else names) if names else []
 
     def predicted_always(self) -> list[Workload]:
         """Return what every run predicts again, with a current record or without."""
-        names = [] if ALL in self.predict_always else self.predict_always
-        return [w for w in self.workloads() if self.predict_always and is_named(w, names)]
+        return self._named([] if ALL in self.predict_always else self.predict_always) if self.predict_always else []
+
+    def _named(self, names: list[str]) -> list[Workload]:
+        return [workload for workload in self.workloads() if is_named(workload, names)] if names else self.workloads()
 
     @functools.cached_property
     def _workloads(self) -> list[Workload]:
         return self._once(self.workload_entries)
 
     def _once(self, entries: Entries) -> list[Workload]:
-        result = (workload for entry in entries for workload in expand(self.operator, entry, self.all_dtypes))
+        result = (workload for entry in entries for workload in self.of_entry(entry))
         return list({workload.id: workload for workload in result}.values())
+
+    def of_entry(self, entry: dict[str, Any]) -> list[Workload]:
+        """Return an entry's workloads, made once; or what the operator raises."""
+        if id(entry) not in self._made:
+            lists = {name: value if isinstance(value, list) else [value] for name, value in entry.items()}
+            self._made[id(entry)] = list(make_workloads(self.operator, {**lists, "dtype": self.all_dtypes}))
+        return self._made[id(entry)]
+
+    @functools.cached_property
+    def _made(self) -> dict[int, list[Workload]]:
+        return {}
 
 
 def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,20 +153,7 @@ def make_sweep(operator: str, data: Mapping[str, Any]) -> Sweep:
     )
 
 
-def workloads_alone(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of a simulated list without its distributions."""
-    return {key: value for key, value in entry.items() if key != OWN_DISTRIBUTIONS}
-
-
-def expand(operator: str, entry: Mapping[str, Any], dtypes: list[str]) -> Iterator[Workload]:
-    """Yield workloads of an entry; TypeError or ValueError from the operator if refused."""
-    lists = [value if isinstance(value, list) else [value] for value in entry.values()]
-    for values in itertools.product(*lists):
-        for dtype in dtypes:
-            yield make_workload(operator, {**dict(zip(entry, values, strict=True)), "dtype": dtype})
-
-
-def is_named(workload: Workload, names: list[str]) -> bool:
+def is_named(workload: Workload, names: Collection[str]) -> bool:
     """Return whether ids, with or without dtype, name a workload; empty names all."""
-    bare = "_".join(part for part in workload.id.split("_") if part != workload.dtype)
-    return not names or workload.id in names or bare in names
+    name = workload.id
+    return not names or name in names or f"_{name}_".replace(f"_{workload.dtype}_", "_")[1:-1] in names

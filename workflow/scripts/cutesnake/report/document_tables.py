@@ -239,23 +239,37 @@ def _errors(errors: Sequence[float]) -> list[str]:
 def regret() -> str:
     """Return time of the variant predicted fastest ÷ time of the fastest, by operator.
 
-    A variant without a prediction is not chosen, but may be the fastest.
+    Next to it: the variants that nvMatmulHeuristics chose. A variant without a prediction is not chosen, but may be the
+    fastest.
     """
+    folder = BENCHMARKS / "prediction"
+    heuristics = {
+        (row["operator"], row["workload"]): row["variant"]
+        for row in map(json.loads, (folder / "nvmatmul.jsonl").read_text().splitlines())
+    }
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for line in (BENCHMARKS / "prediction" / "variants.jsonl").read_text().splitlines():
+    for line in (folder / "variants.jsonl").read_text().splitlines():
         row = json.loads(line)
         groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
-    ratios: dict[str, list[float]] = {}
-    for (operator, *_), variants in groups.items():
-        chosen = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))
-        ratio = float(chosen["measured_us"]) / min(float(row["measured_us"]) for row in variants)
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    for (operator, workload, _), variants in groups.items():
+        times = {row["variant"]: float(row["measured_us"]) for row in variants}
+        predicted = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))["variant"]
+        chosen = predicted, heuristics[operator, workload]
         for name in (f"`{operator}`", "all"):
-            ratios.setdefault(name, []).append(ratio)
+            first, second = (times[one] / min(times.values()) for one in chosen)
+            ratios.setdefault(name, []).append((first, second))
     rows = [
-        [name, str(len(each)), f"{mean(ratio <= 1.03 for ratio in each):.0%}", f"{mean(each):.2f}", f"{max(each):.2f}"]
-        for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])))
+        [name, str(len(each)), *_regret(first for first, _ in each), *_regret(second for _, second in each)[::2]]
+        for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
     ]
-    return markdown(("operator", "choices", "within 3 %", "mean", "worst"), rows)
+    header = ("operator", "choices", "within 3 %", "mean", "worst", "nvMatmulHeuristics", "its worst")
+    return markdown(header, rows)
+
+
+def _regret(ratios: Iterable[float]) -> tuple[str, str, str]:
+    each = list(ratios)
+    return f"{mean(ratio <= 1.03 for ratio in each):.0%}", f"{mean(each):.2f}", f"{max(each):.2f}"
 
 
 def b200() -> str:
@@ -337,16 +351,25 @@ def _newer() -> list[tuple[float, float, str, float, Row]]:
 
 
 def b200_rows() -> str:
-    """Return predictions of times that others published for a B200, largest error first."""
-    rows = _newer()
-    cells = [
-        [case, f"{us:,}", f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%"]
-        for error, width, case, us, row in rows
-    ]
+    """Return predictions of times that others published for a B200, largest error first.
+
+    Each has two: at the highest clock, and at the clock that power is expected to leave.
+    """
+    rows, cells = _newer(), []
+    limited: list[float] = []
+    for error, width, case, us, row in rows:
+        under_power = NO_VALUE  # where the clock was locked
+        if "limited_us" in row:
+            limited.append(100.0 * (row["limited_us"] / us - 1))
+            under_power = f"{limited[-1]:+.0f}%"
+        predicted = (f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%")
+        cells.append([case, f"{us:,}", *predicted, under_power])
     inside = sum(abs(error) <= width for error, width, *_ in rows)
     middle = median(abs(error) for error, *_ in rows)
-    cells.append(["median", "", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside"])
-    return markdown(("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected"), cells)
+    under = f"{median(map(abs, limited)):.0f}%" if limited else NO_VALUE
+    cells.append(["median", "", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under])
+    header = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected", "error under power")
+    return markdown(header, cells)
 
 
 def predicted_speedups() -> str:

@@ -50,7 +50,8 @@ def report_files(
         listed(files["recorded"]),
         listed(files["kept"]),
     )
-    known = read_anatomy(_one(files["anatomy"])) if listed(files["anatomy"]) else {}
+    made = [Path(folder) for folder in listed(files["anatomy"])]
+    known = {**evidence.anatomy, **{path: one for folder in made for path, one in read_anatomy(folder).items()}}
     contents = Contents(
         arch=record.read("arch", _one(files["arch"])),
         evidence=evidence,
@@ -74,7 +75,8 @@ def report_files(
 
         operator = contents.evidence.operator
         page = os.path.relpath(output, anatomy)
-        write_pages(_one(files["anatomy"]), "results", anatomy, [("front page", f"../../../{front}"), (operator, page)])
+        up = [("front page", f"../../../{front}"), (operator, page)]
+        write_pages(known.values(), Path("results") if made else None, anatomy, up)
     write_report(contents, output, sorted(Path(anatomy).glob("*.html")) if anatomy else ())
     write_placeholders(placeholders or {}, Path(output).parent)
 

@@ -79,8 +79,10 @@ def rows(verdicts: Verdicts) -> Rows:
 
 def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
     """Return label and sentence of a workload's first cause, or why it has none."""
-    for cause in (cause for one in explained for cause in one.causes):
-        return sentences.LABELS[cause.rule], cause.sentence
+    for known in sorted((one for one in explained if one.causes), key=lambda one: not one.clear):
+        cause = known.causes[0]
+        label = sentences.LABELS[cause.rule]
+        return (label, cause.text) if known.clear else (WITHIN, f"{label} {cause.text}")
     if not explained:
         return None, None
     out = next((cause.sentence for one in explained for cause in one.ruled_out), None)
@@ -88,6 +90,7 @@ def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
 
 
 NOT_PROFILED, NO_RULE = "Not profiled.", "Profiled; no rule names a cause."
+WITHIN = "Within the expected error."
 NOT_PREDICTED = "Predicted; no rule names a cause."
 LACKING = {NOT_PROFILED: "not profiled", NO_RULE: "profiled without a cause", NOT_PREDICTED: "without a cause"}
 
@@ -157,7 +160,10 @@ def _box(verdict: TargetVerdict) -> View:
         "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
         "text": text,
         "small": small,
-        "flags": flag_texts(verdict.flags, verdict.gpu),
+        "flags": flag_texts(
+            (f for f in verdict.flags if f.id != "one_workload_decides" or any(not d.split for d in decisions)),
+            verdict.gpu,
+        ),
     }
 
 
@@ -198,12 +204,24 @@ def _text(decision: Decision) -> str:
     equal = [_equal(decision)] * bool(decision.equal)
     if decision.winner == "depends":
         sides = [text for side in SIDES if (text := _side(decision, side))]
-        return f"{figure}, {total}: {', '.join(sides + equal)}."
+        sides[1:] = [text.replace(" faster on", " on", 1) for text in sides[1:]]
+        return f"{figure}, {total}: {', '.join(sides + equal)}{_dtypes(decision)}."
     loser: Side = "cutile" if decision.winner == "cute" else "cute"
     mine = decision.cute_wins if decision.winner == "cute" else decision.cutile_wins
-    behind = [text for text in [_side(decision, loser)] if text]
+    behind = [text.replace(" faster on", " on", 1) for text in [_side(decision, loser)] if text]
     texts = [f"{DSL_NAMES[decision.winner]} faster on {len(mine)} of {decision.workloads}", *behind, *equal]
-    return f"{figure}: {', '.join(texts)}; {_range(decision)}."
+    return f"{figure}: {', '.join(texts)}; {_range(decision)}{_dtypes(decision)}."
+
+
+def _dtypes(decision: Decision) -> str:
+    """Return the mean per dtype; name the DSL that is faster in that dtype alone."""
+    about, lead = ABOUT * (decision.basis == "predicted"), decision.mean > 1
+    texts = [
+        f"{'' if (ratio > 1) == lead else DSL_NAMES['cute' if ratio > 1 else 'cutile'] + ' '}"
+        f"{about}{max(ratio, 1 / ratio):.2f}{TIMES} in {dtype}"
+        for dtype, ratio in decision.dtypes.items()
+    ]
+    return f"; mean {', '.join(texts)}" if texts else ""
 
 
 def _side(decision: Decision, side: Side) -> str:
@@ -275,12 +293,12 @@ def _slower_warm(verdict: TargetVerdict) -> str | None:
     texts = []
     for flag in verdict.flags:
         if flag.id == "power_limit":
-            texts.append("the power limit lowered the clock in {records} of {timed} warm times compared")
-            texts[-1] = texts[-1].format(**flag.values)
+            texts.append("power limit: lower clock in {records} of {timed} warm times".format(**flag.values))
     if verdict.warm_slower:
         most, *_ = verdict.warm_slower
-        count = f"{len(verdict.warm_slower)} of all {verdict.times}"
-        texts.append(f"{count} times are longer warm than cold, by up to {most.percent:.0f} %")
+        texts.append(
+            f"{len(verdict.warm_slower)} of all {verdict.times} longer warm than cold, by up to {most.percent:.0f} %"
+        )
         texts[-1] += {"clock": " (the clock fell)", "unknown": " (no record says why)"}.get(most.cause, "")
     text = "; ".join(texts)
     return f"{text[0].upper()}{text[1:]}." if text else None
@@ -317,6 +335,7 @@ def _flag(flag: Flag, gpu: str) -> str:
         "spills": "{kernel} spills {least} to {most} B/thread",
         "different_hosts": "{workloads} timed on different hosts",
         "not_on_this_gpu": "never checked on a {gpu}",
+        "uneven_variants": "variants {basis}: CuTe DSL {cute}, cuTile {cutile}",
     }[flag.id].format(kernel=flag.kernel, **{"gpu": gpu} | values)
 
 
@@ -338,11 +357,12 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
     What is no cause comes last. At least one entry is of a prediction.
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
+    clear = {verdict.gpu: _by_workload(verdict, clear=True) for verdict in decided}
     views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
-    total = Counter(verdict.predicted for verdict in decided for _ in _by_workload(verdict))
+    total = Counter(verdict.predicted for verdict in decided for _ in clear[verdict.gpu])
     for verdict in decided:
         known = short_names({pair.workload for d in _decisions(verdict) for pair in d.pairs})
-        for one in (one for every in _by_workload(verdict).values() for one in every):
+        for one in (one for every in clear[verdict.gpu].values() for one in every):
             of = views[names.get(one.faster, "cutile")]
             for cause in (*one.causes, *one.ruled_out):
                 at = f"{verdict.gpu}{', predicted' * verdict.predicted}, {known[one.workload]}, "
@@ -350,23 +370,23 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
                 view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "rows": set()}
                 view |= {"predicted": verdict.predicted, "total": total[verdict.predicted]}
                 of.setdefault((cause.rule, verdict.predicted), view)["rows"].add((verdict.gpu, one.workload))
-    return [
-        {
-            "name": DSL_NAMES[side],
-            "class": side[0] if side == "cute" else "t",
-            "causes": [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
-            + [one for one in kinds if one["predicted"]][:1],
-        }
-        for side, of in views.items()
-        if (kinds := sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"]))))
-    ]
+    sides = []
+    for side, of in views.items():
+        kinds = sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"])))
+        shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
+        shown += [one for one in kinds if one["predicted"]][:1]
+        for place, entry in enumerate(shown):  # a doubt that several share is named once
+            cause, earlier = entry["cause"], {other["cause"].doubt for other in shown[:place]}
+            entry["text"] = cause.sentence if cause.doubt in earlier else cause.text
+        sides += [{"name": DSL_NAMES[side], "class": side[0] if side == "cute" else "t", "causes": shown}] * bool(shown)
+    return sides
 
 
-def _by_workload(verdict: TargetVerdict) -> dict[str, list[Explained]]:
-    """Return the differences between the DSLs by workload."""
+def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[Explained]]:
+    """Return the differences between the DSLs by workload, or only the clear ones."""
     result: dict[str, list[Explained]] = {}
     for one in verdict.explained:
-        if one.contest == "dsls":
+        if one.contest == "dsls" and one.clear >= clear:
             result.setdefault(one.workload, []).append(one)
     return result
 
@@ -375,7 +395,7 @@ def _known(decided: list[TargetVerdict]) -> str | None:
     """Return per GPU how many differences have a cause, and why the others have none."""
     texts = []
     for verdict in decided:
-        every = _by_workload(verdict)
+        every = _by_workload(verdict, clear=True)
         lacking = Counter(_lacking(some) for some in every.values() if not any(one.causes for one in some))
         rest = "".join(f", {count} {LACKING[why]}" for why, count in lacking.items())
         texts += [f"{verdict.gpu} {len(every) - lacking.total()} of {len(every)}{rest}"] * bool(every)
@@ -388,6 +408,7 @@ def _known(decided: list[TargetVerdict]) -> str | None:
 
 def _explained(verdict: TargetVerdict, one: Explained) -> View:
     title = f"{verdict.gpu}, {one.workload}, {one.figure}: {one.faster} {one.ratio:.2f}{TIMES} as fast as {one.slower}"
+    title += "" if one.clear else ", within the expected error"
     return {"title": title, "causes": one.causes}
 
 
@@ -440,6 +461,7 @@ def _cost(operator: str, cost: KernelCost, columns: Iterable[Column]) -> View:
         "kernel": cost.kernel,
         "target": cost.target,
         "build": cost.variant,
+        "functions": cost.functions,
         "id": slug("cost", cost.kernel, cost.target),
         "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
         "panel": slug("kernel", operator, cost.kernel),

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 from cutesnake.analysis.evidence import recorded_set
 from cutesnake.model import kept_builds, record
 from cutesnake.model.case_id import CaseId
+from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.model.records.autotune import Autotune
 from cutesnake.model.records.batch import Batch
 from cutesnake.model.records.common import Choice, Origin, Record
@@ -67,6 +68,7 @@ class Evidence:
     measured: Mapping[str, Measurement] = field(default_factory=dict)
     recorded: Mapping[str, Measurement] = field(default_factory=dict)
     predicted: Mapping[str, Predict] = field(default_factory=dict)
+    anatomy: Mapping[str, Anatomy] = field(default_factory=dict)
 
     @property
     def operator(self) -> str:
@@ -341,7 +343,7 @@ def load_evidence(
 
     measured = {path: entry for path, entry in entries.items() if isinstance(entry, Measurement)}
     rows = record.read("roofline", roofline).rows
-    evidence = Evidence(planned, of(Compile), of(Inspect), rows, measured, predicted=of(Predict))
+    evidence = Evidence(planned, of(Compile), of(Inspect), rows, measured, predicted=of(Predict), anatomy=of(Anatomy))
     return replace(evidence, recorded=evidence.standing(recorded_set.read_recorded(recorded_files)))
 
 

@@ -5,9 +5,12 @@ Each reads typed facts, and each can be false.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from cutesnake.analysis.verdict import sentences
 from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
@@ -18,10 +21,11 @@ from cutesnake.model.records.verdict import Cause, CauseRule
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
-MOST_SHARE = 1.5  # of the difference: a cost far above it does not explain it
+MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another workload
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
+ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",
     "not_selected",
@@ -29,6 +33,7 @@ ISSUING = (
     "math_pipe_throttle",
     "dispatch_stall",
 )  # stalls of warps with work to do
+WAITING = ("long_scoreboard", "short_scoreboard", "wait")  # stalls of warps that wait for memory or earlier results
 BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
 
@@ -58,20 +63,30 @@ def causes(contrast: Contrast) -> list[Cause]:
 
     An unknown share ranks as UNKNOWN_SHARE.
     """
-    known = _fired(RULES, contrast)
     against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
-    refuted = {rule.id for rule in RULES if rule.refuted in against}
+    doubted = {cause.rule: cause for cause in _fired(DOUBTS, contrast)}
+    refuted_by = {rule.id: rule.refuted for rule in RULES}
     return sorted(
-        (cause for cause in known if cause.rule not in refuted),
+        (
+            _with_doubt(cause, doubted.get(refuted_by[cause.rule] or ""))
+            for cause in _fired(RULES, contrast)
+            if refuted_by[cause.rule] not in against
+        ),
         key=lambda cause: -(UNKNOWN_SHARE if cause.share_percent is None else cause.share_percent),
     )
 
 
+def _with_doubt(cause: Cause, doubt: Cause | None) -> Cause:
+    """Add what weakens a cause without refuting it."""
+    return replace(cause, evidence=[*cause.evidence, *doubt.evidence], doubt=doubt.sentence) if doubt else cause
+
+
 def ruled_out(contrast: Contrast) -> list[Cause]:
-    """Return what refutes a rule that fires."""
+    """Return what refutes a cause, or else what both kernels have in common."""
     named = {cause.rule for cause in _fired(RULES, contrast)}
     against = {rule.refuted for rule in RULES if rule.id in named}
-    return [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
+    out = [cause for cause in _fired(REFUTATIONS, contrast) if cause.rule in against]
+    return out or ([] if named else _fired(COMMON, contrast))
 
 
 def _fired(rules: Iterable[Rule], contrast: Contrast) -> list[Cause]:
@@ -95,7 +110,7 @@ def _fired(rules: Iterable[Rule], contrast: Contrast) -> list[Cause]:
 
 def rules() -> list[CauseRule]:
     """Return the rules and their conditions."""
-    return [CauseRule(rule.id, rule.condition) for rule in (*RULES, *REFUTATIONS)]
+    return [CauseRule(rule.id, rule.condition) for rule in (*RULES, *REFUTATIONS, *COMMON)]
 
 
 def _used(path: str, fired: Fired) -> bool:
@@ -112,6 +127,11 @@ def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
     if c.fast.near and c.slow.near and c.fast.near_workload == c.slow.near_workload:
         return c.fast.near, c.slow.near
     return None
+
+
+def _same_builds(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
+    """Return profiles of both builds on one workload, this or another one."""
+    return _near(c) if c.fast.near_build and c.slow.near_build else None
 
 
 def _profiles(c: Contrast) -> list[str]:
@@ -318,11 +338,17 @@ def _tile_names(fast: tuple[int, int], slow: tuple[int, int]) -> Numbers:
 
 
 def _tiles(c: Contrast, kernel: Kernel) -> int | None:
-    """Return the number of output tiles of a matrix product."""
+    """Return the number of output tiles of matrix products; None if they differ in size."""
+    return _about_tiles(c, kernel) if c.parameters.get("sizes") in ONE_SIZE else None
+
+
+def _about_tiles(c: Contrast, kernel: Kernel) -> int | None:
+    """Return the number of output tiles if all products had the mean size."""
     tile, (m, n) = _tile(kernel), (c.parameters.get(name) for name in "mn")
     if tile is None or not (isinstance(m, int) and isinstance(n, int)):
         return None
-    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * int(c.parameters.get("batch") or 1)
+    products = int(c.parameters.get("batch") or 1) * int(c.parameters.get("groups") or 1)
+    return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * products
 
 
 def _idle_processors(c: Contrast) -> Fired | None:
@@ -364,7 +390,7 @@ def _ctas(c: Contrast, kernel: Kernel) -> int | None:
 
 
 def _tile_traffic(c: Contrast) -> Fired | None:
-    tiles, counts = (_tile(c.fast), _tile(c.slow)), (_tiles(c, c.fast), _tiles(c, c.slow))
+    tiles, counts = (_tile(c.fast), _tile(c.slow)), (_about_tiles(c, c.fast), _about_tiles(c, c.slow))
     if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
         return None
     bytes_per_flop = [1 / tile[0] + 1 / tile[1] for tile in tiles if tile]
@@ -376,15 +402,30 @@ def _tile_traffic(c: Contrast) -> Fired | None:
 
 
 def _equal_tiles(c: Contrast) -> Fired | None:
-    """Look for times with equal tiles that differ half as much or more.
+    """Find equal tiles, on this GPU, that keep half of the difference."""
+    return _with_kept_difference(c, [trial for trial in c.trials if _is_own(c, trial)])
 
-    Only tiles of the contrast count, and tiles that are the fastest of both sides on another GPU.
+
+def _equal_tiles_elsewhere(c: Contrast) -> Fired | None:
+    """Look for such times of other kernels of both sides, or on another GPU."""
+    fired = None if _equal_tiles(c) else _with_kept_difference(c, c.trials)
+    return fired and dataclasses.replace(fired, sentence="equal_tiles_elsewhere")
+
+
+def _is_own(c: Contrast, trial: Trial) -> bool:
+    return not trial.gpu and trial.kernel == (c.fast if trial.fast else c.slow).name
+
+
+def _with_kept_difference(c: Contrast, trials: Sequence[Trial]) -> Fired | None:
+    """Return times with equal tiles that keep half of the difference.
+
+    Only tiles of the contrast count, and tiles that are the fastest of both sides on a GPU.
     """
     kept = [
         (slow.us / fast.us, fast, slow)
-        for gpu in dict.fromkeys(trial.gpu for trial in c.trials)
+        for gpu in dict.fromkeys(trial.gpu for trial in trials)
         for fast, slow in _with_equal_tiles(
-            [trial for trial in c.trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
+            [trial for trial in trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
         )
         if math.log(slow.us / fast.us) >= KEPT_SHARE * math.log(c.slow.us / c.fast.us)
     ]
@@ -408,6 +449,23 @@ def _with_equal_tiles(trials: list[Trial], *tiles: tuple[int, int] | None) -> It
         if all(equal):
             fast, slow = (min(side, key=lambda one: one.us) for side in equal)
             yield fast, slow
+
+
+def _same_tiles(c: Contrast) -> Fired | None:
+    """Return the tile that both kernels have."""
+    tiles, count = (_tile(c.fast), _tile(c.slow)), _tiles(c, c.fast)
+    if tiles[0] is None or tiles[0] != tiles[1] or count is None or c.processors is None:
+        return None
+    numbers: Numbers = {"tiles": count, "tile": f"{tiles[0][0]}x{tiles[0][1]}", "processors": c.processors}
+    numbers["waves"] = count / c.processors
+    evidence = [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)]
+    own = _own(c)
+    if own is None or {ncu.bottleneck.kind for ncu in own} != {"memory"}:
+        return Fired(numbers, evidence)
+    for name, ncu in zip(("fast", "slow"), own, strict=True):
+        numbers |= {f"{name}_dram": ncu.dram_percent or 0.0, f"{name}_mb": (ncu.dram_bytes or 0) / 1e6}
+        numbers[f"{name}_wait"] = 100 * ncu.stalls.get("long_scoreboard", 0.0)
+    return Fired(numbers, [*evidence, *_profiles(c)], sentence="same_tiles_memory")
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -491,10 +549,11 @@ def _few_warps(c: Contrast) -> Fired | None:
     if own is None or any((ncu.tensor_core_percent or 0.0) >= 5 for ncu in own):
         return None
     shares = [ncu.occupancy_achieved_percent for ncu in own]
-    waits = own[1].stalls.get("long_scoreboard", 0.0)
-    if shares[0] is None or shares[1] is None or shares[0] < 2 * shares[1] or waits < 0.4:
+    waits = sum(own[1].stalls.get(name, 0.0) for name in WAITING)
+    if shares[0] is None or shares[1] is None or shares[0] < 1.6 * shares[1] or waits < 0.4:
         return None
     numbers: Numbers = {"slow_occupancy": shares[1], "fast_occupancy": shares[0], "wait": 100 * waits}
+    numbers |= {"ctas": math.prod(own[1].grid), "threads": math.prod(own[1].block)}
     numbers["registers"] = own[1].registers_per_thread or 0
     return Fired(numbers, [f"{k.near_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
 
@@ -513,6 +572,29 @@ def _instructions(c: Contrast) -> Fired | None:
     numbers: Numbers = {"ratio": issued[1] / issued[0], "slow_busy": 100 * busy[1], "fast_busy": 100 * busy[0]}
     paths = [f"{path}#metrics/{what}" for path in _profiles(c) for what in ("issue_active_percent", "stalls")]
     return Fired(numbers, paths)
+
+
+def _tensor_instructions(c: Contrast) -> Fired | None:
+    own = _same_builds(c)
+    if own is None or any((ncu.tensor_core_percent or 0.0) < 5 for ncu in own):
+        return None
+    issued = [(ncu.issue_active_percent or 0.0) * ncu.total_duration_us for ncu in own]
+    if not issued[0] or issued[1] < 1.5 * issued[0] or (own[1].tensor_core_percent or 0.0) >= BUSY:
+        return None
+    numbers: Numbers = {"ratio": issued[1] / issued[0]}
+    numbers |= {"slow_tensor": own[1].tensor_core_percent or 0.0, "fast_tensor": own[0].tensor_core_percent or 0.0}
+    return Fired(numbers, [f"{path}#metrics/issue_active_percent" for path in _profiles(c)])
+
+
+def _barriers(c: Contrast) -> Fired | None:
+    own = _same_builds(c)
+    if own is None or _consumer_groups(c):
+        return None
+    waits = [ncu.stalls.get("barrier", 0.0) for ncu in own]
+    if waits[1] < 0.15 or waits[1] < 2 * waits[0]:
+        return None
+    numbers: Numbers = {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
+    return Fired(numbers, [f"{path}#metrics/stalls/barrier" for path in _profiles(c)])
 
 
 def _row_clusters(c: Contrast) -> Fired | None:
@@ -651,7 +733,7 @@ RULES = (
     Rule(
         "second_launch",
         "The slower kernel launches more kernels per call, and they take a tenth of the difference or more. If another "
-        "workload was profiled, they take at most 1.5 times the difference.",
+        "workload was profiled, they take at most the difference.",
         _second_launch,
     ),
     Rule(
@@ -727,8 +809,8 @@ RULES = (
     ),
     Rule(
         "few_warps",
-        "Neither kernel uses tensor cores, the slower one has half the achieved occupancy or less, and 40 % of its "
-        "stalls are waits for memory.",
+        "Neither kernel uses tensor cores, the faster one has 1.6 times the achieved occupancy, and 40 % of the slower "
+        "one's stalls are waits for memory or earlier results.",
         _few_warps,
     ),
     Rule(
@@ -736,6 +818,18 @@ RULES = (
         "Neither kernel uses tensor cores, both move the same DRAM bytes within 10 %, and the slower one issues twice "
         "the instructions; 40 % of its warps' time, and twice the other's share, is issuing or waiting to issue.",
         _instructions,
+    ),
+    Rule(
+        "tensor_instructions",
+        f"Both kernels use tensor cores, the slower one below {BUSY:g} % of the time, and it issues 1.5 times the "
+        "instructions.",
+        _tensor_instructions,
+    ),
+    Rule(
+        "barriers",
+        "15 % of the slower kernel's stalls or more are at barriers, and twice the other's share; `consumer_groups` "
+        "does not fire.",
+        _barriers,
     ),
     Rule(
         "row_clusters",
@@ -771,8 +865,16 @@ RULES = (
 REFUTATIONS = (
     Rule(
         "equal_tiles",
-        "No cause: with both sides' tiles equal to one of the two, or to the fastest one of both on some GPU, half of "
-        "the difference or more remains.",
+        "No cause: with tiles of both kernels equal to one of the two, or to the fastest one of both, half of the "
+        "difference or more remains on this GPU. On another GPU, or of other kernels of both DSLs, it is a doubt.",
         _equal_tiles,
+    ),
+)
+DOUBTS = (Rule("equal_tiles", "", _equal_tiles_elsewhere),)
+COMMON = (
+    Rule(
+        "same_tiles",
+        "No cause, and no other one is known: both kernels have output tiles of one size, and so as many tiles.",
+        _same_tiles,
     ),
 )

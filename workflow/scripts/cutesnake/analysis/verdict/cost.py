@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -73,7 +73,8 @@ def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None
 def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> KernelCost:
     decision = evidence.decisions[kernel, target]
     variant, built, inspected = _default(evidence, kernel, target)
-    function = inspected[1].functions[0] if inspected else None
+    functions = _run(evidence, kernel, target, variant, inspected[1].functions) if inspected else []
+    occupancies = [one.occupancy.percent for one in functions if one.occupancy]
     missing: dict[str, str] = {}
     lines = _lines(evidence.operator, kernel, decision.source, fetched, missing)
     profiled = [
@@ -84,7 +85,7 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
     ]
     if not profiled:
         missing["achieved_occupancy_percent"] = f"variant {variant} was not profiled with ncu"
-    if function is None:
+    if not functions:
         missing["registers_per_thread"] = evidence.why_no_build(kernel, target, variant) or "no static figures"
     spilled, _ = spills(evidence, kernel, target)
     return KernelCost(
@@ -93,14 +94,15 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
         target=target,
         author=author(evidence.operator, kernel, decision.dsl, decision.source),
         variant=variant,
+        functions=len(functions),
         lines=lines,
         compile_seconds=built[1].seconds if built and built[1].status == "ok" else None,
-        registers_per_thread=function.registers_per_thread if function else None,
-        shared_bytes_per_block=_shared(function),
-        theoretical_occupancy_percent=function.occupancy.percent if function and function.occupancy else None,
+        registers_per_thread=_most(one.registers_per_thread for one in functions),
+        shared_bytes_per_block=_most(map(_shared, functions)),
+        theoretical_occupancy_percent=min(occupancies, default=None),
         achieved_occupancy_percent=median(profiled) if profiled else None,
         spill_bytes=spilled,
-        tensor_memory_columns=function.tensor_memory_columns if function else None,
+        tensor_memory_columns=_most(one.tensor_memory_columns for one in functions),
         variants_offered=variants_offered(evidence, kernel, target),
         variants_timed=variants_timed(evidence, kernel, target),
         missing=missing,
@@ -123,8 +125,28 @@ def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-u
     return first, None, None
 
 
-def _shared(function: Function | None) -> int | None:
-    if function is None or function.dynamic_shared_bytes is None:
+def _run(
+    evidence: Evidence, kernel: str, target: str, variant: str | None, functions: list[Function]
+) -> list[Function]:
+    """Return a build's functions that a profile or prediction saw run; all if none did."""
+    names = {
+        one.name
+        for entry in _measured(evidence, kernel, target)
+        if isinstance(entry, Ncu) and entry.metrics and variant_id(entry.case) == variant
+        for one in entry.metrics.kernels
+    }
+    for entry in evidence.predicted.values():
+        if entry.metrics and (entry.case.kernel, entry.case.target, entry.case.variant.id) == (kernel, target, variant):
+            names |= {one.name for one in entry.metrics.launches.cold}
+    return [one for one in functions if one.symbol in names] or functions
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _shared(function: Function) -> int | None:
+    if function.dynamic_shared_bytes is None:
         return None
     return function.static_shared_bytes + function.dynamic_shared_bytes
 

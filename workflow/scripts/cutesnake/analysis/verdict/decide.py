@@ -147,7 +147,16 @@ def decide(
         if parameters and side
         else [],
         accuracy=accuracy,
+        dtypes=_per_dtype(pairs, parameters or {}),
     )
+
+
+def _per_dtype(pairs: Sequence[Pairing], parameters: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean ratio of each dtype, if the workloads have several."""
+    ratios: dict[str, list[float]] = {}
+    for pair in pairs:
+        ratios.setdefault(str(parameters.get(pair.workload, {}).get("dtype")), []).append(pair.ratio)
+    return {dtype: geometric_mean(some) for dtype, some in ratios.items()} if len(ratios) > 1 else {}
 
 
 def _bounds(

@@ -47,6 +47,7 @@ from cutesnake.planning.devices import read_devices
 FIGURES: tuple[Figure, ...] = ("warm", "cold")
 SIDES: tuple[Side, ...] = ("cute", "cutile")
 FEW = 3  # workloads: fewer get a flag
+UNEVEN = 3  # times as many variants of one DSL as of the other get a flag
 SAME_HOST = 1.2  # ratio of empty-launch times above which two records are of different hosts
 Times = dict[str, dict[str, Time]]  # workload -> kernel -> its fastest variant
 
@@ -183,8 +184,8 @@ class _Contest:
             for workload, times in self.times[figure].items():
                 for contest, one, other in self._contests(times):
                     fast, slow = sorted((one, other), key=lambda time: time.us)
-                    known = 0.0 if self.basis == "predicted" else fast.noise + slow.noise
-                    if apart(slow.us / fast.us) <= max(NOISE_PERCENT, known):
+                    percent, limit = apart(slow.us / fast.us), max(NOISE_PERCENT, fast.noise + slow.noise)
+                    if percent <= (NOISE_PERCENT if self.basis == "predicted" else limit):
                         continue
                     contrast = dataclasses.replace(
                         self.contrast(figure, workload, fast, slow),
@@ -197,6 +198,7 @@ class _Contest:
                             profiled=profiled,
                             causes=causes.causes(contrast),
                             ruled_out=causes.ruled_out(contrast),
+                            clear=percent > limit,
                         )
                     )
         return sorted(result, key=lambda one: (one.contest != "dsls", not one.profiled, -one.ratio))
@@ -240,6 +242,8 @@ class _Contest:
         used = {
             dsl: list(dict.fromkeys(getattr(pair, dsl) for one in decided for pair in one.pairs)) for dsl in COMPARED
         }
+        how = "predicted" if self.basis == "predicted" else "timed"
+        untuned = False
         for kernel in (*used["cute"], *used["cutile"]):
             least_most, files = spills(self.evidence, kernel, self.target)
             if least_most and least_most[1] >= causes.SPILLS:
@@ -248,8 +252,11 @@ class _Contest:
                 self.variants(kernel) == 1
                 and (offered := variants_offered(self.evidence, kernel, self.target) or 0) > 1
             ):
-                how = "predicted" if self.basis == "predicted" else "timed"
+                untuned = True
                 yield Flag("untuned", kernel, {"timed": 1, "offered": offered, "basis": how}, [])
+        counts = {dsl: sum(map(self.variants, kernels)) for dsl, kernels in used.items()}
+        if not untuned and max(counts.values()) >= UNEVEN * min(counts.values()):
+            yield Flag("uneven_variants", None, {**counts, "basis": how}, [])
         names = {dsl: sorted({self._author(kernel) for kernel in kernels}) for dsl, kernels in used.items()}
         if names["cute"] != names["cutile"]:
             values = {dsl: ", ".join(result) for dsl, result in names.items()}

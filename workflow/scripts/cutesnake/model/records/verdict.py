@@ -84,6 +84,9 @@ class Decision(Part):
         msgspec.field(default_factory=list)
     )
     accuracy: Annotated[Accuracy | None, doc("of predictions only")] = msgspec.field(default=None, name="held")
+    dtypes: Annotated[dict[str, float], doc("mean per dtype, if there are several")] = msgspec.field(
+        default_factory=dict
+    )
 
     @property
     def workloads(self) -> int:
@@ -116,6 +119,7 @@ class Flag(Part):
         "one_workload_decides",
         "spills",
         "untuned",
+        "uneven_variants",
         "other_variants",
         "different_authors",
         "different_hosts",
@@ -154,6 +158,12 @@ class Cause(Part):
     evidence: Annotated[list[str], doc("files, with a JSON path behind «#»")]
     numbers: Annotated[dict[str, int | float | str], doc("by name")]
     share_percent: Annotated[float | None, doc("of the difference that it accounts for, where known")] = None
+    doubt: Annotated[str | None, doc("a fact that weakens it without refuting it")] = None
+
+    @property
+    def text(self) -> str:
+        """Return the sentence, and the doubt if there is one."""
+        return f"{self.sentence} {self.doubt}" if self.doubt else self.sentence
 
 
 class Explained(Part):
@@ -168,7 +178,10 @@ class Explained(Part):
     ratio: Annotated[float, doc("time of the slower kernel over that of the faster one")]
     profiled: Annotated[bool, doc("hardware counters of both kernels on this workload exist")]
     causes: list[Cause]
-    ruled_out: Annotated[list[Cause], doc("facts that refute a rule which fired")] = msgspec.field(default_factory=list)
+    ruled_out: Annotated[list[Cause], doc("facts that refute a rule which fired, or that are no cause")] = (
+        msgspec.field(default_factory=list)
+    )
+    clear: Annotated[bool, doc("beyond the noise, or beyond the expected error of a prediction")] = True
 
 
 class CauseRule(Part):
@@ -221,13 +234,16 @@ class Lines(Part):
 
 
 class KernelCost(Part):
-    """Costs of a kernel on a target, for its default build's main device function."""
+    """Costs of a kernel on a target, for its default build."""
 
     kernel: str
     dsl: Dsl
     target: str
     author: Author
     variant: str | None
+    functions: Annotated[
+        Count, doc("kernels of the build that run, if known; of resources, the one that uses most counts")
+    ]
     lines: Lines | None
     compile_seconds: float | None  # processor time, without the import of the DSL
     registers_per_thread: int | None

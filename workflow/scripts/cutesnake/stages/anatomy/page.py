@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from cutesnake.analysis.knowledge.devlog import log_of
 from cutesnake.analysis.knowledge.entries import read_entries
 from cutesnake.analysis.knowledge.verdicts import verdicts
 from cutesnake.model import record
+from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.report import html
 from cutesnake.report.formatting import DSL_NAMES, plural
 from cutesnake.report.learn.questions import QUESTIONS, answers
@@ -23,32 +24,30 @@ from cutesnake.stages.anatomy.numbers import numbers, spans
 from cutesnake.stages.anatomy.product_text import MOVED
 
 Record = dict[str, Any]
-INDEX = "anatomy.json"
 VERDICTS = ("contradicts", "refines", "confirms")
 SHORT = 48  # characters of a symbol that a heading shows
 
 
 def write_pages(
-    records: Path | str, results: Path | str, output: Path | str, up: Sequence[tuple[str, str]] = ()
+    records: Iterable[Anatomy], results: Path | None, output: Path | str, up: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Write a page for every kernel of an operator's records into `output`.
 
-    results: the folder that holds compile/. up: (name, link) of pages to lead back to.
+    results: the folder that holds compile/; without it, pages lack code. up: (name, link) of pages to lead back to.
     """
-    records, results, output = Path(records), Path(results), Path(output)
-    index = record.plain(record.read("anatomy_index", records / INDEX))
+    output = Path(output)
+    builds: dict[str, list[Record]] = {}
     output.mkdir(parents=True, exist_ok=True)
-    kernels = list(dict.fromkeys(entry["kernel"] for entry in index["builds"]))
-    for kernel in kernels:
-        files = [records / entry["file"] for entry in index["builds"] if entry["kernel"] == kernel]
-        mine = [record.plain(record.read("anatomy", file)) for file in files]
-        page = render(mine, results, up, [(name, f"{name}.html") for name in kernels])
+    for one in records:
+        builds.setdefault(one.kernel, []).append(record.plain(one))
+    for kernel, mine in builds.items():
+        page = render(mine, results, up, [(name, f"{name}.html") for name in builds])
         html.write(page, output / f"{kernel}.html")
 
 
 def render(
     builds: Sequence[Record],
-    results: Path,
+    results: Path | None,
     up: Sequence[tuple[str, str]] = (),
     siblings: Sequence[tuple[str, str]] = (),
 ) -> str:
@@ -90,25 +89,27 @@ def short_source(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def _build(build: Record, results: Path, whole: bool) -> Record:
-    folder = results / "compile" / build["operator"] / build["kernel"] / build["target"] / build["variant"]["id"]
+def _build(build: Record, results: Path | None, whole: bool) -> Record:
+    names = ("compile", build["operator"], build["kernel"], build["target"], build["variant"]["id"])
+    folder = results.joinpath(*names) if results else None
     functions = [_function(f, folder, whole and place == 0) for place, f in enumerate(build["functions"])]
     watched = build["watched"]
     message = ", ".join(f"{key} {value}" for key, value in watched["parameters"].items()) if watched else None
     return {**build, "functions": functions, "ran": message, "open": whole}
 
 
-def _function(function: Record, folder: Path, whole: bool) -> Record:
+def _function(function: Record, folder: Path | None, whole: bool) -> Record:
+    place = folder if whole and folder and folder.is_dir() else None
     plot, bar = graph.draw(function), graph.budget(function["shared"])
     colour = graph.colours(function["roles"] or [])
-    result, why = listing(folder, function["symbol"]) if whole and folder.is_dir() else ({}, None)
-    shown = shapes.layout_plots(function, folder) if whole and folder.is_dir() else []
+    result, why = listing(place, function["symbol"]) if place else ({}, None)
+    shown = shapes.layout_plots(function, place) if place else []
     sass = sum(len(line.sass) for lines in result.values() for line in lines)
     return {
         **function,
         "moved": MOVED,
         "layouts": [{"svg": Markup(one.svg), "caption": one.caption} for one in shown],
-        "lowering": shapes.lowering(function, folder, sass) if whole and folder.is_dir() else [],
+        "lowering": shapes.lowering(function, place, sass) if place else [],
         "short": function["symbol"][:SHORT] + ("…" if len(function["symbol"]) > SHORT else ""),
         "picture": Markup(plot) if plot else None,
         "bar": Markup(bar) if bar else None,

@@ -26,6 +26,7 @@ from cutesnake.runtime import pool
 from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.compile.neutral_paths import use_neutral_names
 from cutesnake.stages.compile.opened_files import Opened
+from cutesnake.stages.compile.store import processor_seconds
 from cutesnake.stages.fetch import FetchError
 
 REQUEST, REPLY, OUTPUT = "request.json", "reply.json", "output.log"
@@ -174,9 +175,9 @@ def reply_in(partial: str) -> NoReturn:
     request = json.loads((folder / REQUEST).read_text())
     use_neutral_names(roots(), Path("results/fetch"))
     opened = Opened(roots())
-    began = sum(os.times()[:4])  # of this process and of the compilers that it waited for
+    began = processor_seconds()
     reply = {**_run_request(request, folder / "build"), "opened": opened.files()}
-    reply["seconds"] = sum(os.times()[:4]) - began
+    reply["seconds"] = processor_seconds() - began
     unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(reply))
     unfinished.rename(folder / REPLY)
