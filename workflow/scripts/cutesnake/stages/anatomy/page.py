@@ -78,7 +78,7 @@ def render(
 
 
 def _knowledge_from(folder: Path) -> str | None:
-    """Return the link from a folder to the knowledge entries; None if it would name other folders."""
+    """Return a folder's link to the knowledge entries, or None outside the project."""
     link = Path(os.path.relpath(FOLDER, folder))
     return link.as_posix() if set(link.parts) <= {"..", *FOLDER.parts[-2:]} else None
 
