@@ -394,7 +394,8 @@ def _tile_traffic(c: Contrast) -> Fired | None:
     tiles, counts = (_tile(c.fast), _tile(c.slow)), (_about_tiles(c, c.fast), _about_tiles(c, c.slow))
     if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
         return None
-    bytes_per_flop = [1 / tile[0] + 1 / tile[1] for tile in tiles if tile]
+    m, n = c.parameters["m"], c.parameters["n"]  # a tile beyond the matrix loads nothing more
+    bytes_per_flop = [1 / min(tile[0], m) + 1 / min(tile[1], n) for tile in tiles if tile]
     if bytes_per_flop[1] < 1.2 * bytes_per_flop[0] or min(count for count in counts if count) < c.processors:
         return None
     numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}
