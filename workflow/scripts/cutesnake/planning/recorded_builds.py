@@ -35,6 +35,7 @@ CODE = {
     CHECK: ("stages/simulate", "stages/measure/correctness.py"),
     PREDICTION: ("stages/predict",),
 }
+PAGE = "page.py"  # of anatomy: no record depends on how it is shown
 FIRST_CHECKS = 2  # simulated checks of a build that a run repeats although their records hold: a sweep's first ones
 
 
@@ -76,7 +77,8 @@ class Selection:
 @functools.cache
 def _code(stage: str) -> str:
     folders = [SCRIPTS / "cutesnake" / name for name in CODE[stage]]
-    return digest_files(file for place in folders for file in ([place] if place.suffix else place.rglob("*.py")))
+    files = (file for place in folders for file in ([place] if place.suffix else place.rglob("*.py")))
+    return digest_files(file for file in files if file.name != PAGE)
 
 
 def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
