@@ -134,6 +134,16 @@ def test_tiles_of_groups_are_counted_together_and_not_at_all_if_sizes_differ():
         assert not fires or known["idle_processors"].numbers["slow_ctas"] == 16
 
 
+def test_a_tile_with_more_rows_than_the_matrix_loads_no_less():
+    result = of("gemm", "m1024_n8192_k8192_bf16", "warm", "cutlass_sm90_persistent", "tilegym_persistent")
+    for m, fires in ((1024, True), (16, False)):
+        kernels = [
+            replace(k, params={"tile_m": rows, "tile_n": 64}) for k, rows in ((result.fast, 128), (result.slow, 16))
+        ]
+        few = replace(result, parameters={"m": m, "n": 32768}, fast=kernels[0], slow=kernels[1])
+        assert ("tile_traffic" in fired(few)) is fires
+
+
 def trial(fast: bool, us: float, m: int, n: int, gpu: str = "") -> Trial:
     kernel = "tilegym_persistent" if fast else "cutlass_sm90_persistent"
     return Trial(fast, kernel, {"tile_m": m, "tile_n": n}, us, "path", gpu)

@@ -25,6 +25,7 @@ MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another w
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
+SYMBOL = 48  # characters of a device function's symbol that evidence names
 ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",
@@ -143,7 +144,7 @@ def _anatomies(c: Contrast) -> tuple[AnatomyFunction, AnatomyFunction] | None:
 
 
 def _anatomy_paths(c: Contrast, what: str) -> list[str]:
-    return [f"{k.anatomy_path}#{k.anatomy.symbol}/{what}" for k in (c.fast, c.slow) if k.anatomy]
+    return [f"{k.anatomy_path}#{k.anatomy.symbol[:SYMBOL]}/{what}" for k in (c.fast, c.slow) if k.anatomy]
 
 
 def _second_launch(c: Contrast) -> Fired | None:
@@ -168,7 +169,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
         evidence.append(
-            f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol}/patterns/cluster communication"
+            f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol[:SYMBOL]}/patterns/cluster communication"
         )
         sentence = "second_launch_cluster"
     return Fired(numbers, evidence, share, "profiled", sentence)
@@ -393,7 +394,8 @@ def _tile_traffic(c: Contrast) -> Fired | None:
     tiles, counts = (_tile(c.fast), _tile(c.slow)), (_about_tiles(c, c.fast), _about_tiles(c, c.slow))
     if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
         return None
-    bytes_per_flop = [1 / tile[0] + 1 / tile[1] for tile in tiles if tile]
+    m, n = c.parameters["m"], c.parameters["n"]  # a tile beyond the matrix loads nothing more
+    bytes_per_flop = [1 / min(tile[0], m) + 1 / min(tile[1], n) for tile in tiles if tile]
     if bytes_per_flop[1] < 1.2 * bytes_per_flop[0] or min(count for count in counts if count) < c.processors:
         return None
     numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}

@@ -151,6 +151,12 @@ STALLS = {  # ncu's name of a stall -> what the warps wait for
     "no_instruction": "instructions",
     "math_pipe_throttle": "a full arithmetic pipe",
     "gmma": "matrix products",
+    "wait": "earlier results",
+    "mio_throttle": "the queue of shared-memory instructions",
+    "lg_throttle": "the queue of global-memory instructions",
+    "drain": "writes to finish",
+    "imc_miss": "constants",
+    "branch_resolving": "branches",
 }
 
 
