@@ -40,6 +40,12 @@ GROUPS = {
     "heads": "16 to 64 heads, 2 or 4 query tokens",
     "sweep": "uniform batches of the sweep",
 }
+DRAWN = {  # of unseen_h200.json
+    "weak": "weak rows of an earlier draw",
+    "drawn": "drawn, used for fitting",
+    "unseen": "drawn, opened afterwards",
+    "later": "drawn last",
+}
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
 OUTCOMES = tuple(f"{kind}: ahead/equal/behind" for kind in KINDS)
@@ -133,6 +139,13 @@ def in_one_run() -> str:
             for kind in ("warm_us", "cold_us")
         ]
         rows.append([label, " and ".join(map(str, sorted(counts))), *cells])
+    drawn = _json(BENCHMARKS / "mla_cute_sm90" / "unseen_h200.json")["groups"]
+    for group, label in DRAWN.items():
+        pairs = [(row[RIVAL], row[row["default"]]) for row in drawn[group]]
+        cells = [
+            _mean_least(rival[kind] / default[kind] for rival, default in pairs) for kind in ("warm_us", "cold_us")
+        ]
+        rows.append([label, str(len(pairs)), *cells, *(NO_VALUE for _ in cells)])
     return markdown(header, rows)
 
 
