@@ -184,7 +184,8 @@ def compared(plan: Plan, build: Build) -> dict[str, Any]:
 def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
     """Return names of records that stand for a build and its `compared` cases.
 
-    Empty if one is missing or of other sources, or if the build spills: source lines of spills are in no record.
+    Empty if one is missing or of other sources. Of a build that spills, only those of its cases: source lines of spills
+    are in no record.
     """
     file = folder / f"{build.operator}.jsonl"
     there = read_keys(file).get(build.key)
@@ -195,7 +196,7 @@ def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tu
     (metrics,) = read_records(file, {build.key: [INSPECT]}).values()
     assert isinstance(metrics, Inspect)
     spills = any(one.instructions is None or one.instructions.local_memory for one in metrics.functions)
-    return () if spills else names
+    return tuple(name for name in names if name not in (COMPILE, INSPECT)) if spills else names
 
 
 def _holding(plan: Plan, build: Build, there: KeptKeys, recipes: Recipes) -> dict[str, bool]:
