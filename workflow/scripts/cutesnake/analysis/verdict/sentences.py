@@ -73,13 +73,17 @@ CAUSES = {
         "{fast_us:.1f} µs."
     ),
     "same_tiles": (
-        "Tiles, CTAs and waves are no cause: both compute {tiles} output tiles of {tile} on {processors} SMs "
-        "({waves:.2f} per SM). No other cause is known."
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs ({waves:.2f} per SM). "
+        "No other cause is known."
+    ),
+    "same_tiles_profiled": (
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
+        "CTAs, {slow} in {slow_ctas}. No other cause is known."
     ),
     "same_tiles_memory": (
-        "Tiles, CTAs and waves are no cause: both compute {tiles} output tiles of {tile} on {processors} SMs "
-        "({waves:.2f} per SM). Both are bound by DRAM: {fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of its "
-        "peak, {slow} {slow_mb:.0f} MB at {slow_dram:.0f} %. Waits for memory are {fast_wait:.0f} and "
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
+        "CTAs, {slow} in {slow_ctas}. Both are bound by DRAM: {fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of "
+        "its peak, {slow} {slow_mb:.0f} MB at {slow_dram:.0f} %. Waits for memory are {fast_wait:.0f} and "
         "{slow_wait:.0f} % of their stalls; why is not known."
     ),
     "register_share": (
