@@ -362,13 +362,12 @@ def b200_rows() -> str:
         if "limited_us" in row:
             limited.append(100.0 * (row["limited_us"] / us - 1))
             under_power = f"{limited[-1]:+.0f}%"
-        predicted = (f"{row['predicted_us']:,.1f}", f"{error:+.0f}%", f"±{width:.0f}%")
-        cells.append([case, f"{us:,}", *predicted, under_power])
+        cells.append([case, f"{us:,}", f"{error:+.0f}%", f"±{width:.0f}%", under_power])
     inside = sum(abs(error) <= width for error, width, *_ in rows)
     middle = median(abs(error) for error, *_ in rows)
     under = f"{median(map(abs, limited)):.0f}%" if limited else NO_VALUE
-    cells.append(["median", "", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under])
-    header = ("NVIDIA's kernel", "published, µs", "predicted, µs", "error", "expected", "error under power")
+    cells.append(["median", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under])
+    header = ("NVIDIA's kernel", "published, µs", "error", "expected", "error under power")
     return markdown(header, cells)
 
 
