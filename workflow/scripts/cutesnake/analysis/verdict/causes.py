@@ -589,7 +589,7 @@ def _tensor_instructions(c: Contrast) -> Fired | None:
 
 
 def _barriers(c: Contrast) -> Fired | None:
-    own = _same_builds(c)
+    own = _own(c)
     if own is None or _consumer_groups(c):
         return None
     waits = [ncu.stalls.get("barrier", 0.0) for ncu in own]
