@@ -43,7 +43,7 @@ GROUPS = {
 DRAWN = {  # of unseen_h200.json
     "weak": "weak rows of an earlier draw",
     "drawn": "drawn, used for fitting",
-    "unseen": "drawn, opened afterwards",
+    "unseen": "drawn, unseen in fitting",
     "later": "drawn last",
 }
 ATTENTION = "fmha/"
@@ -305,7 +305,7 @@ def b200_summary() -> str:
         rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
     errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
     cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
-    rows.insert(2, [f"MLA decode, {len(errors)} newer rows", "NVIDIA's kernels", *cells])
+    rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
     return markdown(("predicted: NVIDIA's example", "published", "first prediction", "today"), rows)
 
 
