@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # Processes that tests start run this checkout's code, whichever is installed.
 BEFORE = filter(None, [os.environ.get("PYTHONPATH")])
 os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "workflow/scripts"), *BEFORE))
+# Without bytecode, each of them and each process of pytest-xdist would compile every module again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 if "CUTESNAKE_BUILDS" in os.environ:  # builds that were compiled elsewhere, for tests on a GPU
     os.environ["CUTESNAKE_TRUST_BUILDS"] = "1"
 MACHINES = Path(__file__).parent / "machines"
@@ -28,9 +32,9 @@ LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Give pytest-xdist whole files, so that their fixtures are made once."""
+    """Give each process of pytest-xdist a row of files; an idle one takes tests of another."""
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "loadfile"
+        config.option.dist = "worksteal"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
