@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 # Processes that tests start run this checkout's code, whichever is installed.
 BEFORE = filter(None, [os.environ.get("PYTHONPATH")])
 os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), str(ROOT / "workflow/scripts"), *BEFORE))
-# Without bytecode, each of them and each process of pytest-xdist would compile every module again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 if "CUTESNAKE_BUILDS" in os.environ:  # builds that were compiled elsewhere, for tests on a GPU
     os.environ["CUTESNAKE_TRUST_BUILDS"] = "1"
 MACHINES = Path(__file__).parent / "machines"
