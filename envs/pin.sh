@@ -27,7 +27,10 @@ if [ "${1:-}" = newest ]; then
     done
     [ -n "$changed" ] || { echo "The pinned compilers are the newest ones."; exit; }
     { echo "$changed"; grep "^$disassembler==" <<<"$newest"; } | hashed results/newest.txt
-    grep -oE '^[a-z0-9-]+==[^ ]+' results/newest.txt
+    while IFS== read -r name _ version; do
+        pinned=$(sed -n "s/^$name==//p" envs/requirements.txt)
+        [ "$pinned" = "$version" ] || echo "$name ${pinned:-not pinned} → $version"
+    done < <(grep -oE '^[a-z0-9-]+==[^ ]+' results/newest.txt)
     exec snakemake --cores all gate --config 'toolchains=[main, results/newest.txt]' "operators=[${operators:-mla_decode}]"
 fi
 

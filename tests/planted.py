@@ -10,7 +10,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +87,10 @@ def check(
     search_runs: int = 8,
     seed: int = 0,
     modules: dict[str, ptxsim.Module] | None = None,
-    one_cluster: bool = False,
 ) -> Outcome:
     """Run a case with the edited PTX on four SMs, with extra `checks`.
 
-    `modules` keeps the edited PTX for further calls with the same edit. With `one_cluster`, grids are cut to a cluster,
-    which does all work of a persistent kernel.
+    `modules` keeps the edited PTX for further calls with the same edit.
     """
     folder, variant = place.folder(), place.chosen()
     modules = {} if modules is None else modules
@@ -110,8 +108,6 @@ def check(
         catcher = Planter
 
         def _run(self, launches: list[Any], order: dict[str, Any], more: Sequence[str] = ()) -> None:
-            if one_cluster:
-                launches = [replace(launch, grid=launch.cluster) for launch in launches]
             super()._run(launches, order, (*more, *checks))
 
     case = Case(

@@ -2,8 +2,7 @@
 
     PYTHONPATH=tests python -m benchmarks.planted [KERNEL ...]
 
-A bug is one edit of the PTX that belongs to one line of source. Bugs that results.json has are not run again. A bug
-that the workloads of the short list miss is run once more with a grid of one cluster.
+A bug is one edit of the PTX that belongs to one line of source. Bugs that results.json has are not run again.
 """
 
 from __future__ import annotations
@@ -62,18 +61,17 @@ def main() -> None:
         places = [Place(operator, kernel, target, workload) for workload in workloads]
         if failed := [intact.reason for place in places if (intact := check(place)).caught]:
             raise SystemExit(f"{name}: the kernel fails without a bug: {failed[0]}")
-        persistent = not check(places[0], one_cluster=True).caught
         for edit, line in bugs:
             start = time.process_time()
-            for place, one_cluster in [(place, False) for place in places] + [(places[0], True)] * persistent:
+            for place in places:
                 text = (place.folder() / "kernel.ptx").read_text()
-                outcome = check(place, planted(text, **listed["edits"][edit], line=line), one_cluster=one_cluster)
+                outcome = check(place, planted(text, **listed["edits"][edit], line=line))
                 if not outcome.edited:
                     raise SystemExit(f"{name}: no line with {line} has an instruction for the edit {edit}")
                 if outcome.caught:
                     break
             key = f"{name}: {edit} at {line}"
-            results[key] = result(outcome, time.process_time() - start) | {"one_cluster": one_cluster}
+            results[key] = result(outcome, time.process_time() - start)
             print(key, results[key], flush=True)
             RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 

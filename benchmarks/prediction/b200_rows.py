@@ -54,9 +54,12 @@ def predict(case: Case, cache: Any, clock_mhz: float | None) -> dict[str, Any]:
     Without `clock_mhz` also the µs and clock under a power limit.
     """
     captured = capture(case)
+    surveys: dict[int, Any] = {}
 
     def timed(mhz: float | None) -> ptxsim.Prediction:
-        return ptxsim.predict(captured.launches, "b200", cache=cache, clock_mhz=mhz, code=captured.code)
+        return ptxsim.predict(
+            captured.launches, "b200", cache=cache, clock_mhz=mhz, code=captured.code, surveys=surveys
+        )
 
     result = timed(clock_mhz)
     busy = [(one.end_us - one.start_us, {key: getattr(one, key) for key in BUSY}) for one in result.launches]

@@ -104,4 +104,4 @@ class Lifetimes:
                         wait = "cp.async.bulk.wait_group.read" if group is not groups[-1] else "a commit_group"
                         name = f"thread {thread} of CTA {rank}"
                         message = f"{name} exits without {wait} for this bulk store, which reads shared memory"
-                        self._report(store.origin.at, message)
+                        self._report(store.origin.at, message + self._end_location())

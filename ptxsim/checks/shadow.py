@@ -59,6 +59,7 @@ class Doubt:
     within: np.ndarray
     writers: np.ndarray  # of each, before this write
     what: str | None  # the other access, if it is not a write
+    at: np.ndarray  # its instruction, for each word
     event: Event
 
 
@@ -175,14 +176,20 @@ class Words:
     def _last_access(self, index: int) -> str:
         return f"{self.access_kind(index)} by {self.clocks.names[int(self.last[index]) & ACTOR]}"
 
-    def _certain(self, index: Index, bad: np.ndarray, event: Event, what: str | None = None) -> np.ndarray:
-        """Return the bad words that race whatever is written; defer the others as doubts."""
+    def _certain(
+        self, index: Index, bad: np.ndarray, event: Event, what: str | None = None, reads: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return the bad words that race whatever is written; defer the others as doubts.
+
+        `reads` has the last read of each word of the memory, if the other access is `what`, a read.
+        """
         repeated = bad & (self.at[index] == event.at)
         if count_nonzero(repeated):
             words = np.arange(len(self.at))[index][repeated]
             writers = self.writers(words)
             within = np.isin(writers, event.co_writers or ())
-            self.doubts.append(Doubt(words, self.content()[words].copy(), within, writers, what, event))
+            at = self.at[words] if reads is None else reads[words] & READ_AT
+            self.doubts.append(Doubt(words, self.content()[words].copy(), within, writers, what, at, event))
             self.clocks.doubtful = True
         return bad & ~repeated
 
@@ -198,7 +205,7 @@ class Words:
             if changed.any():
                 n = int(changed.argmax())
                 other = doubt.what or f"write by {self.clocks.names[int(doubt.writers[n])]}"
-                self._race(int(doubt.words[n]), "writes", other, doubt.event.at, doubt.event)
+                self._race(int(doubt.words[n]), "writes", other, int(doubt.at[n]), doubt.event)
 
     def _check_fenced(self, index: Index, event: Event, last: np.ndarray) -> None:
         """Report ordinary writes that no proxy fence made visible to an async-proxy read."""
@@ -230,7 +237,7 @@ class Words:
                 bad &= (self.read_bytes[reader][index] & event.part) != 0
             what = f"read by {self.clocks.names[reader]}"
             if count_nonzero(bad) and event.co_writers is not None:
-                bad = self._certain(index, bad, event, what)
+                bad = self._certain(index, bad, event, what, rows)
             if count_nonzero(bad):
                 why = self.clocks.arrivals_awaited(self.cta, event.at) if event.fragment is None else ""
                 if covered < known and not count_nonzero(epochs > known):

@@ -13,13 +13,15 @@ from typing import Any
 
 from ..core.adversarial import PREFIX, RUNS, orders
 from ..core.coverage import Coverage
+from ..core.finding import Finding
 from ..core.launch import Launch
 from ..core.run import CHECKS, check_waivers, run
 from ..core.schedule import DEFAULT, NAMES, Schedule
 from ..frontend.syntax import PtxError
 from ..host.capture import signature
 from ..host.linking import CaptureError, nearest
-from ..timing import DeviceError, DeviceModel, Prediction, predict
+from ..timing import DeviceError, DeviceModel, Prediction, code_of, predict
+from ..timing.early_arrivals import early_arrivals
 from . import build, output, reports
 from .call import Call, described, prepare
 from .compared import Expectation, compare, expectations, save, targets, writable
@@ -62,6 +64,10 @@ def _main(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise Misuse(f"--{error}") from None
     _check_prediction(options)
+    if options.sass and compiled.cubin is None:
+        raise Misuse(f"--sass: no single .cubin lies next to {compiled.object}")
+    if options.sass and importlib.util.find_spec("elftools") is None:
+        raise Misuse("--sass reads cubins with pyelftools, which is not installed: pip install pyelftools")
     for option in REPORTS:
         path = getattr(options, option)
         if path:
@@ -74,6 +80,8 @@ def _main(options: argparse.Namespace) -> int:
         print(output.launch_line(n, launch))
     coverages: list[Coverage] = []
     outcomes = _run_all(launches, call, expected, checks, options, coverages)
+    if options.sass:
+        outcomes[0].result.findings.extend(_of_machine_code(launches, compiled))
     for n, coverage in enumerate(coverages):
         for line in output.coverage_lines(n, coverage):
             print(line)
@@ -92,6 +100,17 @@ def _main(options: argparse.Namespace) -> int:
     if options.annotations:
         print(*reports.github_commands(problems), sep="\n")
     return status
+
+
+def _of_machine_code(launches: list[Launch], compiled: build.Build) -> list[Finding]:
+    """Return findings in the cubin, and print them."""
+    findings = []
+    for kernel in {launch.name: launch.kernel for launch in launches}.values():
+        code = code_of(kernel.name, compiled.cubin)
+        findings += [] if code is None else early_arrivals(kernel, code)
+    for finding in findings:
+        print(*output.finding_lines(finding), sep="\n")
+    return findings
 
 
 def _write_error(options: argparse.Namespace, error: str) -> None:

@@ -87,6 +87,9 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         metavar=("PATTERN", "REASON"),
         help="do not count findings whose text the regular expression matches",
     )
+    group.add_argument(
+        "--sass", action="store_true", help="check that the cubin's arrivals come after tensor-memory loads, as in PTX"
+    )
     group.add_argument("--trace", action="store_true", help="a line per block and completion, on stderr")
     group.add_argument("--track", action="store_true", help="count global bytes touched once and bank conflicts")
     group.add_argument("--progress", action="store_true", help="show progress, even if stderr is not a terminal")

@@ -183,8 +183,11 @@ def fills(instructions: list[Instruction], at: int) -> bool:
     for ins in instructions[at + 1 : at + LOOKAHEAD]:
         if ins.parts[:2] in (("mbarrier", "try_wait"), ("mbarrier", "test_wait")):
             return False
-        if "expect_tx" in ins.parts or (ins.parts[:3] == ("cp", "async", "bulk") and ins.parts[3] != "wait_group"):
-            return ins.parts[3] != "global"
+        if "expect_tx" in ins.parts:
+            return True
+        if ins.parts[:3] == ("cp", "async", "bulk") and not ins.parts[3].endswith("_group"):
+            to = ins.parts[5] if ins.parts[3] == "tensor" else ins.parts[3]
+            return to.startswith("shared")
     return False
 
 

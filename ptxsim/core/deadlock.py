@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .coverage import fills
 from .livelock import Read, read_by
+from .missing_arrival import missing_arrival
 from .warp import PARTED, RUNNING, Fragment
 
 if TYPE_CHECKING:
@@ -139,9 +140,8 @@ class Deadlock:
             arrivals = [key for key, phase in on.signals.items() if phase == on.phase]
             where = self._locations({key[0] for key in arrivals})
             why = "the count is too large, or an expected arrival is missing"
-            return Cause(
-                2, f"{on.expected - on.pending} arrivals were made on {initialised}, at {where}, and {why}", at
-            )
+            text = f"{on.expected - on.pending} arrivals were made on {initialised}, at {where}, and {why}"
+            return Cause(2, text + self._missing(at), at)
         nobody = f"nobody has ever arrived there: {initialised}"
         pending = [cta.uncommitted for cta in self.cluster.ctas if cta.uncommitted >= 0]
         if pending:
@@ -153,8 +153,13 @@ class Deadlock:
             where = self._locations(consumers)
             producer = self._location(at)
             why = f"the consumer that waits at {where} for what the producer at {producer} fills must release it"
-            return Cause(3, f"{nobody}; {why}", min(consumers))
-        return Cause(4, f"{nobody}, waited for at {self._location(at)}", at)
+            return Cause(3, f"{nobody}; {why}{self._missing(at)}", min(consumers))
+        return Cause(4, f"{nobody}, waited for at {self._location(at)}{self._missing(at)}", at)
+
+    def _missing(self, at: int) -> str:
+        """Return where an awaited arrival may be missing, as the end of a sentence."""
+        places = missing_arrival(self.cluster.program, self.cluster.machine.visits, at)
+        return f"; it may be missing near {self._locations(set(places))}" if places else ""
 
     def _consumers(self, f: Fragment, room: MBarrier, at: int) -> set[int]:
         """Return the waits of the consumers of what a producer fills, after its wait `at`."""

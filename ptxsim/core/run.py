@@ -17,6 +17,7 @@ from .progress import STEP_LIMIT
 from .result import Result
 from .schedule import Schedule
 from .search import search
+from .small_grid import SCHEDULE, SMALL_GRID, SmallGrid
 from .unwritten_use import UnwrittenUse
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _OF_MEMORY = ("uninitialised", "race", "read-fence", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
-DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE)
+DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE, SMALL_GRID)
 CHECKS = (
     *DEFAULT_CHECKS,
     "unwaited-ld",
@@ -100,7 +101,15 @@ def run(
     def machine_of(launch: Launch, before: AccessHistory | None) -> Machine:
         return Machine(launch, plan, enabled, trace, track, before=before, step_limit=step_limit)
 
-    findings, counts, coverage = _run(launches, machine_of, progress)
+    def small_grid(launch: Launch) -> SmallGrid:
+        def other(launch: Launch) -> Machine:
+            return Machine(launch, Schedule(schedule, seed), enabled, trace, step_limit=step_limit)
+
+        return SmallGrid(launch, other, lambda findings: bool(_waived(findings, waive or {})[0]), in_small_grids)
+
+    in_small_grids: list[Finding] = []
+    again_small = SMALL_GRID in enabled and schedule == SCHEDULE
+    findings, counts, coverage = _run(launches, machine_of, progress, small_grid if again_small else None)
     if use is not None:
 
         def again(fill: int) -> list[Counts]:
@@ -114,7 +123,7 @@ def run(
             return _run(launches, other)[1]
 
         findings = use.explain(findings, counts, again)
-    kept, waived = _waived(findings, waive or {})
+    kept, waived = _waived(findings + in_small_grids, waive or {})
     seconds = time.perf_counter() - start
     names = [x.name for x in launches]
     return Result(kept, counts, schedule, seed, seconds, names, coverage=coverage, waived=waived)
@@ -124,17 +133,21 @@ def _run(
     launches: list[Launch],
     machine_of: Callable[[Launch, AccessHistory | None], Machine],
     progress: Callable[[int, int], None] | None = None,
+    small_grid: Callable[[Launch], SmallGrid] | None = None,
 ) -> tuple[list[Finding], list[Counts], list[Coverage]]:
-    """Run launches until one deadlocks."""
+    """Run launches until one deadlocks, each again in a small grid if asked."""
     findings: list[Finding] = []
     counts: list[Counts] = []
     coverage: list[Coverage] = []
     history = None
     for n, launch in enumerate(launches):
+        small = small_grid(launch) if small_grid is not None else None
         machine = machine_of(launch, history)
         machine.run()
         history = machine.history
         findings += machine.findings
+        if small is not None:
+            small.run(machine)
         counts.append(machine.counts)
         coverage.append(machine.coverage)
         if progress is not None:

@@ -24,6 +24,9 @@ from .syntax import Kernel
 from .uninitialized import unwritten
 from .wgmma_fences import unfenced
 
+ORDERED = frozenset({"volatile", "relaxed", "acquire", "mmio"})  # parts of loads that may wait for another CTA
+ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param", "const"})  # not global memory
+
 
 class Program(Code):
     """Code with a Python function per block, and the results of register analyses."""
@@ -45,10 +48,8 @@ class Program(Code):
     @cached_property
     def polls(self) -> bool:
         """Whether it has relaxed, acquiring, volatile or atomic reads of global memory."""
-        ordered = {"volatile", "relaxed", "acquire", "mmio"}
         reads = (set(ins.parts) for ins in self.instructions if ins.base in ("ld", "atom"))
-        elsewhere = {"shared", "shared::cta", "shared::cluster", "local", "param", "const"}
-        return any(elsewhere.isdisjoint(parts) and ("atom" in parts or parts & ordered) for parts in reads)
+        return any(ELSEWHERE.isdisjoint(parts) and ("atom" in parts or parts & ORDERED) for parts in reads)
 
     def calls_before(self, at: int) -> Sequence[str]:
         touched, used = at in self.pending, at in self.unwritten

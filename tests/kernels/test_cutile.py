@@ -1,12 +1,14 @@
 """cuTile: argument packing, the split rule, TileGym's rules, and builds ahead of time."""
 
 import ctypes
+import dataclasses
 import json
 import re
 
 import pytest
 
 from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.runtime.machine_faults import MachineFaultError
 from cutesnake.stages.compile import cutile as cutile_build
 from cutesnake.stages.compile import store
 from cutesnake.stages.compile.compile import compile_build
@@ -148,6 +150,30 @@ def test_the_machine_code_is_what_cutile_makes_by_itself(tmp_path, monkeypatch) 
     assert taken == [True]
     made = {path.name: path.read_bytes() for path in (tmp_path / "ours").iterdir()}
     assert made == {path.name: path.read_bytes() for path in (tmp_path / "its own").iterdir()}
+
+
+@pytest.mark.fault("Machine", "a trial of `tileiras` is killed", "the job fails, nothing is recorded")
+def test_a_killed_trial_of_the_compiler_is_no_older_compiler(tmp_path, monkeypatch) -> None:
+    from cuda.tile import _compile
+
+    killed = tmp_path / "tileiras"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    whole = _compile._CompilerBinary.run
+
+    def run(self, arguments, flags, timeout_sec=None):
+        if f"probe{_compile._SUPPORTED_VERSIONS[-1]}" in arguments[0]:
+            whole(dataclasses.replace(self, path=str(killed)), arguments, flags)
+
+    monkeypatch.setattr(_compile._CompilerBinary, "run", run)
+    find = _compile._get_max_supported_bytecode_version
+    find.cache_clear()
+    try:
+        with pytest.raises(MachineFaultError, match=r"tileiras cannot be tried: .*SIGKILL"):
+            cutile_build.find_compiler()
+        assert _compile._CompilerBinary.run is run and not find.cache_info().currsize
+    finally:
+        find.cache_clear()
 
 
 def test_what_forked_builds_ask_first_is_known_already(monkeypatch) -> None:

@@ -39,6 +39,9 @@ def test_an_import_that_does_not_end_is_one_line(folder, monkeypatch, body) -> N
     ):
         load_kernel("elementwise_add", "endless")
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    monkeypatch.setattr(catalog, "_import", lambda name: pytest.fail("it waits again"))
+    with pytest.raises(ContractError, match=r"endless.py:9: the import takes longer"):
+        load_kernel("elementwise_add", "endless")
 
 
 def test_a_module_that_raises_keyboard_interrupt_is_one_line(folder) -> None:

@@ -1,7 +1,12 @@
 """Pins of toolchains: what is right is read, what is wrong is one clear line."""
 
+import os
+import shutil
+import subprocess
+
 import pytest
 
+from cutesnake.model.paths import ROOT
 from cutesnake.planning.toolchains import FOLDER, ToolchainError, read
 
 
@@ -50,3 +55,31 @@ def test_an_unknown_name_comes_with_the_nearest_and_two_of_a_name_are_refused(tm
     (tmp_path / "cute-4.7.1.txt").write_text("x==1\n")
     with pytest.raises(ToolchainError, match="is listed twice"):
         read(["cute-4.7.1", str(tmp_path / "cute-4.7.1.txt")])
+
+
+@pytest.mark.parametrize("tileiras", [None, "99.1"])
+def test_the_newest_compilers_are_named_and_compared_if_they_are_not_pinned(tmp_path, tileiras):
+    """`uv` resolves to today's pins but for one package; `snakemake` prints its arguments."""
+    shutil.copytree(ROOT / "envs", tmp_path / "envs")
+    pins = (ROOT / "envs/requirements.txt").read_text()
+    pinned = next(line for line in pins.splitlines() if line.startswith("nvidia-cuda-tileiras=="))
+    newest = f"nvidia-cuda-tileiras=={tileiras}" if tileiras else pinned
+    (tmp_path / "newest").write_text(pins.replace(pinned, newest))
+    stubs = {
+        "uv": f'case "$*" in *generate-hashes*) cat;; *) cat >/dev/null; cat {tmp_path}/newest;; esac',
+        "snakemake": "printf '%s\\n' \"$@\"",
+    }
+    for name, text in stubs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    command = [str(tmp_path / "envs/pin.sh"), "newest", "gemm", "reduce"]
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    if newest == pinned:
+        assert done.stdout == "The pinned compilers are the newest ones.\n"
+        return
+    change, *arguments = done.stdout.splitlines()
+    assert change == f"{pinned.replace('==', ' ')} → {tileiras}"
+    assert arguments[-2:] == ["toolchains=[main, results/newest.txt]", "operators=[gemm,reduce]"]
+    (one,) = read([str(tmp_path / "results/newest.txt")])
+    assert one.replaces("cutile") and not one.replaces("cute") and dict(one.pins)["nvidia-cuda-tileiras"] == tileiras

@@ -151,7 +151,7 @@ def test_scales_are_made_of_pairs_of_bf16() -> None:
 
 
 def test_fixed_point_pairs_are_scaled_to_bf16() -> None:
-    """-128, 127, -1 and 64 in units of 1/64, times 64 and 2; then as they are, negative ones as 0."""
+    """Scale -128, 127, -1 and 64 by 1/64, times 64 and 2; then relu."""
     codes, got = np.array([-128, 127, -1, 64] * 8, np.int8), np.zeros((3, 32), np.uint16)
     body = """mov.u32 %r1, %tid.x; ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p1]; mad.wide.u32 %d2, %r1, 2, %d1;
     ld.global.b16 %h1, [%d2]; mad.wide.u32 %d4, %r1, 4, %d3; mov.b16 %h2, 0x8085;

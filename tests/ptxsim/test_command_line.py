@@ -141,6 +141,7 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
         ([X, Y, N, "--schedule=search", "--seconds=-1"], "--seconds -1: expected more than zero"),
         ([X, Y, N, "--cold"], "--clock-mhz and --cold belong to --predict"),
         ([X, Y, N, "--predict=h200", "--clock-mhz=-3"], "--clock-mhz -3: expected more than zero"),
+        ([X, Y, N, "--sass"], "--sass: no single .cubin lies next to kernel/kernel.o"),
         ([X, Y, N, "--also=p"], "--also p: each needs a name and a tensor"),
         (["--arg=f16[64]", Y, N], "argument «f16[64]» (x): TypeError: Mismatched Tensor on argument #0"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -52,6 +53,13 @@ def test_the_pipeline_as_it_should_be_does_not_deadlock() -> None:
 def test_a_producer_whose_parity_is_flipped_comes_first() -> None:
     message, instruction = deadlock(first=0)
     assert "the first wait of a producer is for parity 1" in message and "%r1+8" in instruction
+
+
+def test_a_fence_that_no_arrival_follows_is_named() -> None:
+    message, _ = deadlock(release="\nfence.proxy.async.shared::cta;\n")
+    waited, near = re.search(r"waits at PTX line (\d+) .*; it may be missing near PTX line (\d+)$", message).groups()
+    assert int(near) - int(waited) == 2  # the fence is in the second line after the consumer's wait
+    assert "missing near" not in deadlock(release="")[0]
 
 
 def test_bytes_that_nobody_sends_are_laid_to_who_announced_them() -> None:

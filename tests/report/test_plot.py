@@ -62,7 +62,7 @@ def test_everything_is_drawn_where_there_are_measurements(drawn):
     entry, folder = drawn
     assert [p["name"] for p in entry["pictures"] if not p["file"]] == []
     kinds = {p["name"].split("-")[0] for p in entry["pictures"]}
-    assert kinds == {"roofline", "resources", "instructions", "times", "share", "speedup", "timeline"}
+    assert kinds == {"roofline", "resources", "instructions", "times", "speedup", "timeline"}
     assert {p["file"] for p in entry["pictures"]} == {path.name for path in folder.glob("*.svg")}
     assert json.loads((folder / "pictures.json").read_text()) == entry
 
@@ -104,7 +104,7 @@ def test_same_input_gives_the_same_bytes(unmeasured, tmp_path):
 def test_without_measurements_the_measured_pictures_have_a_reason(unmeasured):
     entry, folder, _ = unmeasured
     missing = {p["name"].split("-")[0]: p["reason"] for p in entry["pictures"] if not p["file"]}
-    assert set(missing) == {"times", "share", "speedup", "timeline"}
+    assert set(missing) == {"times", "speedup", "timeline"}
     assert all("nothing was measured" in reason for reason in missing.values())
     assert len(list(folder.glob("*.svg"))) == 3
 

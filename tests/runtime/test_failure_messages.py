@@ -56,7 +56,8 @@ def test_what_follows_from_a_failed_build_is_the_builds_failure(records) -> None
 
 def test_kernels_that_break_their_contract_are_counted_and_the_list_of_kernels_ends(records) -> None:
     broken = {("add", f"mine_{number}"): "no bind" for number in range(7)}
-    line, *_ = failures.lines(records(CHECKS[0]), broken, SOURCES, "page.html")
+    line, *cells = failures.lines(records(CHECKS[0]), broken, SOURCES, "page.html")
+    assert cells == [f"  add/mine_{number}: no bind" for number in range(failures.CELLS)]
     assert line.startswith("Failed: 7 kernels that cannot be loaded, 1 of 2 checks (add/mine_0, add/mine_1, ")
     assert "add/mine_3 and 4 more kernels)" in line
 

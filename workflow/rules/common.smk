@@ -201,6 +201,8 @@ def tell_failures():
     made = failures.of_run(MADE, BATCH_OF, files)
     compared = {name for name in PLAN.workloads if f"results/compare/{name}.json" in files}
     operators = compared | {case.operator for _, case, _ in made}
+    if not {"compiled", "checked", "measured"}.isdisjoint(snakemake_internals.targets() or ()):
+        operators |= set(PLAN.workloads)  # of which a kernel may have no job, since it cannot be loaded
     broken = {kernel: why for kernel, why in PLAN.broken.items() if kernel[0] in operators}
     for told in failures.lines(made, broken, PLAN.sources, f"results/{FRONT_PAGE}"):
         logger.warning(told, extra={"end": "failed"})

@@ -347,11 +347,15 @@ def _check_name(what: str, name: str) -> None:
 
 def _load(name: str, where: str) -> ModuleType:
     """Import a module; ContractError gives its error in one line, with its source line."""
+    asked = name, os.environ.get(PATHS, "")
+    if asked in _stopped:
+        raise ContractError(_stopped[asked])
     try:
         with limited_import():
             return _import(name)
     except ImportStoppedError as error:
-        raise ContractError(f"{where}{_line_of(error.__context__ or error, where)}: {error}") from None
+        _stopped[asked] = f"{where}{_line_of(error.__context__ or error, where)}: {error}"
+        raise ContractError(_stopped[asked]) from None
     except SyntaxError as error:
         place = label(Path(error.filename)) if error.filename else where
         raise ContractError(f"{place}:{error.lineno}: {type(error).__name__}: {error.msg}") from error
@@ -360,6 +364,9 @@ def _load(name: str, where: str) -> ModuleType:
         message = str(error).splitlines()[0] if str(error) else ""
         hint = "; import DSLs and torch inside compile and bind" if isinstance(error, ModuleNotFoundError) else ""
         raise ContractError(f"{where}{line}: {type(error).__name__}: {message}{hint}") from error
+
+
+_stopped: dict[tuple[str, str], str] = {}  # imports that did not end, and would take as long again
 
 
 def _line_of(error: BaseException, where: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -273,7 +274,8 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
         parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
     if waits := total("barrier_waits"):
         parts.append(plural(waits, "barrier wait"))
-    return {"workload": entry.case.workload, "text": ", ".join(parts), "notes": simulated.notes}
+    ratios = [re.sub(r": .*\): ", " ", note) for note in simulated.notes]  # without both numbers
+    return {"workload": entry.case.workload, "text": ", ".join(parts), "notes": ratios}
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:

@@ -40,6 +40,7 @@ from cutesnake.report.formatting import Notes, big, plural, sets, short, slug, w
 from cutesnake.stages.predict.validated import VALIDATION
 
 View = dict[str, Any]  # data of a template
+SHORT_IDS = [first + second for first in "pqrs" for second in "ghijklmnopqrstuvwxyz"]  # a hexadecimal number follows
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def render(contents: Contents, base: str = "results") -> str:
     notes = Notes()
     current = contents.comparison.operator
     pages = _pages(contents)
-    plots = [plot_view(plot, plot.file, contents.plot_folder) for plot in contents.plots if plot.file]
+    drawn = [plot for plot in contents.plots if plot.file]
+    plots = [plot_view(plot, plot.file or "", contents.plot_folder, at) for at, plot in enumerate(drawn)]
     decided = verdict.view(contents.verdicts) if contents.verdicts else None
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
@@ -179,9 +181,14 @@ def _roofline(rows: list[RooflineRow]) -> View:
     return {"devices": named, "rows": views, "reasons": list(reasons)}
 
 
-def plot_view(plot: PlotEntry, file: str, folder: Path) -> View:
-    """Return a plot's view, its SVG without colours, which the page's style sheet provides."""
+def plot_view(plot: PlotEntry, file: str, folder: Path, place: int = len(SHORT_IDS)) -> View:
+    """Return a plot's view, its SVG without colours, which the page's style sheet provides.
+
+    place: of the plot on its page, for short ids.
+    """
     text = (folder / file).read_text()
+    if place < len(SHORT_IDS) and (known := re.search(r'(?:id|class)="(p[0-9a-f]{6})', text)):
+        text = text.replace(known[1], SHORT_IDS[place])
     text = re.sub(r"<style>.*?</style>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"var\((--[\w-]+), #[0-9a-f]{6}\)", r"var(\1)", text)
     text = re.sub(r' clip-path="[^"]*"( [^>]*><title>)', r"\1", text)  # cells and bars lie within the axes

@@ -160,7 +160,10 @@ def _box(verdict: TargetVerdict) -> View:
         "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
         "text": text,
         "small": small,
-        "flags": flag_texts(verdict.flags, verdict.gpu),
+        "flags": flag_texts(
+            (f for f in verdict.flags if f.id != "one_workload_decides" or any(not d.split for d in decisions)),
+            verdict.gpu,
+        ),
     }
 
 
@@ -201,10 +204,11 @@ def _text(decision: Decision) -> str:
     equal = [_equal(decision)] * bool(decision.equal)
     if decision.winner == "depends":
         sides = [text for side in SIDES if (text := _side(decision, side))]
+        sides[1:] = [text.replace(" faster on", " on", 1) for text in sides[1:]]
         return f"{figure}, {total}: {', '.join(sides + equal)}{_dtypes(decision)}."
     loser: Side = "cutile" if decision.winner == "cute" else "cute"
     mine = decision.cute_wins if decision.winner == "cute" else decision.cutile_wins
-    behind = [text for text in [_side(decision, loser)] if text]
+    behind = [text.replace(" faster on", " on", 1) for text in [_side(decision, loser)] if text]
     texts = [f"{DSL_NAMES[decision.winner]} faster on {len(mine)} of {decision.workloads}", *behind, *equal]
     return f"{figure}: {', '.join(texts)}; {_range(decision)}{_dtypes(decision)}."
 
@@ -289,12 +293,12 @@ def _slower_warm(verdict: TargetVerdict) -> str | None:
     texts = []
     for flag in verdict.flags:
         if flag.id == "power_limit":
-            texts.append("the power limit lowered the clock in {records} of {timed} warm times compared")
-            texts[-1] = texts[-1].format(**flag.values)
+            texts.append("power limit: lower clock in {records} of {timed} warm times".format(**flag.values))
     if verdict.warm_slower:
         most, *_ = verdict.warm_slower
-        count = f"{len(verdict.warm_slower)} of all {verdict.times}"
-        texts.append(f"{count} times are longer warm than cold, by up to {most.percent:.0f} %")
+        texts.append(
+            f"{len(verdict.warm_slower)} of all {verdict.times} longer warm than cold, by up to {most.percent:.0f} %"
+        )
         texts[-1] += {"clock": " (the clock fell)", "unknown": " (no record says why)"}.get(most.cause, "")
     text = "; ".join(texts)
     return f"{text[0].upper()}{text[1:]}." if text else None
@@ -369,7 +373,9 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
     sides = []
     for side, of in views.items():
         kinds = sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"])))
-        shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
+        measured = [one for one in kinds if not one["predicted"]]
+        shown = [one for one in measured if one["label"]][:MOST_CAUSES]
+        shown += [one for one in measured if not one["label"]][:1]  # what is no cause
         shown += [one for one in kinds if one["predicted"]][:1]
         for place, entry in enumerate(shown):  # a doubt that several share is named once
             cause, earlier = entry["cause"], {other["cause"].doubt for other in shown[:place]}

@@ -32,15 +32,15 @@ def of_run(
 
 def lines(
     records: Iterable[tuple[str, CaseId, str]],
-    broken: Collection[tuple[str, str]],
+    broken: Mapping[tuple[str, str], str],
     sources: Mapping[tuple[str, str], str],
     page: str,
 ) -> list[str]:
     """Return a line on the failed records, and one each for the first.
 
     `records` are stage, build or case, and path, of which some may not exist yet, `broken` the kernels (operator,
-    kernel) that break their contract and have no build at all, `sources` where kernels are from, `page` where all
-    reasons are. What follows from a build that failed is not counted: the build is.
+    kernel) that break their contract and have no build at all, with the reason, `sources` where kernels are from,
+    `page` where all reasons are. What follows from a build that failed is not counted: the build is.
     """
     made: Counter[str] = Counter()
     failed: dict[str, list[CaseId]] = {stage: [] for stage in NOUNS}
@@ -65,7 +65,8 @@ def lines(
     kernels |= {(case.operator, case.kernel): None for cases in counted.values() for case in cases}
     whose = "" if any(sources.get(kernel, OWN) == OWN for kernel in kernels) else ", all of kernels by others"
     named = _named(["/".join(kernel) for kernel in kernels])
-    cells = [
+    cells = [f"  {'/'.join(kernel)}: {_short(reason)}" for kernel, reason in sorted(broken.items())]
+    cells += [
         f"  {stage} {case.key}: {_short(reasons[stage, case][0])} · {_where(stage, case, reasons[stage, case][1])}"
         for stage, cases in counted.items()
         for case in cases

@@ -19,7 +19,6 @@ from cutesnake.report.plot.instructions import draw_instructions
 from cutesnake.report.plot.pipeline import draw_pipeline, kernels_with_pipelines
 from cutesnake.report.plot.resources import draw_resources
 from cutesnake.report.plot.roofline import draw_roofline
-from cutesnake.report.plot.share import draw_share
 from cutesnake.report.plot.speedup import draw_speedup
 from cutesnake.report.plot.style import Drawing, NothingToShow, to_svg
 from cutesnake.report.plot.timeline import draw_timeline
@@ -38,7 +37,6 @@ STATIC: dict[str, Callable[[Evidence], Drawing]] = {
 MEASURED: dict[str, Callable[[Evidence, Source, str], Drawing]] = {
     "times": draw_times,
     "speedup": draw_speedup,
-    "share": draw_share,
     "timeline": draw_timeline,
 }
 TITLES = {
@@ -46,7 +44,6 @@ TITLES = {
     "resources": "Resources per kernel",
     "instructions": "Instruction mix",
     "times": "Duration",
-    "share": "Share of the roofline",
     "speedup": "CuTe vs cuTile",
     "timeline": "Timeline of one call",
     "pipeline": "Predicted pipeline",

@@ -129,6 +129,7 @@ def _panel(axis: Axes, rows: pandas.DataFrame, device: str, span: tuple[float, f
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        ticks.set_minor_locator(LogLocator(subs=(2, 5)))  # eight a decade would be a sixth of the file
         ticks.set_minor_formatter(NullFormatter())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import yaml
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from cutesnake.model.paths import ROOT
 from cutesnake.report.plot.style import INK, LINE, SERIES, SOFT, Drawing, NothingToShow, lay_out, styled, tip
@@ -115,6 +115,7 @@ def _panel(axis: Axes, rows: Sequence[ValidatedRow]) -> None:
     axis.grid(True, which="major", axis="both", color=LINE)
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        ticks.set_minor_locator(LogLocator(subs=(2, 5)))
         ticks.set_minor_formatter(NullFormatter())
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
+from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
 from cutesnake.stages.compile.store import reuse
 from cutesnake.stages.compile.torch_import import without_torch
 
@@ -146,6 +147,7 @@ def _export(function: DeviceFunction, target: str, folder: Path) -> str:
     cubin = folder / f"{function.stem}.cubin"
     bytecode = cubin.with_suffix(".tileirbc")
     code = gpu_code(target)
+    find_compiler()  # again, where a server could not
     export_kernel(function.kernel, [signature], bytecode, gpu_code=code, output_format="tileir_bytecode")
     _disassemble(bytecode)
 
@@ -180,12 +182,30 @@ def _assemble(bytecode: Path, kernel: Any, code: str) -> bool:
 
 
 def find_compiler() -> None:
-    """Find `tileiras` and its newest bytecode version, for all forked processes."""
+    """Find `tileiras` and its newest bytecode version, for all forked processes.
+
+    cuTile takes any failure for that of an older compiler: MachineFaultError if the machine is at fault.
+    """
     from cuda.tile import _compile
 
     find = getattr(_compile, "_get_max_supported_bytecode_version", None)
-    if find is not None:
+    if find is None:
+        return
+    run = _compile._CompilerBinary.run
+
+    def try_version(*arguments: Any, **named: Any) -> None:
+        try:
+            run(*arguments, **named)
+        except _compile.TileCompilerError as error:
+            if fault := machine_fault(error):
+                raise MachineFaultError(f"tileiras cannot be tried: {fault}") from error
+            raise
+
+    _compile._CompilerBinary.run = try_version
+    try:
         find(_compile.default_tile_context.config.temp_dir, allow_dev=_compile.dev_features_enabled())
+    finally:
+        _compile._CompilerBinary.run = run
 
 
 def ptx_text(section: bytes) -> str:

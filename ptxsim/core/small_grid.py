@@ -1,0 +1,62 @@
+"""Check "small-grid": run a persistent kernel again with several work items a CTA.
+
+Rings of stages then wrap, and buffers of one item are reused by the next, in workloads with few items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..frontend.program import program_of
+from ..frontend.work_items import strided_axes
+from .finding import Finding
+from .launch import Dim3, Launch
+from .machine import Machine
+from .snapshot import Snapshot
+
+SMALL_GRID = "small-grid"
+SCHEDULE = "random"  # the only schedule with a second run
+LARGEST = 1 << 28  # bytes of buffers beyond which no copy is kept
+
+
+class SmallGrid:
+    """A second run of a launch in a smaller grid, whose outputs are discarded."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        machine_of: Callable[[Launch], Machine],
+        faulty: Callable[[list[Finding]], bool],
+        findings: list[Finding],
+    ) -> None:
+        """Copy the memory.
+
+        Findings are added to `findings`. After a `faulty` run there is no second one.
+        """
+        self.launch, self.machine_of, self.faulty, self.findings = launch, machine_of, faulty, findings
+        self.grid = smaller_grid(launch)
+        small = sum(a.size for a in launch.memory.allocations) <= LARGEST
+        self.before = Snapshot([launch]) if small and self.grid != launch.grid else None
+
+    def run(self, own: Machine) -> None:
+        """Run the smaller grid, and add its coverage to that of the launch's `own` run."""
+        if self.before is None or self.faulty(own.findings):
+            return
+        after = Snapshot([self.launch])
+        self.before.restore()
+        machine = self.machine_of(replace(self.launch, grid=self.grid))
+        machine.run()
+        after.restore()
+        own.coverage.merge(machine.coverage)
+        note = f"; in a grid of {self.grid}, not {self.launch.grid}, so that each CTA has more work items"
+        self.findings += [replace(finding, message=finding.message + note) for finding in machine.findings]
+
+
+def smaller_grid(launch: Launch) -> Dim3:
+    """Return the grid with one cluster along each axis that strides work items."""
+    if launch.grid == launch.cluster:
+        return launch.grid
+    axes = strided_axes(program_of(launch.module, launch.kernel))
+    x, y, z = (launch.cluster[n] if n in axes else launch.grid[n] for n in range(3))
+    return x, y, z
