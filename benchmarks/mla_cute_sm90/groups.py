@@ -1,6 +1,8 @@
 """Times of every variant of `cute_sm90` and of FlashMLA, warm and cold.
 
-Groups of workloads: uniform, ragged, odd, small heads, several query tokens, and the recorded sweep.
+Groups of workloads: uniform, ragged, odd, small heads, several query tokens, the recorded sweep, and uniform batches
+drawn by a rule. The choice of builds was fitted with the times of `weak` and `drawn`; `unseen` was opened once, for the
+fitted choice; after that one price was changed, and `later` drawn.
 
     python -m benchmarks.mla_cute_sm90.groups BUILDS RECORD.json [GROUP ...]
 
@@ -21,6 +23,7 @@ and of the other, in per cent, warm and cold.
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import sys
 import time
@@ -44,7 +47,25 @@ RAGGED = [(3, 16384), (7, 8192), (24, 4096), (48, 8192), (133, 4096), (133, 1638
 ODD = [(3, 5000), (7, 333), (133, 2000), (96, 2048), (200, 1000)]
 HEADS = [dict(heads=heads) for heads in (16, 32, 64)] + [dict(query_tokens=tokens) for tokens in (2, 4)]
 SIZES = [(1, 8192), (32, 4096), (128, 2048)]
+WEAK = [(20, 6144), (12, 3000), (40, 1500), (80, 4096), (112, 3000), (150, 6144), (50, 12288)]
 SWEEP = [(batch, length) for batch in (1, 4, 16, 32, 64, 128) for length in (1024, 4096, 8192, 16384)] + [(1, 65536)]
+
+
+def draw(count: int, seed: str, known: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Draw batches and lengths, both log-uniform, and add them to `known`."""
+    numbers = random.Random(seed)
+    result: list[tuple[int, int]] = []
+    while len(result) < count:
+        size = int(256 ** numbers.random() + 0.5), int(512 * 64 ** numbers.random() + 0.5)
+        if size not in known:
+            result.append(size)
+            known.add(size)
+    return result
+
+
+KNOWN = {*UNIFORM, *RAGGED, *ODD, *SIZES, *SWEEP, *WEAK}
+DRAWN = draw(50, "uniform rows that no rule of cute_sm90 was fitted to, 2026-11-28", KNOWN)
+LATER = draw(25, "third draw of uniform rows, after every price of cute_sm90 was set, 2026-11-28", KNOWN)
 
 GROUPS = {
     "uniform": [Workload(*size) for size in UNIFORM],
@@ -52,6 +73,10 @@ GROUPS = {
     "odd": [Workload(*size) for size in ODD],
     "heads": [Workload(*size, **what) for what in HEADS for size in SIZES],
     "sweep": [Workload(*size) for size in SWEEP],
+    "weak": [Workload(*size) for size in WEAK],
+    "drawn": [Workload(*size) for size in DRAWN[::2]],
+    "unseen": [Workload(*size) for size in DRAWN[1::2]],
+    "later": [Workload(*size) for size in LATER],
 }
 
 

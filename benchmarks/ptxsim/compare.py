@@ -1,6 +1,6 @@
 """This checkout of ptxsim and others, alternating: CPU time of the same launches, as ratios.
 
-`python -m benchmarks.ptxsim.next to FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
+`python -m benchmarks.ptxsim.compare FOLDER ROOT… [--rounds N]`: FOLDER is a compiled mla_fp16 (see speed.py), each ROOT
 another checkout, such as `git worktree add` makes. Each has a process; in every round all of them run the same launch
 once, in changing order, so that what else the machine does meets all equal. A line per measurement and checkout.
 """
@@ -47,8 +47,9 @@ class Server:
     def __init__(self, root: Path, folder: Path) -> None:
         paths = (root / part for part in ("", "tests/ptxsim", "tests", "workflow/scripts", "benchmarks/ptxsim"))
         self.root = root
+        own = root / ".venv/bin/python"  # an older checkout may need other packages
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(folder.resolve()), str(LOOPS)],
+            [str(own) if own.exists() else sys.executable, "-c", SERVER, str(folder.resolve()), str(LOOPS)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -134,6 +134,16 @@ def test_tiles_of_groups_are_counted_together_and_not_at_all_if_sizes_differ():
         assert not fires or known["idle_processors"].numbers["slow_ctas"] == 16
 
 
+def test_a_tile_with_more_rows_than_the_matrix_loads_no_less():
+    result = of("gemm", "m1024_n8192_k8192_bf16", "warm", "cutlass_sm90_persistent", "tilegym_persistent")
+    for m, fires in ((1024, True), (16, False)):
+        kernels = [
+            replace(k, params={"tile_m": rows, "tile_n": 64}) for k, rows in ((result.fast, 128), (result.slow, 16))
+        ]
+        few = replace(result, parameters={"m": m, "n": 32768}, fast=kernels[0], slow=kernels[1])
+        assert ("tile_traffic" in fired(few)) is fires
+
+
 def trial(fast: bool, us: float, m: int, n: int, gpu: str = "") -> Trial:
     kernel = "tilegym_persistent" if fast else "cutlass_sm90_persistent"
     return Trial(fast, kernel, {"tile_m": m, "tile_n": n}, us, "path", gpu)
@@ -243,6 +253,46 @@ def test_instructions_count_only_where_warps_issue_rather_than_wait():
         assert "instructions" not in fired(replace(result, slow=slow))
     # Five times the instructions, but the warps wait for memory all the same.
     assert "instructions" not in fired(of("elementwise_add", "m4096_n4096_fp32", "cold", "cute", "cutile"))
+
+
+def gemm_m128(slow=(), fast=()) -> Contrast:
+    """Two kernels with 128x128 tiles, profiled with the given metrics on m = 128."""
+    result = of("gemm", "m1024_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
+    tile = {"tile_m": 128, "tile_n": 128}
+    return replace(
+        result,
+        fast=replace(changed(result.fast, **dict(fast)), params=tile),
+        slow=replace(changed(result.slow, **dict(slow)), params=tile),
+    )
+
+
+def test_more_instructions_for_the_same_products_are_a_cause_where_tensor_cores_wait():
+    issue = of("gemm", "m1024_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent").fast.near
+    more = {"issue_active_percent": 3 * issue.issue_active_percent, "total_duration_us": issue.total_duration_us}
+    cause = fired(gemm_m128({**more, "tensor_core_percent": 20.0}))["tensor_instructions"]
+    assert cause.numbers["ratio"] == pytest.approx(3.0)
+    assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 70.0}))
+    assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 0.0}))
+    known = gemm_m128({**more, "tensor_core_percent": 20.0})
+    assert "tensor_instructions" not in fired(replace(known, slow=replace(known.slow, near_build=False)))
+    fewer = {**more, "issue_active_percent": 1.3 * issue.issue_active_percent, "tensor_core_percent": 20.0}
+    assert "tensor_instructions" not in fired(gemm_m128(fewer))
+
+
+@pytest.mark.parametrize(("slow", "fast", "fires"), [(0.3, 0.1, True), (0.3, 0.2, False), (0.1, 0.01, False)])
+def test_waits_at_barriers_count_by_share_and_ratio(slow, fast, fires):
+    result = fired(gemm_m128({"stalls": {"barrier": slow}}, {"stalls": {"barrier": fast}}))
+    assert ("barriers" in result) is fires
+
+
+def test_equal_tiles_that_dram_binds_show_their_bandwidth():
+    bound = gemm_m128().fast.near.bottleneck
+    memory = {"bottleneck": msgspec.structs.replace(bound, kind="memory"), "stalls": {"long_scoreboard": 0.8}}
+    both = gemm_m128({**memory, "dram_percent": 62.0}, {**memory, "dram_percent": 77.0})
+    (out,) = causes.ruled_out(both)
+    assert (out.numbers["slow_dram"], out.numbers["fast_dram"]) == (62.0, 77.0) and "DRAM" in out.sentence
+    (out,) = causes.ruled_out(gemm_m128({"stalls": {"long_scoreboard": 0.8}}))
+    assert "DRAM" not in out.sentence and out.numbers["slow_ctas"] == 132
 
 
 def test_clusters_help_where_there_are_few_rows():

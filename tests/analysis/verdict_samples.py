@@ -85,6 +85,7 @@ def kernel(operator: str, name: str, workload: str, figure: Figure, near: str | 
         near=profiled[1].metrics if profiled else None,
         near_path=profiled[0] if profiled else "",
         near_workload=(workload if own else near or "") if profiled else "",
+        near_build=profiled is not None and profiled[1].case.variant == entry.case.variant,
         **more,
     )
 

@@ -111,6 +111,22 @@ def test_requests_are_cut_in_two_where_that_is_worth_its_while():
     assert make_merging_schedule([4096] * 32, 128, 132).kernel_merges == 0
 
 
+@pytest.mark.parametrize("length", [2000, 6144, 131_072])
+def test_requests_are_cut_unequally_where_equal_halves_leave_workers_idle(length):
+    # 20 requests of 33 clusters: two of three clusters' worth each, so that cuts lie at a third.
+    group = make_merging_schedule([length] * 20, 128, 132).worker_group
+    loads = [sum(split.end - split.begin for split in splits) for splits in group]
+    assert len(loads) == 30 and max(loads) <= 0.69 * -(-length // 128) + 1
+
+
+def test_left_over_requests_are_walked_over_all_workers():
+    # 80 requests of 64 pages: 66 whole ones, and 14 of which no worker gets more than 14 pages. Equal cuts gave 16.
+    group = make_schedule([4096] * 80, 128, 132).worker_group
+    loads = [sum(split.end - split.begin for split in splits) for splits in group]
+    assert len(loads) == 66 and max(loads) <= 78
+    assert sum(split.partial < 0 for splits in group for split in splits) == 66
+
+
 @pytest.mark.parametrize("lengths", BATCHES.values(), ids=BATCHES)
 def test_the_load_is_balanced(lengths):
     # No worker has more than the mean load and one item's overhead, or than the plan without any split.
@@ -205,7 +221,7 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
         (Workload(24, 4096, lengths="ragged"), "halves"),
         (Workload(48, 8192, lengths="ragged"), "single"),
         (Workload(32, 4096, lengths="ragged"), "halves"),
-        (Workload(192, 8192, lengths="ragged"), "halves"),
+        (Workload(192, 8192, lengths="ragged"), "single"),
         (Workload(133, 4096, lengths="ragged"), "single"),
         (Workload(133, 16384, lengths="ragged"), "single"),
         (Workload(256, 8192, lengths="ragged"), "single"),
@@ -213,11 +229,15 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
         (Workload(1, 8192, heads=16), "cluster1"),
         (Workload(32, 4096, heads=64), "halves_met"),
         (Workload(32, 4096, heads=32), "halves_met"),
-        (Workload(16, 1024), "halves"),
+        (Workload(16, 1024), "halves_met"),
+        (Workload(20, 2000), "halves_met"),
+        (Workload(40, 1500), "halves_met"),
+        (Workload(80, 4096), "single"),
+        (Workload(2, 1161), "cluster1"),
         (Workload(16, 4096), "halves_met"),
         (Workload(16, 16384), "halves_met"),
         (Workload(8, 1024), "halves"),
-        (Workload(10, 1024), "halves"),
+        (Workload(12, 1024), "halves_met"),
         (Workload(13, 1024), "halves_met"),
         (Workload(24, 4096), "halves_met"),
         (Workload(30, 16384), "halves_met"),

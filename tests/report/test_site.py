@@ -92,6 +92,21 @@ def test_links_lead_to_files_of_the_site_and_to_documentation_and_data(built: Pa
     assert ("index.html", "report/op.html") in list(missing_links(built))
 
 
+@pytest.mark.parametrize("docs", ["docs/index.md", "docs/index.html"])
+def test_knowledge_entries_are_linked_within_the_site(tmp_path: Path, docs: str) -> None:
+    page = tmp_path / "report/anatomy/op/k.html"
+    entry = "knowledge/a/b.md" if docs.endswith(".md") else "knowledge/a/b/index.html"
+    up = "../../../../docs/knowledge"
+    for path, text in (
+        (page, f'<nav></nav><a href="{up}/a/b.md">b</a><a href="{up}/c.md">c</a>'),
+        (tmp_path / "docs" / entry, ""),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    site._adapt(page, tmp_path, (docs, ""))
+    assert f'<a href="../../../docs/{entry}">b</a><a>c</a>' in page.read_text()
+
+
 def test_a_site_that_is_too_large_is_one_clear_line(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "MOST_BYTES", 10)
     monkeypatch.setattr(site.importlib.util, "find_spec", lambda name: None)

@@ -422,6 +422,8 @@ def test_a_page_shows_the_graph_and_the_code_of_every_role(records) -> None:
     assert plot is not None and plot.count("correct +") == 1 and "load_kv_mbar_ptr x 3" in plot
     text = page.render([result], Path("nowhere"))
     assert "128-byte swizzle" in text and "named barrier 1" in text
+    linked = page.render([result], None, knowledge="../docs/knowledge")
+    assert linked.count('href="../docs/knowledge/') == len(page._verdicts([result])) > 0
     assert not re.search(r"\bNone\b", re.sub(r"<code>.*?</code>", "", text))
 
 

@@ -58,6 +58,14 @@ def test_the_record_of_the_main_toolchain_is_made_from_recorded_builds(tmp_path)
     (made,) = record.read("toolchain", tmp_path / "out.json").builds
     assert [one.symbol for one in made.functions] == ["main_kernel", "combine"] and made.spills == []
     assert [one.workload for one in made.checks] == ["b1_s1024_fp16"] and made.status == "ok"
+    built = tmp_path / "built/build.json"  # one that spills is compiled here, while its recorded check stands
+    record.write("compile", built, entries["compile"])
+    for name in record.read("compile", built).files:
+        (built.parent / name).write_text("LDL R0, [R1]")
+    names |= {"compile": str(built), "inspect": paths["inspect"]}
+    write_summary("main", "blend", "cutlass_fp16", "cute", "sm_100a", [names], str(tmp_path / "out.json"))
+    (again,) = record.read("toolchain", tmp_path / "out.json").builds
+    assert again.checks == made.checks and again.functions == made.functions
 
 
 def wheel(folder, name: str, version: str, files: dict[str, str]) -> None:

@@ -62,7 +62,8 @@ def asked_of_toolchain(wildcards):
     asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
     asked |= {part: [] for part in ("jobs", "checks", "predictions", "measured", "builds")}
     for build in planned(TOOLCHAIN_BUILDS, path):
-        if name == toolchains.MAIN and (kept := standing_for(build.key)):
+        kept = standing_for(build.key) if name == toolchains.MAIN else {}
+        if "compile" in kept:
             asked["builds"].append(kept)
             continue
         built, figures = beside(name, build.id.path("compile")), beside(name, build.id.path("inspect"))
@@ -85,8 +86,8 @@ def asked_of_toolchain(wildcards):
                 "limit_s": config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
             }
         )
-        records = {"compile": built, "inspect": figures, "checks": [], "predictions": [], "times": []}
-        compared = recorded_builds.compared(PLAN, build)
+        records = {"compile": built, "inspect": figures, "checks": [], "predictions": [], "times": [], **kept}
+        compared = {} if kept else recorded_builds.compared(PLAN, build)
         if case := compared.get(kept_builds.CHECK):
             one = in_batch("correctness", case, recipe_of_check(names, case))
             one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
@@ -112,7 +113,7 @@ def asked_of_toolchain(wildcards):
 
 @functools.cache
 def standing_for(key):
-    """Where the records of a build of the main toolchain lie that need not be made; empty if it must."""
+    """Records of a build of the main toolchain that need not be made; empty if all must, without `compile` if it must."""
     build = PLAN.builds[key]
     if EXPERIMENT.recorded == "ignore" or measured_here(build):
         return {}
@@ -122,8 +123,9 @@ def standing_for(key):
     checks, predictions = (
         [one for one in names if one.startswith(f"{stage}/")] for stage in (kept_builds.CHECK, kept_builds.PREDICTION)
     )
-    records = {"compile": kept_builds.COMPILE, "inspect": kept_builds.INSPECT, "checks": checks, "times": []}
-    return records | {"predictions": predictions, "recorded": [str(KEPT_FOLDER / f"{build.operator}.jsonl"), key]}
+    built = {stage: stage for stage in (kept_builds.COMPILE, kept_builds.INSPECT) if stage in names}
+    records = {**built, "checks": checks, "predictions": predictions, "times": []}
+    return records | {"recorded": [str(KEPT_FOLDER / f"{build.operator}.jsonl"), key]}
 
 
 def measured_here(build):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Variant
-from kernels.mla_decode.cute_sm90 import layout, schedule
+from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.l2 import MAX_EVICT_BYTES, MIN_EVICT_BYTES, PREFETCH_BYTES
 from kernels.mla_decode.cute_sm90.schedule import combine_fits_idle, cost, in_step, splits
 from kernels.mla_decode.operator import request_lengths
@@ -24,16 +24,14 @@ PAIRS: dict[str, dict[str, Any]] = {  # how a request's row blocks are computed:
     "cluster2": {"cluster": 2},
 }
 PARTLY_RESIDENT_BYTES = 200_000_000  # most of a cache of which L2 keeps enough between calls to be worth a cluster
-# Prices at which the schedules of two builds are compared (unit: the time of a page, or of two with split KV). A
-# partial result's price is for as many as there are workers, of which split KV has half as many; less a bit, since
-# where both were within 1 % (batch 1, kv 1,024), split KV was 4 and 9 % faster warm. Schedules are made at the prices
-# in schedule.py: at these, less would be split, which was slower.
-CLUSTERS = Prices(item=2.0, merge=2.0, partial=8.5)
-SPLIT_KV = Prices(item=3.0, merge=2.0, partial=4.0)
-SPLIT_KV_FEW_ROWS_FACTOR = 1.02  # on the cost where a request leaves rows of its row block empty
+# Prices at which the schedules of builds are compared (unit: the time of a page, or of two with split KV). Fitted on an
+# H200 to all builds of 25 workloads drawn by a rule, 65 chosen between them, and benchmarks/mla_cute_sm90's groups.
+# Schedules are made at the prices in schedule.py: at these, less would be split, which was slower.
+CLUSTERS = Prices(item=2.0, merge=2.0, partial=6.0)
+SPLIT_KV = Prices(item=3.0, merge=1.5, partial=2.5)
+MERGING = Prices(item=3.0, merge=1.5, partial=1.0)
 PREFETCH_FACTOR = 0.98  # on the cost of clusters that prefetch pages
-WAIT_COST = 0.25  # pages' time, of split KV whose combine kernel delays the next call, unlike with third-party kernels
-MERGE_SAVES = 1.3  # pages' time vs single CTAs, by the in-kernel merge
+WAIT_COST = 1.0  # pages' time, of split KV whose combine kernel delays the next call, unlike with third-party kernels
 SMS = 132  # of an H100 or H200 SXM; `bind` plans for the GPU that runs
 
 
@@ -61,22 +59,20 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
         kind = (variant.params.get(name, False) for name in ("halves", "meets"))
         return cost(prices, lengths, rows, SMS, variant.params["cluster"], *kind)
 
-    few = SPLIT_KV_FEW_ROWS_FACTOR if rows < layout.ROWS else 1.0
     costs = {variant.id: price(variant, CLUSTERS) for variant in result}
     if size > PREFETCH_BYTES and rows > layout.ROWS:
         costs[f"{workload.dtype}_cluster2"] *= PREFETCH_FACTOR
     result.append(split_kv)
-    costs[split_kv.id] = few * price(split_kv, SPLIT_KV)
+    costs[split_kv.id] = price(split_kv, SPLIT_KV)
     if (
         0 < costs[result[0].id] - costs[split_kv.id] < WAIT_COST
         and combine_fits_idle(lengths, rows, SMS, result[0].params["cluster"])
         and not combine_fits_idle(lengths, rows, SMS, 2, True)
     ):
         costs[split_kv.id] += WAIT_COST
-    splits_any = splits(lengths, rows, SMS, 2, split_kv=True, merge_in_kernel=True)
-    if splits_any and price(merging, schedule.SPLIT_KV) <= price(split_kv, schedule.SPLIT_KV):
+    costs[merging.id] = price(merging, MERGING)
+    if costs[merging.id] <= costs[split_kv.id] and splits(lengths, rows, SMS, 2, split_kv=True, merge_in_kernel=True):
         result.append(merging)
-        costs[merging.id] = few * price(merging, SPLIT_KV) - MERGE_SAVES
     result.sort(key=lambda variant: costs[variant.id])
     again = next(variant for variant in result if has_another(variant))
     if result[0] is merging:

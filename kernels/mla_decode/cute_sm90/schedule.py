@@ -31,6 +31,7 @@ from kernels.mla_decode.split_kv.plan import cost as plan_cost
 # Fitted to the times of some 300 plans on the H200 (docs/archive.md: plans_h200.json).
 CLUSTERS = Prices(item=2.0, merge=2.0, partial=4.0)  # unit: the time of a page
 SPLIT_KV = Prices(item=2.75, merge=1.5, partial=3.0)  # unit: the time of two pages, one in each CTA
+MERGING = Prices(item=2.75, merge=1.0, partial=1.0)  # with the in-kernel merge; the same unit
 ROW_WARPS = (8, 4, 2)  # warps of the combine kernel that may share a row
 
 
@@ -58,8 +59,8 @@ class MergingSchedule(Schedule):
     kernel_merges: int  # of the two splits of a row block
 
 
-def prices(split_kv: bool) -> Prices:
-    return SPLIT_KV if split_kv else CLUSTERS
+def prices(split_kv: bool, merge_in_kernel: bool = False) -> Prices:
+    return MERGING if merge_in_kernel else SPLIT_KV if split_kv else CLUSTERS
 
 
 def pad(
@@ -214,9 +215,8 @@ def _assign_splits(
     unit = PAGE * (2 if split_kv else 1)
     occupied = [request for request, length in enumerate(lengths) if length]
     units = [-(-lengths[request] // unit) for request in occupied]
-    worker_group = assign_splits(
-        units, workers, prices(split_kv), leftovers, MERGED_SPLITS if merge_in_kernel else None
-    )
+    most = MERGED_SPLITS if merge_in_kernel else None
+    worker_group = assign_splits(units, workers, prices(split_kv, merge_in_kernel), leftovers, most, leftovers)
     return tuple(
         tuple(replace(split, request=occupied[split.request]) for split in splits) for splits in worker_group
     ), workers

@@ -98,14 +98,19 @@ class Prices:
 
 
 def assign_splits(
-    units: Sequence[int], workers: int, prices: Prices, leftovers: bool = False, most: int | None = None
+    units: Sequence[int],
+    workers: int,
+    prices: Prices,
+    leftovers: bool = False,
+    most: int | None = None,
+    walk_leftovers: bool = False,
 ) -> tuple[tuple[Split, ...], ...]:
     """Return the cheapest of a few plans for requests of `units` units each.
 
     For each chunk size: every request cut into equal chunks, the longest first to the least loaded worker. And a walk
     that fills one worker after the other. With `leftovers` also, for each chunk size: as many of the longest requests
-    as all workers can have equally stay whole, and only those left over are cut. The first of the cheapest, in this
-    order. With `most` none of a plan that cuts a request into more splits.
+    as all workers can have equally stay whole, and only those left over are cut; with `walk_leftovers` a walk of these
+    too. The first of the cheapest, in this order. With `most` none that cuts a request into more splits.
     """
     if not units:
         return ((),)  # a launch has a worker
@@ -120,9 +125,12 @@ def assign_splits(
         if best is None or cost < best[0]:
             best = (cost, plan)
     assert best is not None  # there is always a chunk size
-    walk = _walk(units, workers, prices)
-    walks = most is None or max(Counter(request for splits in walk for request, _, _ in splits).values()) <= most
-    return _number_partials(walk if walks and _cost(walk, workers, prices) < best[0] else best[1])
+    walks = [_walk(units, range(len(units)), [[] for _ in range(workers)], prices, most)]
+    if walk_leftovers and len(units) > workers and (left := _left_over(units, workers)):
+        whole = [[] if request in left else [(0, count)] for request, count in enumerate(units)]
+        walks.append(_walk(units, left, _pack(whole, workers, prices), prices, most))
+    cost, walk = min(((_cost(walk, workers, prices), walk) for walk in walks), key=lambda one: one[0])
+    return _number_partials(walk if cost < best[0] else best[1])
 
 
 def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[list[list[tuple[int, int]]]]:
@@ -130,10 +138,15 @@ def _all_cuts(units: Sequence[int], workers: int, leftovers: bool) -> Iterator[l
     for chunk in _chunk_sizes(units, workers):
         yield [_equal_cuts(count, chunk) for count in units]
     if leftovers and len(units) > workers:
-        longest_first = sorted(range(len(units)), key=lambda request: -units[request])
-        left = set(longest_first[len(units) - len(units) % workers :])
+        left = set(_left_over(units, workers))
         for chunk in _chunk_sizes([units[request] for request in left], workers):
             yield [_equal_cuts(count, chunk if request in left else count) for request, count in enumerate(units)]
+
+
+def _left_over(units: Sequence[int], workers: int) -> list[int]:
+    """Return the shortest requests, beyond as many as all workers can have equally."""
+    longest_first = sorted(range(len(units)), key=lambda request: -units[request])
+    return longest_first[len(units) - len(units) % workers :]
 
 
 def cost(worker_group: tuple[tuple[Split, ...], ...], workers: int, prices: Prices) -> float:
@@ -167,37 +180,57 @@ def _pack(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> li
     return [splits for splits in plan if splits]
 
 
-def _walk(units: Sequence[int], workers: int, prices: Prices) -> list[list[tuple[int, int, int]]]:
+def _walk(
+    units: Sequence[int],
+    requests: Sequence[int],
+    so_far: list[list[tuple[int, int, int]]],
+    prices: Prices,
+    most: int | None,
+) -> list[list[tuple[int, int, int]]]:
     """Fill worker after worker up to the least common load that has room for all.
 
-    A worker wastes less than an item and a unit, in room or in the second item of a request that it cuts: so an item
-    and a unit above the mean there is room.
+    Workers take the requests in their order, on top of what `so_far` has. Without that, a worker wastes less than an
+    item and a unit, in room or in the second item of a request that it cuts: so an item and a unit above the mean there
+    is room, unless a request may have no more splits than `most`. Then, and with a plan so far, loads are tried in
+    steps of some 0.3 %.
     """
     item, _, _ = prices.quarters
-    mean = sum(QUARTERS * count + item for count in units) // workers
-    plans = (_fill(units, workers, item, mean + more) for more in range(item + QUARTERS + 1))
+    loads = [sum(QUARTERS * (end - begin) + item for _, begin, end in splits) for splits in so_far]
+    least = (sum(loads) + sum(QUARTERS * units[request] + item for request in requests)) // len(so_far)
+    step = 1 if most is None and not any(loads) else 1 + least // 300
+    plans = (_fill(units, requests, so_far, loads, item, load, most) for load in itertools.count(least, step))
     return next(plan for plan in plans if plan is not None)
 
 
-def _fill(units: Sequence[int], workers: int, item: int, capacity: int) -> list[list[tuple[int, int, int]]] | None:
+def _fill(
+    units: Sequence[int],
+    requests: Sequence[int],
+    so_far: list[list[tuple[int, int, int]]],
+    loads: list[int],
+    item: int,
+    capacity: int,
+    most: int | None,
+) -> list[list[tuple[int, int, int]]] | None:
     """Fill workers up to `capacity` (quarters of a unit); None if that is too little."""
     plan: list[list[tuple[int, int, int]]] = []
-    request, done = 0, 0
-    for _ in range(workers):
-        room, splits = capacity, []
-        while request < len(units):
+    waiting = iter(requests)
+    request, done, cuts = next(waiting, None), 0, 0
+    later = (capacity - max(loads) - item) // QUARTERS  # what any worker takes of a request that it begins with
+    for splits, load in zip(so_far, loads, strict=True):
+        splits, room = list(splits), capacity - load
+        while request is not None:
             left = units[request] - done
             take = min(left, (room - item) // QUARTERS)
-            if take <= 0:
+            if take <= 0 or (most is not None and left - take > (most - cuts - 1) * later):
                 break
             splits.append((request, done, done + take))
             room -= QUARTERS * take + item
-            done += take
+            done, cuts = done + take, cuts + 1
             if done == units[request]:
-                request, done = request + 1, 0
+                request, done, cuts = next(waiting, None), 0, 0
         if splits:
             plan.append(splits)
-    return plan if request == len(units) else None
+    return plan if request is None else None
 
 
 def _least_cost(cuts: list[list[tuple[int, int]]], workers: int, prices: Prices) -> int:

@@ -35,6 +35,7 @@ CODE = {
     CHECK: ("stages/simulate", "stages/measure/correctness.py"),
     PREDICTION: ("stages/predict",),
 }
+PAGE = "page.py"  # of anatomy: no record depends on how it is shown
 FIRST_CHECKS = 2  # simulated checks of a build that a run repeats although their records hold: a sweep's first ones
 
 
@@ -76,7 +77,8 @@ class Selection:
 @functools.cache
 def _code(stage: str) -> str:
     folders = [SCRIPTS / "cutesnake" / name for name in CODE[stage]]
-    return digest_files(file for place in folders for file in ([place] if place.suffix else place.rglob("*.py")))
+    files = (file for place in folders for file in ([place] if place.suffix else place.rglob("*.py")))
+    return digest_files(file for file in files if file.name != PAGE)
 
 
 def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
@@ -182,7 +184,8 @@ def compared(plan: Plan, build: Build) -> dict[str, Any]:
 def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
     """Return names of records that stand for a build and its `compared` cases.
 
-    Empty if one is missing or of other sources, or if the build spills: source lines of spills are in no record.
+    Empty if one is missing or of other sources. A build that spills has names of its cases only: source lines of spills
+    are in no record.
     """
     file = folder / f"{build.operator}.jsonl"
     there = read_keys(file).get(build.key)
@@ -193,7 +196,7 @@ def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tu
     (metrics,) = read_records(file, {build.key: [INSPECT]}).values()
     assert isinstance(metrics, Inspect)
     spills = any(one.instructions is None or one.instructions.local_memory for one in metrics.functions)
-    return () if spills else names
+    return tuple(name for name in names if name not in (COMPILE, INSPECT)) if spills else names
 
 
 def _holding(plan: Plan, build: Build, there: KeptKeys, recipes: Recipes) -> dict[str, bool]:

@@ -25,6 +25,7 @@ MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another w
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 SPILLS = 64  # bytes per thread
+SYMBOL = 48  # characters of a device function's symbol that evidence names
 ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",
@@ -33,6 +34,7 @@ ISSUING = (
     "math_pipe_throttle",
     "dispatch_stall",
 )  # stalls of warps with work to do
+WAITING = ("long_scoreboard", "short_scoreboard", "wait")  # stalls of warps that wait for memory or earlier results
 BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
 
@@ -128,6 +130,11 @@ def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
     return None
 
 
+def _same_builds(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
+    """Return profiles of both builds on one workload, this or another one."""
+    return _near(c) if c.fast.near_build and c.slow.near_build else None
+
+
 def _profiles(c: Contrast) -> list[str]:
     return [c.fast.near_path, c.slow.near_path]
 
@@ -137,7 +144,7 @@ def _anatomies(c: Contrast) -> tuple[AnatomyFunction, AnatomyFunction] | None:
 
 
 def _anatomy_paths(c: Contrast, what: str) -> list[str]:
-    return [f"{k.anatomy_path}#{k.anatomy.symbol}/{what}" for k in (c.fast, c.slow) if k.anatomy]
+    return [f"{k.anatomy_path}#{k.anatomy.symbol[:SYMBOL]}/{what}" for k in (c.fast, c.slow) if k.anatomy]
 
 
 def _second_launch(c: Contrast) -> Fired | None:
@@ -162,7 +169,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
         evidence.append(
-            f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol}/patterns/cluster communication"
+            f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol[:SYMBOL]}/patterns/cluster communication"
         )
         sentence = "second_launch_cluster"
     return Fired(numbers, evidence, share, "profiled", sentence)
@@ -333,8 +340,13 @@ def _tile_names(fast: tuple[int, int], slow: tuple[int, int]) -> Numbers:
 
 def _tiles(c: Contrast, kernel: Kernel) -> int | None:
     """Return the number of output tiles of matrix products; None if they differ in size."""
+    return _about_tiles(c, kernel) if c.parameters.get("sizes") in ONE_SIZE else None
+
+
+def _about_tiles(c: Contrast, kernel: Kernel) -> int | None:
+    """Return the number of output tiles if all products had the mean size."""
     tile, (m, n) = _tile(kernel), (c.parameters.get(name) for name in "mn")
-    if tile is None or not (isinstance(m, int) and isinstance(n, int)) or c.parameters.get("sizes") not in ONE_SIZE:
+    if tile is None or not (isinstance(m, int) and isinstance(n, int)):
         return None
     products = int(c.parameters.get("batch") or 1) * int(c.parameters.get("groups") or 1)
     return math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * products
@@ -379,10 +391,11 @@ def _ctas(c: Contrast, kernel: Kernel) -> int | None:
 
 
 def _tile_traffic(c: Contrast) -> Fired | None:
-    tiles, counts = (_tile(c.fast), _tile(c.slow)), (_tiles(c, c.fast), _tiles(c, c.slow))
+    tiles, counts = (_tile(c.fast), _tile(c.slow)), (_about_tiles(c, c.fast), _about_tiles(c, c.slow))
     if not (tiles[0] and tiles[1]) or counts[0] is None or counts[1] is None or c.processors is None:
         return None
-    bytes_per_flop = [1 / tile[0] + 1 / tile[1] for tile in tiles if tile]
+    m, n = c.parameters["m"], c.parameters["n"]  # a tile beyond the matrix loads nothing more
+    bytes_per_flop = [1 / min(tile[0], m) + 1 / min(tile[1], n) for tile in tiles if tile]
     if bytes_per_flop[1] < 1.2 * bytes_per_flop[0] or min(count for count in counts if count) < c.processors:
         return None
     numbers: Numbers = {"ratio": bytes_per_flop[1] / bytes_per_flop[0]}
@@ -446,10 +459,17 @@ def _same_tiles(c: Contrast) -> Fired | None:
     if tiles[0] is None or tiles[0] != tiles[1] or count is None or c.processors is None:
         return None
     numbers: Numbers = {"tiles": count, "tile": f"{tiles[0][0]}x{tiles[0][1]}", "processors": c.processors}
-    return Fired(
-        numbers | {"waves": count / c.processors},
-        [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)],
-    )
+    numbers["waves"] = count / c.processors
+    evidence = [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)]
+    own = _own(c)
+    if own is None:
+        return Fired(numbers, evidence)
+    for name, ncu in zip(("fast", "slow"), own, strict=True):
+        numbers |= {f"{name}_dram": ncu.dram_percent or 0.0, f"{name}_mb": (ncu.dram_bytes or 0) / 1e6}
+        numbers |= {f"{name}_wait": 100 * ncu.stalls.get("long_scoreboard", 0.0), f"{name}_ctas": math.prod(ncu.grid)}
+    memory = {ncu.bottleneck.kind for ncu in own} == {"memory"}
+    sentence = "same_tiles_memory" if memory else "same_tiles_profiled"
+    return Fired(numbers, [*evidence, *_profiles(c)], sentence=sentence)
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -533,10 +553,11 @@ def _few_warps(c: Contrast) -> Fired | None:
     if own is None or any((ncu.tensor_core_percent or 0.0) >= 5 for ncu in own):
         return None
     shares = [ncu.occupancy_achieved_percent for ncu in own]
-    waits = own[1].stalls.get("long_scoreboard", 0.0)
-    if shares[0] is None or shares[1] is None or shares[0] < 2 * shares[1] or waits < 0.4:
+    waits = sum(own[1].stalls.get(name, 0.0) for name in WAITING)
+    if shares[0] is None or shares[1] is None or shares[0] < 1.6 * shares[1] or waits < 0.4:
         return None
     numbers: Numbers = {"slow_occupancy": shares[1], "fast_occupancy": shares[0], "wait": 100 * waits}
+    numbers |= {"ctas": math.prod(own[1].grid), "threads": math.prod(own[1].block)}
     numbers["registers"] = own[1].registers_per_thread or 0
     return Fired(numbers, [f"{k.near_path}#metrics/occupancy_achieved_percent" for k in (c.fast, c.slow)])
 
@@ -555,6 +576,29 @@ def _instructions(c: Contrast) -> Fired | None:
     numbers: Numbers = {"ratio": issued[1] / issued[0], "slow_busy": 100 * busy[1], "fast_busy": 100 * busy[0]}
     paths = [f"{path}#metrics/{what}" for path in _profiles(c) for what in ("issue_active_percent", "stalls")]
     return Fired(numbers, paths)
+
+
+def _tensor_instructions(c: Contrast) -> Fired | None:
+    own = _same_builds(c)
+    if own is None or any((ncu.tensor_core_percent or 0.0) < 5 for ncu in own):
+        return None
+    issued = [(ncu.issue_active_percent or 0.0) * ncu.total_duration_us for ncu in own]
+    if not issued[0] or issued[1] < 1.5 * issued[0] or (own[1].tensor_core_percent or 0.0) >= BUSY:
+        return None
+    numbers: Numbers = {"ratio": issued[1] / issued[0]}
+    numbers |= {"slow_tensor": own[1].tensor_core_percent or 0.0, "fast_tensor": own[0].tensor_core_percent or 0.0}
+    return Fired(numbers, [f"{path}#metrics/issue_active_percent" for path in _profiles(c)])
+
+
+def _barriers(c: Contrast) -> Fired | None:
+    own = _own(c)
+    if own is None or _consumer_groups(c):
+        return None
+    waits = [ncu.stalls.get("barrier", 0.0) for ncu in own]
+    if waits[1] < 0.15 or waits[1] < 2 * waits[0]:
+        return None
+    numbers: Numbers = {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
+    return Fired(numbers, [f"{path}#metrics/stalls/barrier" for path in _profiles(c)])
 
 
 def _row_clusters(c: Contrast) -> Fired | None:
@@ -769,8 +813,8 @@ RULES = (
     ),
     Rule(
         "few_warps",
-        "Neither kernel uses tensor cores, the slower one has half the achieved occupancy or less, and 40 % of its "
-        "stalls are waits for memory.",
+        "Neither kernel uses tensor cores, the faster one has 1.6 times the achieved occupancy, and 40 % of the slower "
+        "one's stalls are waits for memory or earlier results.",
         _few_warps,
     ),
     Rule(
@@ -778,6 +822,18 @@ RULES = (
         "Neither kernel uses tensor cores, both move the same DRAM bytes within 10 %, and the slower one issues twice "
         "the instructions; 40 % of its warps' time, and twice the other's share, is issuing or waiting to issue.",
         _instructions,
+    ),
+    Rule(
+        "tensor_instructions",
+        f"Both kernels use tensor cores, the slower one below {BUSY:g} % of the time, and it issues 1.5 times the "
+        "instructions.",
+        _tensor_instructions,
+    ),
+    Rule(
+        "barriers",
+        "15 % of the slower kernel's stalls or more are at barriers, and twice the other's share; `consumer_groups` "
+        "does not fire.",
+        _barriers,
     ),
     Rule(
         "row_clusters",

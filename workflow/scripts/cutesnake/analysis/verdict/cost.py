@@ -73,7 +73,7 @@ def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None
 def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> KernelCost:
     decision = evidence.decisions[kernel, target]
     variant, built, inspected = _default(evidence, kernel, target)
-    functions = inspected[1].functions if inspected else []
+    functions = _run(evidence, kernel, target, variant, inspected[1].functions) if inspected else []
     occupancies = [one.occupancy.percent for one in functions if one.occupancy]
     missing: dict[str, str] = {}
     lines = _lines(evidence.operator, kernel, decision.source, fetched, missing)
@@ -123,6 +123,22 @@ def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-u
         if inspected:
             return variant, built or evidence.build(kernel, target, inspected[1].variant.id), inspected
     return first, None, None
+
+
+def _run(
+    evidence: Evidence, kernel: str, target: str, variant: str | None, functions: list[Function]
+) -> list[Function]:
+    """Return a build's functions that a profile or prediction saw run; all if none did."""
+    names = {
+        one.name
+        for entry in _measured(evidence, kernel, target)
+        if isinstance(entry, Ncu) and entry.metrics and variant_id(entry.case) == variant
+        for one in entry.metrics.kernels
+    }
+    for entry in evidence.predicted.values():
+        if entry.metrics and (entry.case.kernel, entry.case.target, entry.case.variant.id) == (kernel, target, variant):
+            names |= {one.name for one in entry.metrics.launches.cold}
+    return [one for one in functions if one.symbol in names] or functions
 
 
 def _most(values: Iterable[int | None]) -> int | None:

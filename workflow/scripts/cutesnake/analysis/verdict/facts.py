@@ -30,6 +30,7 @@ class Kernel:
     near: NcuMetrics | None = None  # of this workload, else of the profiled one with the nearest time
     near_path: str = ""
     near_workload: str = ""
+    near_build: bool = False  # whether that profile is of the variant's build
     near_gpu: str = ""  # of that profile, where it is another GPU than the timed one
     function: Function | None = None  # static figures of the function that runs
     inspect_path: str = ""
@@ -107,6 +108,7 @@ class Facts:
         if timed is None or metrics is None:
             raise KeyError(f"no timing record of {kernel}, {variant} and {workload}")
         near_source, near_workload, near = self._near(source, target, workload, kernel, variant, metrics.cold_us)
+        same = near_workload and self._profile(near_source, target, near_workload, kernel, variant)
         main = near[1].main_kernel if near else None
         return Kernel(
             kernel,
@@ -119,6 +121,7 @@ class Facts:
             near=near[1] if near else None,
             near_path=near[0] if near else "",
             near_workload=near_workload,
+            near_build=bool(same and near and same[0] == near[0]),
             near_gpu="" if near_source == source else (near_source.device or "").removeprefix("NVIDIA "),
             **self._static(kernel, target, variant, main),
         )

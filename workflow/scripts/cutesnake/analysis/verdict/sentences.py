@@ -57,7 +57,7 @@ CAUSES = {
     ),
     "idle_processors": (
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
-        "The tile is a choice of the variant, not a limit of the DSL."
+        "The tile is the variant's choice."
     ),
     "few_ctas": "{slow} runs {slow_ctas} CTAs on {processors} SMs, {fast} {fast_ctas}.",
     "tile_traffic": (
@@ -73,8 +73,18 @@ CAUSES = {
         "{fast_us:.1f} µs."
     ),
     "same_tiles": (
-        "Tiles, CTAs and waves are no cause: both compute {tiles} output tiles of {tile} on {processors} SMs "
-        "({waves:.2f} per SM). No other cause is known."
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs ({waves:.2f} per SM). "
+        "No other cause is known."
+    ),
+    "same_tiles_profiled": (
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
+        "CTAs, {slow} in {slow_ctas}. No other cause is known."
+    ),
+    "same_tiles_memory": (
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
+        "CTAs, {slow} in {slow_ctas}. Both are bound by DRAM: {fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of "
+        "its peak, {slow} {slow_mb:.0f} MB at {slow_dram:.0f} %. Waits for memory are {fast_wait:.0f} and "
+        "{slow_wait:.0f} % of their stalls; why is not known."
     ),
     "register_share": (
         "{fast} accumulates in {fast_warps} warps of {fast_registers} registers per thread, {slow} in {slow_warps} of "
@@ -96,13 +106,20 @@ CAUSES = {
         "({percent:.0f} % of the peak)."
     ),
     "few_warps": (
-        "{slow} has too few warps to hide DRAM latency: achieved occupancy {slow_occupancy:.0f} %, vs "
-        "{fast_occupancy:.0f} %. It uses {registers} registers per thread, and {wait:.0f} % of its stalls are waits "
-        "for memory."
+        "{slow} has too few warps to hide latency: achieved occupancy {slow_occupancy:.0f} %, vs "
+        "{fast_occupancy:.0f} %, with {ctas} CTAs of {threads} threads and {registers} registers each. {wait:.0f} % of "
+        "its stalls are waits for memory or earlier results."
     ),
     "instructions": (
         "{slow} issues {ratio:.1f} times the instructions of {fast} for the same DRAM traffic. Its warps spend "
         "{slow_busy:.0f} % of their time issuing or waiting to issue, vs {fast_busy:.0f} % for {fast}."
+    ),
+    "tensor_instructions": (
+        "{slow} issues {ratio:.1f} times the instructions of {fast} for the same matrix products, and its tensor cores "
+        "work {slow_tensor:.0f} % of the time, vs {fast_tensor:.0f} %."
+    ),
+    "barriers": (
+        "{slow_wait:.0f} % of the stalls of {slow} are at barriers within its CTAs, vs {fast_wait:.0f} % for {fast}."
     ),
     "row_clusters": (
         "There are {rows} rows for {processors} SMs. {fast} spreads its work over clusters of {cluster} CTAs, {slow} "
@@ -138,6 +155,12 @@ STALLS = {  # ncu's name of a stall -> what the warps wait for
     "no_instruction": "instructions",
     "math_pipe_throttle": "a full arithmetic pipe",
     "gmma": "matrix products",
+    "wait": "earlier results",
+    "mio_throttle": "the queue of shared-memory instructions",
+    "lg_throttle": "the queue of global-memory instructions",
+    "drain": "writes to finish",
+    "imc_miss": "constants",
+    "branch_resolving": "branches",
 }
 
 
@@ -158,6 +181,8 @@ LABELS = {  # rule -> its cause in a few words
     "dram_traffic": "More DRAM traffic.",
     "few_warps": "Few warps.",
     "instructions": "More instructions.",
+    "tensor_instructions": "More instructions.",
+    "barriers": "Waits at barriers.",
     "row_clusters": "Small clusters.",
     "bound": "Latency.",
     "predicted_bound": "Waits.",

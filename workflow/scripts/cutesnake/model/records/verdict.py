@@ -241,7 +241,9 @@ class KernelCost(Part):
     target: str
     author: Author
     variant: str | None
-    functions: Annotated[Count, doc("kernels of the build; of resources, the one that uses most counts")]
+    functions: Annotated[
+        Count, doc("kernels of the build that run, if known; of resources, the one that uses most counts")
+    ]
     lines: Lines | None
     compile_seconds: float | None  # processor time, without the import of the DSL
     registers_per_thread: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.knowledge.devlog import log_of
-from cutesnake.analysis.knowledge.entries import read_entries
+from cutesnake.analysis.knowledge.entries import FOLDER, read_entries
 from cutesnake.analysis.knowledge.verdicts import verdicts
 from cutesnake.model import record
 from cutesnake.model.records.anatomy import Anatomy
@@ -41,7 +42,7 @@ def write_pages(
     for one in records:
         builds.setdefault(one.kernel, []).append(record.plain(one))
     for kernel, mine in builds.items():
-        page = render(mine, results, up, [(name, f"{name}.html") for name in builds])
+        page = render(mine, results, up, [(name, f"{name}.html") for name in builds], _knowledge_from(output))
         html.write(page, output / f"{kernel}.html")
 
 
@@ -50,8 +51,12 @@ def render(
     results: Path | None,
     up: Sequence[tuple[str, str]] = (),
     siblings: Sequence[tuple[str, str]] = (),
+    knowledge: str | None = None,
 ) -> str:
-    """Return the page of one kernel; code is shown once per target."""
+    """Return the page of one kernel; code is shown once per target.
+
+    knowledge: link to the folder of knowledge entries.
+    """
     first = {build["target"]: build["variant"]["id"] for build in reversed(builds)}
     shown = [_build(b, results, first[b["target"]] == b["variant"]["id"]) for b in builds]
     return html.template(
@@ -66,9 +71,16 @@ def render(
         builds=shown,
         checklist=_checklist(shown),
         verdicts=_verdicts(builds),
+        knowledge=knowledge,
         log=log_of(builds[0]["operator"], builds[0]["kernel"]),
         answers=answers(next((b for b in shown if b["open"]), shown[0]), list(QUESTIONS)),
     )
+
+
+def _knowledge_from(folder: Path) -> str | None:
+    """Return a folder's link to the knowledge entries, or None outside the project."""
+    link = Path(os.path.relpath(FOLDER, folder))
+    return link.as_posix() if set(link.parts) <= {"..", *FOLDER.parts[-2:]} else None
 
 
 def _verdicts(builds: Sequence[Record]) -> list[Record]:

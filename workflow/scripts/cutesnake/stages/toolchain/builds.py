@@ -77,7 +77,7 @@ def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: 
     """Write the toolchain record of a kernel and target.
 
     Each of `builds` has paths of its records: compile, inspect, checks, predictions, times. With `recorded`, a file of
-    recorded/builds/ and a build in it, they are names of records there.
+    recorded/builds/ and a build in it, those without a suffix are names of records there.
     """
     entry = {
         "stage": "toolchain",
@@ -92,7 +92,7 @@ def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: 
 
 def _build(paths: Mapping[str, Any]) -> dict[str, Any]:
     def read(stage: str, name: str) -> Any:
-        if "recorded" not in paths:
+        if "recorded" not in paths or name.endswith(".json"):
             return record.read(stage, name)
         file, build = paths["recorded"]
         (entry,) = kept_builds.read_records(Path(file), {build: [name]}).values()
