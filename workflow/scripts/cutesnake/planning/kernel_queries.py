@@ -42,7 +42,7 @@ class _Replies:
         self.module, self.target = module, target  # with the module, so that no other module has its id
         self.slow: dict[str, list[list[Any]]] = {}  # id of a workload, which is unique -> ids and params
         self.checked: dict[str, tuple[Variant, ...]] = {}  # by the id of the first
-        if recall:  # those of earlier runs too, unless code changed since
+        if recall:  # replies of earlier runs too, unless code changed since
             self.slow = recalled("variants", f"{vars(module)['__name__']}/{target}", dict)
         _known_variants[id(module), target] = self
 
