@@ -28,9 +28,9 @@ LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Give pytest-xdist whole files, so that their fixtures are made once."""
+    """Give each process of pytest-xdist a row of files; an idle one takes tests of another."""
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "loadfile"
+        config.option.dist = "worksteal"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

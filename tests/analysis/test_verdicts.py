@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 
 import msgspec
 import pytest
@@ -23,7 +24,7 @@ from cutesnake.model.records.common import Variant
 from cutesnake.model.records.predict import Predict
 from cutesnake.model.records.verdict import Cause, Explained
 from cutesnake.planning import strict_yaml
-from cutesnake.report.verdict import rows, short_names, view
+from cutesnake.report.verdict import flag_texts, rows, short_names, view
 from loose import typed
 
 
@@ -349,3 +350,18 @@ def test_costs_are_of_the_kernel_that_uses_most():
     (cost,) = (one for one in result.costs if (one.kernel, one.target) == (entry.kernel, entry.target))
     assert (cost.functions, cost.tensor_memory_columns) == (2, 512)
     assert cost.registers_per_thread == first.registers_per_thread + 8
+
+
+@pytest.mark.parametrize(
+    ("cutile", "offered", "flags"), [(2, 1, {"uneven_variants"}), (3, 1, set()), (1, 4, {"untuned"})]
+)
+def test_uneven_numbers_of_variants_are_flagged_unless_one_side_is_untuned(monkeypatch, cutile, offered, flags):
+    everything = evidence(gpu=True)
+    module = importlib.import_module("cutesnake.analysis.verdict.verdicts")
+    monkeypatch.setattr(module, "variants_timed", lambda known, kernel, target: cutile if kernel == "cutile" else 6)
+    monkeypatch.setattr(module, "variants_offered", lambda known, kernel, target: offered)
+    (target,) = (one for one in verdicts(everything, compare(everything)).targets if one.warm)
+    mine = [flag for flag in target.flags if flag.id in ("uneven_variants", "untuned")]
+    assert {flag.id for flag in mine} == flags
+    if "uneven_variants" in flags:
+        assert flag_texts(mine, target.gpu) == ["variants timed: CuTe DSL 6, cuTile 2"]

@@ -11,6 +11,8 @@ from cutesnake.model.catalog import load_kernel, make_workload
 ROOT = Path(__file__).resolve().parents[2]
 SEARCHED = ("fmha", "fmha_backward", "gemm", "gemm_epilogue", "gemm_grouped", "mamba2_ssd")
 WITHIN = 1.03  # of the fastest
+FEW_BYTES = 8  # per thread: two registers, which other variants may cost more than they save
+SPILL_ANYWAY = {"fmha_mixed_decode/cutile/sm_90a"}  # tiles of 32 tokens spill as much in int4
 
 
 def searches():
@@ -48,3 +50,23 @@ def test_nine_of_ten_defaults_are_within_three_percent_of_the_best_that_was_time
             slow.append((case["operator"], case["kernel"], case["workload"], times[default] / min(times.values())))
     assert count >= 30
     assert len(slow) <= count / 10, slow
+
+
+def spilling():
+    """Yield kernels and spilled bytes of recorded default builds that may have other variants."""
+    for path in sorted((ROOT / "recorded/builds").glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            entry = json.loads(line)
+            functions = entry["records"].get("inspect", {}).get("functions", ())
+            most = max((function["spill_bytes"] or 0 for function in functions), default=0)
+            if most > FEW_BYTES:
+                operator, kernel, target, _ = entry["build"].split("/")
+                cases = (one.get("case", {}).get("parameters") for one in entry["records"].values())
+                parameters = next((each for each in cases if each and "dtype" in each), None)
+                module = load_kernel(operator, kernel)
+                if not parameters or len(module.variants(make_workload(operator, parameters), target)) > 1:
+                    yield f"{operator}/{kernel}/{target}", most
+
+
+def test_a_default_build_spills_only_if_its_kernel_has_no_other_variant():
+    assert {name: most for name, most in spilling() if name not in SPILL_ANYWAY} == {}

@@ -18,7 +18,7 @@ from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import make_plan
 from cutesnake.planning.strict_yaml import read
 from cutesnake.runtime import machine_check
-from project import TINY
+from project import TINY, snakemake
 from project import replace as replace_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,9 +122,12 @@ def job(project: Path, plan: str, machine: str) -> subprocess.CompletedProcess:
     )
 
 
-def test_a_job_on_another_machine_does_what_was_planned(project) -> None:
+def test_a_job_on_another_machine_does_what_was_planned(fresh) -> None:
+    project, name = fresh, "results/plan/elementwise_add.json"
+    planned = snakemake(project, name)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
     (plan,) = (project / serialized_plan.FOLDER).glob("plan-*.json")
-    record = project / "results/plan/elementwise_add.json"
+    record = project / name
     before = record.read_text()
     done = job(project, plan.stem, "h200")
     assert done.returncode == 0, done.stdout + done.stderr

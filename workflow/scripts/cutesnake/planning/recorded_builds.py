@@ -184,7 +184,7 @@ def compared(plan: Plan, build: Build) -> dict[str, Any]:
 def standing_for(plan: Plan, build: Build, folder: Path, recipes: Recipes) -> tuple[str, ...]:
     """Return names of records that stand for a build and its `compared` cases.
 
-    Empty if one is missing or of other sources. Of a build that spills, only those of its cases: source lines of spills
+    Empty if one is missing or of other sources. A build that spills has names of its cases only: source lines of spills
     are in no record.
     """
     file = folder / f"{build.operator}.jsonl"

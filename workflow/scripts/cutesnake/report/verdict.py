@@ -373,7 +373,9 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
     sides = []
     for side, of in views.items():
         kinds = sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"])))
-        shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
+        measured = [one for one in kinds if not one["predicted"]]
+        shown = [one for one in measured if one["label"]][:MOST_CAUSES]
+        shown += [one for one in measured if not one["label"]][:1]  # what is no cause
         shown += [one for one in kinds if one["predicted"]][:1]
         for place, entry in enumerate(shown):  # a doubt that several share is named once
             cause, earlier = entry["cause"], {other["cause"].doubt for other in shown[:place]}

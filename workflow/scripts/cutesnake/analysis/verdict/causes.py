@@ -462,12 +462,14 @@ def _same_tiles(c: Contrast) -> Fired | None:
     numbers["waves"] = count / c.processors
     evidence = [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)]
     own = _own(c)
-    if own is None or {ncu.bottleneck.kind for ncu in own} != {"memory"}:
+    if own is None:
         return Fired(numbers, evidence)
     for name, ncu in zip(("fast", "slow"), own, strict=True):
         numbers |= {f"{name}_dram": ncu.dram_percent or 0.0, f"{name}_mb": (ncu.dram_bytes or 0) / 1e6}
-        numbers[f"{name}_wait"] = 100 * ncu.stalls.get("long_scoreboard", 0.0)
-    return Fired(numbers, [*evidence, *_profiles(c)], sentence="same_tiles_memory")
+        numbers |= {f"{name}_wait": 100 * ncu.stalls.get("long_scoreboard", 0.0), f"{name}_ctas": math.prod(ncu.grid)}
+    memory = {ncu.bottleneck.kind for ncu in own} == {"memory"}
+    sentence = "same_tiles_memory" if memory else "same_tiles_profiled"
+    return Fired(numbers, [*evidence, *_profiles(c)], sentence=sentence)
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -589,7 +591,7 @@ def _tensor_instructions(c: Contrast) -> Fired | None:
 
 
 def _barriers(c: Contrast) -> Fired | None:
-    own = _same_builds(c)
+    own = _own(c)
     if own is None or _consumer_groups(c):
         return None
     waits = [ncu.stalls.get("barrier", 0.0) for ncu in own]

@@ -57,7 +57,7 @@ CAUSES = {
     ),
     "idle_processors": (
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
-        "The tile is a choice of the variant, not a limit of the DSL."
+        "The tile is the variant's choice."
     ),
     "few_ctas": "{slow} runs {slow_ctas} CTAs on {processors} SMs, {fast} {fast_ctas}.",
     "tile_traffic": (
@@ -73,14 +73,18 @@ CAUSES = {
         "{fast_us:.1f} µs."
     ),
     "same_tiles": (
-        "Tiles, CTAs and waves are no cause: both compute {tiles} output tiles of {tile} on {processors} SMs "
-        "({waves:.2f} per SM). No other cause is known."
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs ({waves:.2f} per SM). "
+        "No other cause is known."
+    ),
+    "same_tiles_profiled": (
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
+        "CTAs, {slow} in {slow_ctas}. No other cause is known."
     ),
     "same_tiles_memory": (
-        "Tiles, CTAs and waves are no cause: both compute {tiles} output tiles of {tile} on {processors} SMs "
-        "({waves:.2f} per SM). Both are bound by DRAM: {fast} reaches {fast_dram:.0f} % of its peak, {slow} "
-        "{slow_dram:.0f} %, for {fast_mb:.0f} and {slow_mb:.0f} MB. Warps of {slow} wait for memory in {slow_wait:.0f} "
-        "% of their stalls, vs {fast_wait:.0f} %; why is not known."
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
+        "CTAs, {slow} in {slow_ctas}. Both are bound by DRAM: {fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of "
+        "its peak, {slow} {slow_mb:.0f} MB at {slow_dram:.0f} %. Waits for memory are {fast_wait:.0f} and "
+        "{slow_wait:.0f} % of their stalls; why is not known."
     ),
     "register_share": (
         "{fast} accumulates in {fast_warps} warps of {fast_registers} registers per thread, {slow} in {slow_warps} of "
