@@ -138,6 +138,14 @@ def test_a_build_without_anatomy_is_kept_without_it(tmp_path) -> None:
     kept_builds.write_builds(tmp_path, keys, places)
     read = kept_builds.read_keys(tmp_path / "blend.jsonl")
     assert [set(read[name].keys) for name in names] == [{"compile", "anatomy"}, {"compile"}]
+    assert [b'"anatomy"' in (tmp_path / path).read_bytes() for path in ("blend.jsonl", "anatomy/blend.jsonl")] == [
+        False,
+        True,
+    ]
+    kept_builds.write_builds(tmp_path, keys, {name: {"compile": build, "anatomy": missing} for name in names})
+    assert {name: set(one.keys) for name, one in kept_builds.read_keys(tmp_path / "blend.jsonl").items()} == {
+        name: set(read[name].keys) for name in names
+    }
 
 
 def test_a_damaged_file_is_one_clear_line(plan, tmp_path) -> None:

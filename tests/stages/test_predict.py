@@ -189,8 +189,8 @@ def test_what_a_sweep_lists_is_predicted_for_the_cards_of_the_configuration(tmp_
 
 def test_what_the_configuration_lists_is_predicted_whatever_is_recorded() -> None:
     sweep = experiment(sweeps={"elementwise_add": {"predict": ["m4096_n4096"]}}).sweeps["elementwise_add"]
-    assert [workload.id for workload in sweep.predicted_always()] == ["m4096_n4096_fp32"]
-    assert not experiment(sweeps={}).sweeps["elementwise_add"].predicted_always()
+    assert list(sweep.predicted_always()) == ["m4096_n4096_fp32"]
+    assert not list(experiment(sweeps={}).sweeps["elementwise_add"].predicted_always())
 
 
 @pytest.mark.parametrize(

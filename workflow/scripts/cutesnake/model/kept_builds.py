@@ -2,7 +2,8 @@
 
 `recorded/builds/<operator>.jsonl` has a line per build: the records of its stages, and for each a key of what it was
 made from. A record counts only while its key is that of today's code, parameters and compilers. Predictions of a build
-repeat most of each other: all but the first are written as `{"like": name, "but": differences}`.
+repeat most of each other: all but the first are written as `{"like": name, "but": differences}`. Anatomies have files
+of their own, in `recorded/builds/anatomy/`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,12 @@ def read_keys(file: Path) -> dict[str, KeptKeys]:
 
     Raises RecordedBuildsError for a damaged file.
     """
-    return {kept.build: kept for _, kept in _lines(file, KeptKeys)}
+    result: dict[str, KeptKeys] = {}
+    for part in _parts(file):
+        for _, kept in _lines(part, KeptKeys):
+            known = result.get(kept.build)
+            result[kept.build] = KeptKeys(kept.build, {**known.keys, **kept.keys}) if known else kept
+    return result
 
 
 def read_records(file: Path, wanted: Mapping[str, Sequence[str]]) -> dict[str, Record]:
@@ -66,12 +72,18 @@ def read_records(file: Path, wanted: Mapping[str, Sequence[str]]) -> dict[str, R
     wanted: build -> names of records. Raises RecordedBuildsError for a damaged file.
     """
     records: dict[str, Record] = {}
-    for number, kept in _lines(file, KeptBuild):
-        whole = _expanded(kept.records) if kept.build in wanted else {}
-        for name in wanted.get(kept.build, ()):
-            where = f"{FOLDER}/{file.name}#{number}/{name}"
-            records[where] = record.parse(name.partition("/")[0], bytes(whole[name]), where)
+    for part in _parts(file):
+        for number, kept in _lines(part, KeptBuild):
+            whole = _expanded(kept.records) if kept.build in wanted else {}
+            for name in (name for name in wanted.get(kept.build, ()) if name in whole):
+                where = f"{FOLDER}/{part.relative_to(file.parent).as_posix()}#{number}/{name}"
+                records[where] = record.parse(name.partition("/")[0], bytes(whole[name]), where)
     return records
+
+
+def _parts(file: Path) -> tuple[Path, Path]:
+    """Return an operator's file and the file of its anatomies."""
+    return file, file.parent / ANATOMY / file.name
 
 
 def is_kept(path: str) -> bool:
@@ -88,20 +100,29 @@ def write_builds(
     machine does not make, such as simulated checks where the GPU is, stay while their build's key is the same. A build
     without code of its own has no anatomy.
     """
-    files: dict[str, list[bytes]] = {}
+    files: dict[Path, list[bytes]] = {}
     operators = {build.partition("/")[0] for build in keys}
-    before = {kept.build: kept for name in operators for _, kept in _lines(folder / f"{name}.jsonl", KeptBuild)}
+    before: dict[str, KeptBuild] = {}
+    for part in (part for name in operators for part in _parts(folder / f"{name}.jsonl")):
+        for _, kept in _lines(part, KeptBuild):
+            known = before.get(kept.build, KeptBuild(kept.build, {}, {}))
+            before[kept.build] = KeptBuild(
+                kept.build, {**known.keys, **kept.keys}, {**known.records, **_expanded(kept.records)}
+            )
     for build, named in sorted(keys.items()):
         made = [name for name in named if name != ANATOMY or Path(paths[build][name]).is_file()]
         now = {name: Key(*named[name]) for name in made}
         records = {name: _kept(paths[build][name]) for name in made}
         earlier = before.get(build)
         if earlier and COMPILE in earlier.keys and earlier.keys[COMPILE].holds(now[COMPILE]):
-            now, records = {**earlier.keys, **now}, {**_expanded(earlier.records), **records}
-        line = msgspec.json.encode(KeptBuild(build, now, _compact(records)))
-        files.setdefault(build.partition("/")[0], []).append(line)
-    for operator, lines in files.items():
-        record.write_text(folder / f"{operator}.jsonl", b"\n".join([*lines, b""]).decode())
+            now, records = {**earlier.keys, **now}, {**earlier.records, **records}
+        for part, anatomy in zip(_parts(folder / f"{build.partition('/')[0]}.jsonl"), (False, True), strict=True):
+            mine = {name: one for name, one in now.items() if (name == ANATOMY) is anatomy}
+            if mine:
+                kept = KeptBuild(build, mine, _compact({name: records[name] for name in mine if name in records}))
+                files.setdefault(part, []).append(msgspec.json.encode(kept))
+    for part, lines in files.items():
+        record.write_text(part, b"\n".join([*lines, b""]).decode())
     return len(keys)
 
 

@@ -331,14 +331,13 @@ def _check_workloads(local: str, sweep: Sweep, entries: Entries, named: dict[str
             result = sweep.of_entry(entry)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{local}[{index}]: {error}") from error
-        for workload in result:
-            _check_id(sweep.operator, workload, named)
+        for name, workload in result:
+            _check_id(sweep.operator, name, workload, named)
             _check_cost(f"{local}[{index}]", sweep.operator, operator, workload, "simulation" in local)
 
 
-def _check_id(operator: str, workload: Workload, named: dict[str, Workload]) -> None:
+def _check_id(operator: str, name: str, workload: Workload, named: dict[str, Workload]) -> None:
     """Check that an id can name files and is unique among `named`, which it extends."""
-    name = workload.id
     if isinstance(name, str) and ID.fullmatch(name) and len(name) <= MOST_CHARACTERS:
         other = named.setdefault(name, workload)
         if other is workload or other == workload:

@@ -29,29 +29,26 @@ def supports(module: Kernel, workload: Workload) -> str | None:
 def variants(module: Kernel, workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a kernel's candidates for a supported workload; ContractError if invalid.
 
-    Each kernel is asked once, since some search for a schedule, and several parts of a run ask.
+    A kernel that searches for a schedule is asked once, since several parts of a run ask.
     """
     replies = _known_variants.get((id(module), target)) or _Replies(module, target)
-    name = workload.id
-    known = replies.variants.get(name)
-    if known is None:
-        known = replies.variants[name] = replies.recalled(name) if name in replies.earlier else replies.ask(workload)
-    return known
+    return replies.remembered(workload.id) or replies.ask(workload) if replies.slow else replies.ask(workload)
 
 
 class _Replies:
-    """Variants that a kernel gave for a target, equal ones once."""
+    """Variants that a kernel gave for a target, equal ones once; slow replies are remembered."""
 
     def __init__(self, module: Kernel, target: str) -> None:
         self.module, self.target = module, target  # with the module, so that no other module has its id
-        self.variants: dict[str, tuple[Variant, ...]] = {}  # by ids of workloads, which are unique
+        self.slow: dict[str, list[list[Any]]] = {}  # id of a workload, which is unique -> ids and params
         self.checked: dict[str, tuple[Variant, ...]] = {}  # by the id of the first
-        self.earlier = recalled("variants", f"{vars(module)['__name__']}/{target}", dict) if recall else {}
+        if recall:  # replies of earlier runs too, unless code changed since
+            self.slow = recalled("variants", f"{vars(module)['__name__']}/{target}", dict)
         _known_variants[id(module), target] = self
 
-    def recalled(self, name: str) -> tuple[Variant, ...]:
-        """Return what the kernel answered in an earlier run, with the same code."""
-        return tuple(Variant(one, params) for one, params in self.earlier[name])
+    def remembered(self, workload: str) -> tuple[Variant, ...]:
+        """Return an earlier reply, empty without one."""
+        return tuple(Variant(name, params) for name, params in self.slow.get(workload, ()))
 
     def ask(self, workload: Workload) -> tuple[Variant, ...]:
         """Ask the kernel, and remember what took long."""
@@ -59,14 +56,15 @@ class _Replies:
         message: Any = self.module.variants(workload, self.target)
         if type(message) is not tuple:
             message = tuple(message) if isinstance(message, Iterable) else (message,)
-        slow = recall and time.perf_counter() - began >= SLOW_SECONDS
+        slow = time.perf_counter() - began >= SLOW_SECONDS
         known = self.checked.get(str(getattr(message[0], "id", None))) if message else None
         if known is None or len(known) != len(message) or any(map(_differ, known, message)):
             known = _valid(message, workload, self.target)
             self.checked[known[0].id] = known
         if slow:
-            self.earlier[workload.id] = [[one.id, dict(one.params)] for one in known]
-            memory().changed = True
+            self.slow[workload.id] = [[one.id, dict(one.params)] for one in known]
+            if recall:
+                memory().changed = True
         return known
 
 

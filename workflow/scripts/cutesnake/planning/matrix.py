@@ -253,9 +253,9 @@ def make_plan(
         plan.workloads[operator] = sweep.workloads()
         plan.axes[operator] = {"field": load_operator(operator).AXIS, "label": load_operator(operator).AXIS_LABEL}
         plan.dtypes[operator] = {target: sweep.dtypes_for(target) for target in experiment.targets}
-        plan.foreseen |= {(operator, kernel, w.id) for kernel in sweep.kernels for w in sweep.predicted(kernel)}
-        plan.foreseen_always |= {(operator, workload.id) for workload in sweep.predicted_always()}
-        plan.profiled |= {workload.id for workload in sweep.profiled()}
+        plan.foreseen |= {(operator, kernel, name) for kernel in sweep.kernels for name in sweep.predicted(kernel)}
+        plan.foreseen_always |= {(operator, name) for name in sweep.predicted_always()}
+        plan.profiled.update(sweep.profiled())
         for kernel in sweep.kernels:
             _add_kernel(plan, experiment, sweep, kernel, carried)
     return plan
@@ -295,14 +295,14 @@ def _plan_kernel(
     operator = sweep.operator
     dtypes = {dtype for target in module.TARGETS for dtype in plan.dtypes[operator].get(target, [])}
     supported = []
-    for workload in plan.workloads[operator]:
+    for name, workload in sweep.by_id.items():
         if workload.dtype not in dtypes:
             continue
         reason = kernel_queries.supports(module, workload)
         if reason is None:
-            supported.append((workload.id, workload))
+            supported.append((name, workload))
         else:
-            plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": workload.id, "reason": reason})
+            plan.unsupported.append({"operator": operator, "kernel": kernel, "workload": name, "reason": reason})
     written = [target for target in experiment.targets if target in module.TARGETS]
     for target in written if module.SOURCE == INSTALLED and written else experiment.targets:
         built = f"{operator}/{kernel}/{target}" in carried

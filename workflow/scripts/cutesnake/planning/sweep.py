@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,17 +50,17 @@ class Sweep:
 
     def workloads(self) -> list[Workload]:
         """Return the sweep in its order, each workload once."""
-        return self._workloads
+        return list(self.by_id.values())
 
     def simulated(self, extent: str) -> list[Workload]:
         """Return workloads checked by simulation without a GPU; empty without a list."""
-        return self._once(self.simulated_entries.get(extent, []))
+        return list(self._by_id(self.simulated_entries.get(extent, [])).values())
 
     def simulated_distributions(self, extent: str, workload: Workload) -> list[str]:
         """Return the distributions of a simulated workload: its entries' own, else the list's."""
         part, names = self.simulation[extent], dict[str, None]()
         for entry, alone in zip(part["workloads"], self.simulated_entries[extent], strict=True):
-            if any(one.id == workload.id for one in self.of_entry(alone)):
+            if any(name == workload.id for name, _ in self.of_entry(alone)):
                 names |= dict.fromkeys(entry.get(OWN_DISTRIBUTIONS, part["distributions"]))
         return list(names)
 
@@ -79,40 +79,41 @@ class Sweep:
         """Everything that is small enough to be simulated, the shortest list first."""
         return [self.simulated(extent) for extent in EXTENTS]
 
-    def profiled(self) -> list[Workload]:
-        """Return the workloads that nsys and ncu profile."""
+    def profiled(self) -> Iterable[str]:
+        """Return ids of the workloads that nsys and ncu profile."""
         return self._named(self.profile)
 
-    def predicted(self, kernel: str) -> list[Workload]:
-        """Return a kernel's workloads predicted for absent GPUs; empty without a list."""
+    def predicted(self, kernel: str) -> Iterable[str]:
+        """Return ids of a kernel's workloads predicted for absent GPUs; empty without a list."""
         lists = self.predict if isinstance(self.predict, dict) else {OTHERS: self.predict}
         names = lists.get(kernel, lists.get(OTHERS, []))
         return self._named([] if names == [ALL] else names) if names else []
 
-    def predicted_always(self) -> list[Workload]:
-        """Return what every run predicts again, with a current record or without."""
+    def predicted_always(self) -> Iterable[str]:
+        """Return ids of what every run predicts again, with a current record or without."""
         return self._named([] if ALL in self.predict_always else self.predict_always) if self.predict_always else []
 
-    def _named(self, names: list[str]) -> list[Workload]:
-        return [workload for workload in self.workloads() if is_named(workload, names)] if names else self.workloads()
+    def _named(self, names: list[str]) -> Iterable[str]:
+        return [name for name, workload in self.by_id.items() if is_named(workload, names)] if names else self.by_id
 
     @functools.cached_property
-    def _workloads(self) -> list[Workload]:
-        return self._once(self.workload_entries)
+    def by_id(self) -> dict[str, Workload]:
+        """Id -> workload, in the sweep's order."""
+        return self._by_id(self.workload_entries)
 
-    def _once(self, entries: Entries) -> list[Workload]:
-        result = (workload for entry in entries for workload in self.of_entry(entry))
-        return list({workload.id: workload for workload in result}.values())
+    def _by_id(self, entries: Entries) -> dict[str, Workload]:
+        return dict(itertools.chain.from_iterable(map(self.of_entry, entries)))
 
-    def of_entry(self, entry: dict[str, Any]) -> list[Workload]:
-        """Return an entry's workloads, made once; or what the operator raises."""
+    def of_entry(self, entry: dict[str, Any]) -> list[tuple[str, Workload]]:
+        """Return an entry's workloads and their ids, made once; or what the operator raises."""
         if id(entry) not in self._made:
             lists = {name: value if isinstance(value, list) else [value] for name, value in entry.items()}
-            self._made[id(entry)] = list(make_workloads(self.operator, {**lists, "dtype": self.all_dtypes}))
+            made = make_workloads(self.operator, {**lists, "dtype": self.all_dtypes})
+            self._made[id(entry)] = [(workload.id, workload) for workload in made]
         return self._made[id(entry)]
 
     @functools.cached_property
-    def _made(self) -> dict[int, list[Workload]]:
+    def _made(self) -> dict[int, list[tuple[str, Workload]]]:
         return {}
 
 
