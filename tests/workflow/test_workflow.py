@@ -37,13 +37,13 @@ def test_simulation_can_be_switched_off(fresh) -> None:
 def test_with_a_gpu_every_case_is_planned(fresh) -> None:
     planned = jobs(fresh, machine="h200")
     assert {stage: planned.get(stage) for stage in ("correctness", "timing", "nsys", "ncu")} == {
-        **{"correctness": 12, "timing": 12, "nsys": 2, "ncu": 2},
+        **{"correctness": 12, "timing": 12, "nsys": 4, "ncu": 4},
     }
 
 
 def test_a_timeline_is_made_after_the_times_it_is_held_against(fresh) -> None:
     arguments = ("--until", "nsys")
-    assert jobs(fresh, *arguments, machine="h200")["timing"] == 2
+    assert jobs(fresh, *arguments, machine="h200")["timing"] == 4
     replace(fresh / TINY, "correctness, timing, nsys, ncu]", "correctness, nsys]")
     assert "timing" not in jobs(fresh, *arguments, machine="h200")
 
