@@ -135,7 +135,7 @@ BUILDS = [
     ("gemm_grouped_masked", "cutile", "sm_90a", 0, {"groups": 4, "m": 200, "n": 136, "k": 400, "dtype": "fp8"}),
     ("fmha_mixed_decode", "cutlass", SM100, 0, {"batch": 1, "kv_length": 256, "dtype": "int8"}),
     ("fmha_mixed_decode", "cutlass", SM100, 0, {"batch": 1, "kv_length": 256, "dtype": "int4"}),
-    ("mla_decode", "cute_sm90", "sm_90a", 2, {"batch": 2, "kv_length": 257, "dtype": "bf16"}),
+    ("mla_decode", "cute_sm90", "sm_90a", 0, {"batch": 128, "kv_length": 4096, "dtype": "bf16"}),
 ]
 # Products of a warp: no kernel of the catalogue uses mma.sync, and the last two exist for sm_120 only.
 MISSING = ["MmaF16BF16Op of a warp", "MmaMXF4Op of a warp (sm_120)", "MmaMXF4NVF4Op of a warp (sm_120)"]
