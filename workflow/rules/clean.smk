@@ -3,7 +3,7 @@
 from cutesnake.planning import leftovers
 
 LEFT = []
-if snakemake_internals.is_main(workflow) and "clean" in (snakemake_internals.targets() or ()):
+if snakemake_internals.is_main(workflow) and snakemake_internals.asked_for("clean"):
     if snakemake_internals.targets() != ["clean"]:
         sys.exit("clean: name no other target beside it, since it must not run while results are made")
     LEFT = leftovers.find(Path("results"), PLAN)

@@ -65,7 +65,7 @@ try:
     configuration.read_again(
         config, workflow.configfiles, serialized_plan.others(snakemake_internals.config_arguments(workflow))
     )
-    if {SITE, SITE_FOLDER} & set(snakemake_internals.targets() or ()):
+    if snakemake_internals.asked_for(SITE, SITE_FOLDER):
         config["compile"]["recorded"] = "only"
     EXPERIMENT = configuration.check(config)
     CLASSES = nodes.read_classes(EXPERIMENT.machines) if EXPERIMENT.machines else {}
@@ -201,7 +201,7 @@ def tell_failures():
     made = failures.of_run(MADE, BATCH_OF, files)
     compared = {name for name in PLAN.workloads if f"results/compare/{name}.json" in files}
     operators = compared | {case.operator for _, case, _ in made}
-    if not {"compiled", "checked", "measured"}.isdisjoint(snakemake_internals.targets() or ()):
+    if snakemake_internals.asked_for("compiled", "checked", "measured"):
         operators |= set(PLAN.workloads)  # of which a kernel may have no job, since it cannot be loaded
     broken = {kernel: why for kernel, why in PLAN.broken.items() if kernel[0] in operators}
     for told in failures.lines(made, broken, PLAN.sources, f"results/{FRONT_PAGE}"):

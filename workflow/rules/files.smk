@@ -45,9 +45,7 @@ if snakemake_internals.is_main(workflow):
             RECIPES,
             EXPERIMENT.recorded,
             # so that comparisons, which are written too, wait for all that it makes
-            refreshing=not {"record_builds", "results/recorded_builds.txt"}.isdisjoint(
-                snakemake_internals.targets() or ()
-            ),
+            refreshing=snakemake_internals.asked_for("record_builds", "results/recorded_builds.txt"),
         )
     except kept_builds.RecordedBuildsError as error:
         sys.exit(str(error))

@@ -1,6 +1,6 @@
 """Keep this machine's measurements for others: snakemake --cores 1 keep"""
 
-if snakemake_internals.is_main(workflow) and "keep" in (snakemake_internals.targets() or ()):
+if snakemake_internals.is_main(workflow) and snakemake_internals.asked_for("keep"):
     from cutesnake.analysis.evidence import recorded_set
 
     try:

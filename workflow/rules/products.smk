@@ -311,7 +311,7 @@ MADE_AGAIN = MISSING = frozenset()
 if snakemake_internals.is_main(workflow):
     forced = outputs.forced_by(sys.argv)
     FINDINGS = outputs.look(PRODUCTS.values(), lambda product: product.stage in forced or product.path in forced)
-    if "clean" not in (snakemake_internals.targets() or ()):  # which makes nothing
+    if not snakemake_internals.asked_for("clean"):  # which makes nothing
         if FINDINGS.damage():
             logger.warning(FINDINGS.damage())
         if FINDINGS.staleness():

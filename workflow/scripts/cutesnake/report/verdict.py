@@ -203,12 +203,13 @@ def _text(decision: Decision) -> str:
         return f"{figure}, CuTe DSL vs cuTile: {'; '.join(times)}."
     equal = [_equal(decision)] * bool(decision.equal)
     if decision.winner == "depends":
-        sides = [text for side in SIDES if (text := _side(decision, side))]
-        sides[1:] = [text.replace(" faster on", " on", 1) for text in sides[1:]]
+        sides: list[str] = []
+        for side in SIDES:
+            sides += filter(None, [_side(decision, side, short=bool(sides))])
         return f"{figure}, {total}: {', '.join(sides + equal)}{_dtypes(decision)}."
     loser: Side = "cutile" if decision.winner == "cute" else "cute"
     mine = decision.cute_wins if decision.winner == "cute" else decision.cutile_wins
-    behind = [text.replace(" faster on", " on", 1) for text in [_side(decision, loser)] if text]
+    behind = filter(None, [_side(decision, loser, short=True)])
     texts = [f"{DSL_NAMES[decision.winner]} faster on {len(mine)} of {decision.workloads}", *behind, *equal]
     return f"{figure}: {', '.join(texts)}; {_range(decision)}{_dtypes(decision)}."
 
@@ -224,8 +225,9 @@ def _dtypes(decision: Decision) -> str:
     return f"; mean {', '.join(texts)}" if texts else ""
 
 
-def _side(decision: Decision, side: Side) -> str:
-    """Return on how many workloads a DSL is faster; name a few."""
+def _side(decision: Decision, side: Side, short: bool) -> str:
+    """Return on how many workloads a DSL is faster; name a few. `short` leaves out "faster"."""
+    who = DSL_NAMES[side] if short else f"{DSL_NAMES[side]} faster"
     names = decision.cute_wins if side == "cute" else decision.cutile_wins
     ratios = {p.workload: p.ratio if side == "cute" else 1 / p.ratio for p in decision.pairs if p.workload in names}
     if not ratios:
@@ -235,11 +237,11 @@ def _side(decision: Decision, side: Side) -> str:
         each = ", ".join(
             f"{ratios[name]:.2f}{TIMES} at {known[name]}" for name in sorted(names, key=lambda n: -ratios[n])
         )
-        return f"{DSL_NAMES[side]} faster on {len(names)} ({each})"
+        return f"{who} on {len(names)} ({each})"
     least, most = f"{min(ratios.values()):.2f}", f"{max(ratios.values()):.2f}"
     by = f"{most}{TIMES}" if least == most else f"{least} to {most}{TIMES}"
     where = f", all at {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
-    return f"{DSL_NAMES[side]} faster on {len(names)} ({by}{where})"
+    return f"{who} on {len(names)} ({by}{where})"
 
 
 def _equal(decision: Decision) -> str:

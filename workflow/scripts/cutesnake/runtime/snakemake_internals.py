@@ -139,6 +139,11 @@ def targets() -> list[str] | None:
     return None
 
 
+def asked_for(*names: str) -> bool:
+    """Return whether the command line names one of these targets."""
+    return not set(names).isdisjoint(targets() or ())
+
+
 # Resources. Upstream: docs/decisions/snakemake.md.
 
 
