@@ -226,7 +226,7 @@ def _dtypes(decision: Decision) -> str:
 
 
 def _side(decision: Decision, side: Side, short: bool) -> str:
-    """Return on how many workloads a DSL is faster; name a few. `short` leaves out "faster"."""
+    """Return on how many workloads a DSL is faster, named where they are few."""
     who = DSL_NAMES[side] if short else f"{DSL_NAMES[side]} faster"
     names = decision.cute_wins if side == "cute" else decision.cutile_wins
     ratios = {p.workload: p.ratio if side == "cute" else 1 / p.ratio for p in decision.pairs if p.workload in names}
