@@ -432,7 +432,8 @@ def knowledge_evidence(name: str) -> str:
     entry = next((one for one in read_entries() if one.name == name), None)
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
-    return markdown(("claim", "value (required)", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+    header = "claim", "value (required)", "source"
+    return markdown(header, ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
