@@ -40,10 +40,10 @@ GROUPS = {
     "sweep": "uniform batches of the sweep",
 }
 DRAWN = {  # of unseen_h200.json
-    "weak": "weak rows of an earlier draw",
-    "drawn": "drawn, used for fitting",
-    "unseen": "drawn, unseen in fitting",
-    "later": "drawn last",
+    "weak": "random: the weakest of an earlier draw",
+    "drawn": "random, used for fitting",
+    "unseen": "random, not used for fitting",
+    "later": "random, drawn after fitting",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
@@ -407,7 +407,8 @@ def knowledge_evidence(name: str) -> str:
     entry = next((one for one in read_entries() if one.name == name), None)
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
-    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+    header = "claim", "value (required)", "source"
+    return markdown(header, ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
