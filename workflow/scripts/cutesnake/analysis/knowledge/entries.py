@@ -90,9 +90,9 @@ def index(entries: list[Entry]) -> str:
     lines = [
         "# Knowledge base",
         "",
-        "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source. A test fails",
-        "when a record no longer meets the limit «test». A «small kernel» is the bug of a published kernel, in a few",
-        "lines of PTX. Examples run without a GPU:",
+        "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source. A test",
+        "fails when a record no longer meets the limit «test». A «small kernel» is the bug of a published kernel, in a",
+        "few lines of PTX. Examples run without a GPU:",
         "",
         "```",
         "PTXSIM=1 .venv/bin/pytest -p ptxsim.pytest_plugin docs/knowledge/optimizations/early_launch.py",
