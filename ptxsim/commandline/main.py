@@ -108,11 +108,11 @@ def _of_machine_code(launches: list[Launch], compiled: build.Build) -> list[Find
     for kernel in {launch.name: launch.kernel for launch in launches}.values():
         code = code_of(kernel.name, compiled.cubin)
         assert code is not None  # --sass needs the cubin
-        found = early_arrivals(kernel, code)
-        print(f"machine code of {kernel.name[:80]}, {len(code.ops)} instructions: {len(found)} early arrivals")
-        for finding in found:
+        moved = early_arrivals(kernel, code)
+        print(f"machine code of {kernel.name[:80]}, {len(code.ops)} instructions: {len(moved)} early arrivals")
+        for finding in moved:
             print(*output.finding_lines(finding), sep="\n")
-        findings += found
+        findings += moved
     return findings
 
 
