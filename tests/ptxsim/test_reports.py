@@ -79,8 +79,9 @@ def files() -> tuple[dict[str, Any], ET.Element]:
 WRITE = ("--sarif", "out.sarif", "--junit", "out.xml")
 
 
-def test_a_run_without_findings_ends_with_0(folder) -> None:
-    assert main([str(folder), *ARGUMENTS, *WRITE, "--schedule", "all"]) == 0
+def test_a_run_without_findings_ends_with_0(folder, capsys) -> None:
+    assert main([str(folder), *ARGUMENTS, *WRITE, "--schedule", "all", "--annotations"]) == 0
+    assert all(capsys.readouterr().out.splitlines())
     run, suites = files()
     assert run["results"] == [] and run["invocations"][0]["exitCode"] == 0
     (suite,) = suites
