@@ -407,19 +407,18 @@ def knowledge_evidence(name: str) -> str:
     entry = next((one for one in read_entries() if one.name == name), None)
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
-    header = "claim", "value (required)", "source"
-    return markdown(header, ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "simulated":
         return "yes"
-    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "has "}
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "… "}
     bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
     if claim["kind"] in BUILT:
         return bound
     value = _plain(evidence_value(claim))
-    return value if claim["kind"] == "cited" or value == bound else f"{value} ({bound})"
+    return value if claim["kind"] == "cited" or value == bound else f"{value} (test: {bound})"
 
 
 def _plain(value: Any) -> str:

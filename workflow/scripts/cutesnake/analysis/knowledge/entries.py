@@ -90,14 +90,15 @@ def index(entries: list[Entry]) -> str:
     lines = [
         "# Knowledge base",
         "",
-        "One file per pattern or pitfall, for authors of kernels. A test fails when a record no longer supports a",
-        "claim (`NAME.yaml`). Examples (`NAME.py`) run without a GPU:",
+        "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source. A test",
+        "fails when a record no longer meets the limit «test». A «small kernel» is the bug of a published kernel, in a",
+        "few lines of PTX. Examples run without a GPU:",
         "",
         "```",
         "PTXSIM=1 .venv/bin/pytest -p ptxsim.pytest_plugin docs/knowledge/optimizations/early_launch.py",
         "```",
         "",
-        "Kernels' pages say whether a kernel confirms, refines or contradicts entries marked *.",
+        "Pages of the report say whether a kernel confirms, refines or contradicts entries marked *.",
         "",
     ]
     for kind, heading in KINDS.items():
