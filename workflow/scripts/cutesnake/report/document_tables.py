@@ -407,7 +407,10 @@ def knowledge_evidence(name: str) -> str:
     entry = next((one for one in read_entries() if one.name == name), None)
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
-    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+    rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
+    if len({where for _, _, where in rows}) == 1:
+        return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
+    return markdown(("claim", "value", "source"), rows)
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
