@@ -92,7 +92,7 @@ def index(entries: list[Entry]) -> str:
         "",
         "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source. A test",
         "fails when a record no longer meets the limit «test». A «small kernel» is the bug of a published kernel, in a",
-        "few lines of PTX. Examples run without a GPU:",
+        "few lines of PTX; an «anatomy» is an analysis of compiled code. Examples run without a GPU:",
         "",
         "```",
         "PTXSIM=1 .venv/bin/pytest -p ptxsim.pytest_plugin docs/knowledge/optimizations/early_launch.py",
@@ -114,7 +114,7 @@ def source(claim: Mapping[str, Any]) -> str:
     """Return where a claim's value comes from, in Markdown."""
     if claim["kind"] in ("anatomy", "simulated"):
         what = "anatomy" if claim["kind"] == "anatomy" else "simulation"
-        return f"{what}: `{claim['build']}`"
+        return f"{what} of `{claim['build']}`"
     if claim["kind"] in ("ratio", "value", "count"):
         return f"`recorded/{claim['set']}`"
     if claim["kind"] == "cited":
