@@ -305,7 +305,7 @@ def b200_summary() -> str:
     errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
     cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
     rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
-    return markdown(("predicted: NVIDIA's example", "published", "first prediction", "today"), rows)
+    return markdown(("predicted for NVIDIA's example", "published for", "first error", "error today"), rows)
 
 
 def _b200(name: str) -> dict[str, Row]:
@@ -407,7 +407,10 @@ def knowledge_evidence(name: str) -> str:
     entry = next((one for one in read_entries() if one.name == name), None)
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
-    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+    rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
+    if len({where for _, _, where in rows}) == 1:
+        return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
+    return markdown(("claim", "value", "source"), rows)
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:

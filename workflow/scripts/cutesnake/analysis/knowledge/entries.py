@@ -90,9 +90,14 @@ def index(entries: list[Entry]) -> str:
     lines = [
         "# Knowledge base",
         "",
-        "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source. A test",
-        "fails when a record no longer meets the limit «test». A «small kernel» is the bug of a published kernel, in a",
-        "few lines of PTX. Examples run without a GPU:",
+        "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source:",
+        "",
+        "- *A ÷ B* divides times: at 1.2, B is 1.2 times as fast.",
+        "- *test* is the limit beyond which a test fails.",
+        "- A *small kernel* is the bug of a published kernel, in a few lines of PTX.",
+        "- An *anatomy* is an analysis of compiled code.",
+        "",
+        "Examples run without a GPU:",
         "",
         "```",
         "PTXSIM=1 .venv/bin/pytest -p ptxsim.pytest_plugin docs/knowledge/optimizations/early_launch.py",
@@ -114,7 +119,7 @@ def source(claim: Mapping[str, Any]) -> str:
     """Return where a claim's value comes from, in Markdown."""
     if claim["kind"] in ("anatomy", "simulated"):
         what = "anatomy" if claim["kind"] == "anatomy" else "simulation"
-        return f"{what}: `{claim['build']}`"
+        return f"{what} of `{claim['build']}`"
     if claim["kind"] in ("ratio", "value", "count"):
         return f"`recorded/{claim['set']}`"
     if claim["kind"] == "cited":
