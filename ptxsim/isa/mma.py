@@ -110,9 +110,9 @@ def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.n
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """ldmatrix or stmatrix of `count` matrices, a register each: 8 x 8 16-bit or 16 x 8 8-bit elements.
+    """ldmatrix or stmatrix of `count` matrices, a register each.
 
-    `whole` accesses a register's four bytes. With `trans` its elements are apart and accessed by `part`.
+    Matrices have 8 x 8 16-bit or 16 x 8 8-bit elements. `whole` accesses a register's four bytes. With `trans` its elements are apart and accessed by `part`.
     """
 
     count: int
@@ -197,7 +197,7 @@ def _matrices(g: Generator, ins: Instruction, write: bool) -> str:
 
 
 def _addresses(spec: Matrices, addr: np.ndarray, j: int) -> list[np.ndarray]:
-    """Return the addresses of matrix j per lane: of its register, or with `trans` of each element in it."""
+    """Return lanes' addresses in matrix j: one, or with `trans` one per element."""
     a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j : 8 * j + 8]
     t = np.arange(32)
     if not spec.trans:

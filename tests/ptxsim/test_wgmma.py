@@ -103,7 +103,7 @@ def test_ldmatrix_and_stmatrix_are_inverse(trans, rng) -> None:
 
 
 def test_stmatrix_of_bytes_stores_the_columns_of_16_by_8_matrices(rng) -> None:
-    """Lane t holds elements of rows t // 4 and t // 4 + 8, and of two columns each."""
+    """Each lane holds four elements, of two rows and two columns."""
     matrices, target = rng.integers(0, 256, (4, 16, 8)).astype(np.uint8), np.zeros((4, 8, 16), np.uint8)
     t = np.arange(32)
     parts = [matrices[:, t // 4 + 8 * (n // 2), 2 * (t % 4) + n % 2] for n in range(4)]
