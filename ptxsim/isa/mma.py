@@ -112,7 +112,8 @@ def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.n
 class Matrices:
     """ldmatrix or stmatrix of `count` matrices, a register each.
 
-    Matrices have 8 x 8 16-bit or 16 x 8 8-bit elements. `whole` accesses a register's four bytes. With `trans` its elements are apart and accessed by `part`.
+    Matrices have 8 x 8 16-bit or 16 x 8 8-bit elements. `whole` accesses a register's four bytes. With `trans` its
+    elements are apart and accessed by `part`.
     """
 
     count: int
