@@ -408,9 +408,11 @@ def knowledge_evidence(name: str) -> str:
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
     rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
-    if len({where for _, _, where in rows}) == 1:
-        return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
-    return markdown(("claim", "value", "source"), rows)
+    if len({where for _, _, where in rows}) > 1:
+        return markdown(("claim", "value", "source"), rows)
+    if all(isinstance(c.get("equals"), bool) for c in entry.evidence):  # the texts state them
+        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]}"])
+    return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
