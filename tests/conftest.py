@@ -28,7 +28,7 @@ LONGEST = ("test_cute_sm100.py", "test_cute_sm100_mutants.py", "test_slurm.py", 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Give each process of pytest-xdist a row of files; an idle one takes tests of another."""
+    """Give each pytest-xdist process whole files; an idle process takes tests of another."""
     if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "worksteal"
 

@@ -28,9 +28,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """One launch, a CTA per tile, with room for a descriptor each."""
     import torch
 
-    from cutesnake.stages.load.cute import Call
-
     grid = adapter.grid(workload)
     room = torch.empty(grid[0] * grid[1], DESCRIPTOR_BYTES // 8, dtype=torch.int64, device=inputs.x.device)
-    call = Call(build.function(), (inputs.x, outputs.y, room))
-    return Runner(call, (build.launch(build.symbols[0], grid),))
+    return build.runner((inputs.x, outputs.y, room), grid)

@@ -25,7 +25,4 @@ compile = partial(adapter.compile, "CopyThroughL2")
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch, a CTA per tile."""
-    from cutesnake.stages.load.cute import Call
-
-    call = Call(build.function(), (inputs.x, outputs.y))
-    return Runner(call, (build.launch(build.symbols[0], adapter.grid(workload)),))
+    return build.runner((inputs.x, outputs.y), adapter.grid(workload))

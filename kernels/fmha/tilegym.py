@@ -83,10 +83,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     It has heads before tokens: views, no copies.
     """
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     w = workload
     tensors = [tensor.transpose(1, 2) for tensor in (inputs.q, inputs.k, inputs.v, outputs.out)]
     grid = (-(-w.length // build.params["tile_m"]), w.batch * w.heads, 1)
     values = [*tensors, inputs.softmax_scale, 0]
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

@@ -63,11 +63,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `_cutile_autotune_matmul`."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
     from kernels.gemm.operator import factors
 
     p = build.params
     a, b = (factor[0] for factor in factors(inputs, workload))
     tiles = -(-workload.m // p["tile_size_m"]) * -(-workload.n // p["tile_size_n"])
-    function = build.cubin_function("kernel", SYMBOL)
-    return sequence(TileLaunch(function, SYMBOL, (tiles, 1, 1), (a, b, outputs.c[0])))
+    return build.tile_runner(SYMBOL, (a, b, outputs.c[0]), (tiles, 1, 1))

@@ -66,11 +66,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     Matrices are passed as stored.
     """
-    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import multiprocessors
 
     w, p = workload, build.params
-    function = build.cubin_function("kernel", SYMBOL)
     tiles = -(-w.m // p["tile_size_m"]) * -(-w.n // p["tile_size_n"])
     blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
     values = (inputs.a[0], inputs.b[0], outputs.c[0], w.m, w.n, w.k)
-    return sequence(TileLaunch(function, SYMBOL, (blocks, 1, 1), values))
+    return build.tile_runner(SYMBOL, values, (blocks, 1, 1))

@@ -26,8 +26,6 @@ supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compil
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors without copies, as views with a batch of one last."""
-    from cutesnake.stages.load.cute import Call
-
     values = (inputs.a, inputs.b, outputs.c, inputs.a_scales, inputs.b_scales)
-    call = Call(build.function(), adapter.operands(*(x[None] for x in values)))
-    return Runner(call, (adapter.launch(build, workload.m, workload.n, 1),))
+    operands = adapter.operands(*(x[None] for x in values))
+    return build.runner(operands, adapter.grid(build, workload.m, workload.n, 1))

@@ -103,11 +103,9 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     Scales of A are passed as a view (M, blocks).
     """
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     w, p = workload, build.params
     if (w.m, w.n, w.k) != (p["m"], p["n"], p["k"]):
         raise ValueError(f"this build is for m {p['m']}, n {p['n']}, k {p['k']}, not for {w.id}")
     tiles = -(-w.m // p["tile_m"]) * -(-w.n // BLOCK)
     values = (inputs.a, inputs.b, outputs.c, inputs.a_scales.T, inputs.b_scales)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (tiles, 1, 1), values))
+    return build.tile_runner(SYMBOL, values, (tiles, 1, 1))

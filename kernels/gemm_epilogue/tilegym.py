@@ -77,7 +77,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `gemm_alpha_beta`, D as its C."""
-    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import multiprocessors
     from kernels.gemm_epilogue.operator import activate
     from kernels.upstream.installed import on_stream
 
@@ -85,7 +85,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     tiles = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"])
     blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
     values = (inputs.a, inputs.b, d, inputs.alpha, inputs.beta)
-    runner = sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))
+    runner = build.tile_runner(SYMBOL, values, (blocks, 1, 1))
 
     def enqueue(stream: int) -> None:
         with on_stream(d, stream):

@@ -40,7 +40,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind sizes, which the host must know, and as many CTAs as fit."""
-    from cutesnake.stages.load.cute import Call, multiprocessors
+    from cutesnake.stages.load.cute import multiprocessors
     from kernels.gemm_grouped.operator import matrices, results
 
     p = build.params
@@ -53,5 +53,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
         arguments += (x.m, x.n, x.k, *begins)
     tiles = workload.tiles(p["tile_m"], p["tile_n"])
     ctas = min(tiles, p["occupancy"] * multiprocessors(outputs.c.device))
-    call = Call(build.function(), (*whole, tuple(arguments), tiles, ctas))
-    return Runner(call, (build.launch(build.symbols[0], (ctas, 1, 1)),))
+    return build.runner((*whole, tuple(arguments), tiles, ctas), (ctas, 1, 1))

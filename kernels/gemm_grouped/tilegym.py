@@ -110,11 +110,11 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `group_gemm`, without blocks that get no tile."""
-    from cutesnake.stages.load.cutile import ArrayList, TileLaunch, sequence
+    from cutesnake.stages.load.cutile import ArrayList
     from kernels.gemm_grouped.operator import matrices, results
 
     a, b = zip(*matrices(inputs, workload), strict=True)
     values = (ArrayList(a), ArrayList(b), ArrayList(results(outputs, workload)))
     p = build.params
     grid = (min(p["blocks"], workload.tiles(p["tile_m"], p["tile_n"])), 1, 1)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

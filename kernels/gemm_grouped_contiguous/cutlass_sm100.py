@@ -32,9 +32,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     A and C have a batch of one.
     """
-    from cutesnake.stages.load.cute import Call
-
     i = inputs
     operands = adapter.operands(i.a[None], i.b, outputs.c[None], i.a_scales[None], i.b_scales)
-    call = Call(build.function(), (*operands, i.group_of_row))
-    return Runner(call, (adapter.launch(build, workload.rows, workload.n, 1),))
+    return build.runner((*operands, i.group_of_row), adapter.grid(build, workload.rows, workload.n, 1))

@@ -92,7 +92,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """
     import torch
 
-    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import multiprocessors
 
     w, p = workload, build.params
     largest = max(w.group_rows)
@@ -101,4 +101,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     on_gpu = torch.tensor([largest], dtype=torch.int32, device=outputs.c.device)  # `own` does not read it
     arrays = (inputs.a, inputs.b, inputs.a_scales.T, inputs.b_scales, outputs.c, inputs.starts)
     values = (*arrays, w.groups, largest, on_gpu, w.n)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))
+    return build.tile_runner(SYMBOL, values, (blocks, 1, 1))

@@ -31,10 +31,9 @@ supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compil
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors without copies, as views with the groups last."""
-    from cutesnake.stages.load.cute import Call
     from kernels.gemm_grouped_masked.operator import clear_unused
 
     w, i = workload, inputs
-    call = Call(build.function(), (*adapter.operands(i.a, i.b, outputs.c, i.a_scales, i.b_scales), i.rows))
-    launch = adapter.launch(build, w.m, w.n, w.groups)
-    return Runner(call, (launch,), finish=partial(clear_unused, inputs, outputs))
+    values = (*adapter.operands(i.a, i.b, outputs.c, i.a_scales, i.b_scales), i.rows)
+    grid = adapter.grid(build, w.m, w.n, w.groups)
+    return build.runner(values, grid, partial(clear_unused, inputs, outputs))

@@ -76,12 +76,11 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `masked_bmm`."""
-    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import multiprocessors
     from kernels.gemm_grouped_masked.operator import clear_unused
 
     w, p = workload, build.params
     tiles = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"]) * w.groups
     blocks = min(multiprocessors() // p["num_ctas"], tiles) * p["occupancy"]
     values = (inputs.a, inputs.b, outputs.c, inputs.rows)
-    launch = TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values)
-    return sequence(launch, finish=partial(clear_unused, inputs, outputs))
+    return build.tile_runner(SYMBOL, values, (blocks, 1, 1), partial(clear_unused, inputs, outputs))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,15 +72,13 @@ def bind(
     epilogue: tuple[Any, Any, Any] = (None, None, None),  # C [m, n], alpha, beta
     scales: tuple[Any, Any] = (None, None),  # of A [batch, blocks along k, m], of B [groups, along n, along k]
     groups: Any = None,  # int32: the group of each row, or rows in use
-    finish: Callable[[], None] | None = None,
+    finish: Callable[[], None] = nothing,
 ) -> Runner:
     """Bind as many CTAs as the GPU holds, or as there are tiles."""
-    from cutesnake.stages.load.cute import Call, multiprocessors
+    from cutesnake.stages.load.cute import multiprocessors
 
     p, d = build.params, operands[2]
     batch, m, n = d.shape
     tiles = batch * -(-m // p["tile_m"]) * -(-n // p["tile_n"])
     ctas = min(tiles, p["occupancy"] * multiprocessors(d.device))
-    call = Call(build.function(), (*operands, *epilogue, *scales, groups, tiles, ctas))
-    launches = (build.launch(build.symbols[0], (ctas, 1, 1)),)
-    return Runner(call, launches) if finish is None else Runner(call, launches, finish=finish)
+    return build.runner((*operands, *epilogue, *scales, groups, tiles, ctas), (ctas, 1, 1), finish)

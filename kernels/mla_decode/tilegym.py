@@ -72,13 +72,10 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     `finish` makes its LSE natural.
     """
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     if workload.kv_length != build.params["kv_length"]:
         raise ValueError(f"this build is for kv length {build.params['kv_length']}, not {workload.kv_length}")
     q, q_rope, kv, k_rope = tilegym_inputs.views(workload, inputs)
     lse = outputs.lse[:, 0]
     values = [q, q_rope, kv, kv, k_rope, outputs.out[:, 0], lse, inputs.softmax_scale]
     grid = (-(-workload.heads // build.params["tile_h"]), workload.batch, 1)
-    launch = TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values)
-    return sequence(launch, finish=lambda: lse.mul_(tilegym_inputs.LN_2))
+    return build.tile_runner(SYMBOL, values, grid, lambda: lse.mul_(tilegym_inputs.LN_2))

@@ -88,7 +88,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     """
     import torch
 
-    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import multiprocessors
 
     p = build.params
     if inputs.eps != p["eps"]:
@@ -101,4 +101,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     else:
         blocks, values = rows, [inputs.x, inputs.weight, outputs.y, rstd]
     symbol = SYMBOLS[p["mode"]]
-    return sequence(TileLaunch(build.cubin_function("kernel", symbol), symbol, (blocks, 1, 1), values))
+    return build.tile_runner(symbol, values, (blocks, 1, 1))

@@ -79,9 +79,9 @@ def _main(options: argparse.Namespace) -> int:
     for n, launch in enumerate(launches):
         print(output.launch_line(n, launch))
     coverages: list[Coverage] = []
+    early = _of_machine_code(launches, compiled) if options.sass else []
     outcomes = _run_all(launches, call, expected, checks, options, coverages)
-    if options.sass:
-        outcomes[0].result.findings.extend(_of_machine_code(launches, compiled))
+    outcomes[0].result.findings.extend(early)
     for n, coverage in enumerate(coverages):
         for line in output.coverage_lines(n, coverage):
             print(line)
@@ -97,7 +97,7 @@ def _main(options: argparse.Namespace) -> int:
         reports.write(options.sarif, reports.sarif(problems, status), "--sarif")
     if options.junit:
         reports.write(options.junit, reports.junit(compiled.function, outcomes), "--junit")
-    if options.annotations:
+    if options.annotations and problems:
         print(*reports.github_commands(problems), sep="\n")
     return status
 
@@ -107,9 +107,12 @@ def _of_machine_code(launches: list[Launch], compiled: build.Build) -> list[Find
     findings = []
     for kernel in {launch.name: launch.kernel for launch in launches}.values():
         code = code_of(kernel.name, compiled.cubin)
-        findings += [] if code is None else early_arrivals(kernel, code)
-    for finding in findings:
-        print(*output.finding_lines(finding), sep="\n")
+        assert code is not None  # --sass needs the cubin
+        moved = early_arrivals(kernel, code)
+        print(f"machine code of {kernel.name[:80]}, {len(code.ops)} instructions: {len(moved)} early arrivals")
+        for finding in moved:
+            print(*output.finding_lines(finding), sep="\n")
+        findings += moved
     return findings
 
 

@@ -29,6 +29,7 @@ RULES = {
     "outside": "A TMA load outside its tensor",
     "race": "Unordered accesses of shared or tensor memory",
     "repeated": "An asynchronous operation that several lanes request",
+    "sass": "An arrival that ptxas moved before the end of a tcgen05.ld",
     "tensor-lanes": "A tcgen05.ld or st of lanes that its warp cannot reach",
     "tensor-fence": "Tensor memory work without tcgen05.fence",
     "unfenced": "A wgmma without wgmma.fence",

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..frontend.program import program_of
-from ..frontend.work_items import strided_axes
 from .finding import Finding
 from .launch import Dim3, Launch
 from .machine import Machine
@@ -57,6 +56,6 @@ def smaller_grid(launch: Launch) -> Dim3:
     """Return the grid with one cluster along each axis that strides work items."""
     if launch.grid == launch.cluster:
         return launch.grid
-    axes = strided_axes(program_of(launch.module, launch.kernel))
+    axes = program_of(launch.module, launch.kernel).strided_axes
     x, y, z = (launch.cluster[n] if n in axes else launch.grid[n] for n in range(3))
     return x, y, z

@@ -93,7 +93,9 @@ class Generator:
 
     def unknown(self, why: str = "") -> PtxError:
         """Return the error for an opcode, or a form of one, that is not simulated."""
-        return self.fail(f"unknown opcode {self.ins.op}{f' ({why})' if why else ''}")
+        error = self.fail(f"unknown opcode {self.ins.op}{f' ({why})' if why else ''}")
+        error.opcode = self.ins.op
+        return error
 
     def temp(self) -> str:
         self.temps += 1

@@ -23,9 +23,7 @@ from .registry import RUNTIME
 from .syntax import Kernel
 from .uninitialized import unwritten
 from .wgmma_fences import unfenced
-
-ORDERED = frozenset({"volatile", "relaxed", "acquire", "mmio"})  # parts of loads that may wait for another CTA
-ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param", "const"})  # not global memory
+from .work_items import reads_global_in_order, strided_axes
 
 
 class Program(Code):
@@ -48,8 +46,12 @@ class Program(Code):
     @cached_property
     def polls(self) -> bool:
         """Whether it has relaxed, acquiring, volatile or atomic reads of global memory."""
-        reads = (set(ins.parts) for ins in self.instructions if ins.base in ("ld", "atom"))
-        return any(ELSEWHERE.isdisjoint(parts) and ("atom" in parts or parts & ORDERED) for parts in reads)
+        return any(reads_global_in_order(ins) for ins in self.instructions)
+
+    @cached_property
+    def strided_axes(self) -> frozenset[int]:
+        """The axes of the grid by whose sizes work items are strided."""
+        return strided_axes(self.instructions)
 
     def calls_before(self, at: int) -> Sequence[str]:
         touched, used = at in self.pending, at in self.unwritten

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 class PtxError(Exception):
     """PTX that cannot be parsed or simulated; the message names kernel, line and instruction."""
 
+    opcode: str | None = None  # the one that is not simulated, if that is the cause
+
 
 WIDTHS = {
     "pred": 1,

@@ -7,10 +7,13 @@ The data flow ignores the order of instructions: compilers write a register once
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .pending import results_and_sources
-from .program import ELSEWHERE, ORDERED, Program
 from .syntax import Instruction, Operand, Special
 
+ORDERED = frozenset({"volatile", "relaxed", "acquire", "mmio"})  # parts of loads that may wait for another CTA
+ELSEWHERE = frozenset({"shared", "shared::cta", "shared::cluster", "local", "param", "const"})  # not global memory
 SIZES, INDICES = ("nctaid", "nclusterid"), ("ctaid", "clusterid")
 AXES = "xyz"
 _COUNTING = ("add", "mad", "sub")
@@ -20,15 +23,21 @@ Key = tuple[int, int]  # width and slot of a register
 Flow = tuple[Instruction, list[Key], list[Key]]  # an instruction, its results and its sources
 
 
-def strided_axes(program: Program) -> frozenset[int]:
+def reads_global_in_order(ins: Instruction) -> bool:
+    """Return whether it is a relaxed, acquiring, volatile or atomic read of global memory."""
+    parts = set(ins.parts)
+    return (ins.base == "atom" or (ins.base == "ld" and bool(parts & ORDERED))) and ELSEWHERE.isdisjoint(parts)
+
+
+def strided_axes(instructions: Sequence[Instruction]) -> frozenset[int]:
     """Return axes of the grid (0 to 2) by whose sizes work items are strided.
 
     None if a smaller grid may be wrong.
     """
-    if not any(read_axes(ins, SIZES) for ins in program.instructions):
+    if not any(read_axes(ins, SIZES) for ins in instructions):
         return frozenset()
-    flows = [flow(ins) for ins in program.instructions]
-    if program.polls and not only_adds(flows):
+    flows = [flow(ins) for ins in instructions]
+    if any(reads_global_in_order(ins) for ins in instructions) and not only_adds(flows):
         return frozenset()
     origins = copies(flows)
     indices: dict[Key, frozenset[int]] = {}

@@ -5,16 +5,15 @@ python -m ptxsim.museum NAME             # print one kernel as a diff, and the f
 python -m ptxsim.museum --json FILE      # write a record per pair
 """
 
-from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
-from ptxsim.museum import bugs
 from ptxsim.museum.exhibit import AREAS, CHECKED, Exhibit
 
 __all__ = ["AREAS", "CHECKED", "Exhibit", "exhibits"]
 
+BUGS = Path(__file__).parent / "bugs"
+
 
 def exhibits() -> dict[str, Exhibit]:
     """Return all exhibits by name, in alphabetical order."""
-    names = sorted(module.name for module in iter_modules(bugs.__path__))
-    return {name: import_module(f"{bugs.__name__}.{name}").EXHIBIT for name in names}
+    return {path.stem: Exhibit.read(path) for path in sorted(BUGS.glob("*.toml"))}

@@ -16,7 +16,7 @@ from ptxsim.museum.exhibit import Exhibit
 
 def shown(exhibit: Exhibit) -> str:
     """Return note, diff and findings of both versions under all default schedules."""
-    lines = [exhibit.note or "", *exhibit.upstream, ""]
+    lines = [exhibit.note, *exhibit.upstream, ""]
     lines += [f"{n:3} {line}" for n, line in exhibit.lines]
     for faulty in (True, False):
         lines.append("before the fix:" if faulty else "after the fix:")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,16 @@ WAIT = re.compile(r"WAIT (\S+), (\w+|%\w+);")  # spins until the phase with this
 SPIN = r"{ .reg .pred %ok; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %ok, [\1], \2; @!%ok bra AGAIN; }"
 
 
+def numbers(runs: str) -> np.ndarray:
+    """Return uint32 from runs: `0..3` counts, `2 * 7` repeats; commas join."""
+    out: list[int] = []
+    for part in runs.split(","):
+        first, counts, last = part.partition("..")
+        times, _, value = part.rpartition("*")
+        out += range(int(first), int(last) + 1) if counts else [int(value, 0)] * int(times or 1)
+    return np.array(out, np.uint32)
+
+
 @dataclass(frozen=True)
 class Exhibit:
     """A kernel before and after a fix.
@@ -41,20 +53,20 @@ class Exhibit:
     ptx: the body; lines that begin with - exist only before the fix, lines that begin with + only after it. Registers:
     %thread, %warp, %lane, %cta (rank in the cluster), %smem (dynamic shared memory), %g0, %g1, ... (the arguments),
     and %p, %h, %r, %d, %q with numbers. `WAIT address, parity;` waits for an mbarrier.
-    note: the module's docstring; its first line is the title.
+    note: its first line is the title.
     upstream: addresses of the fix or report. file: the kernel that had the bug. area: one of AREAS.
-    args: makes the arguments: arrays, ints (64 bits) or bytes (128, a TMA descriptor).
-    expected: what the arguments hold afterwards, None for those that are not compared.
+    args: whole numbers of 64 bits; arrays of uint32 as runs, see `numbers`; `&1 - 8`: 8 bytes before argument 1.
+    expected: what these arrays hold afterwards, empty for those that are not compared.
     attributes: directives of the entry, such as .maxntid. missed: why default checks miss the bug, if they do.
     """
 
-    note: str | None
-    upstream: tuple[str, ...]
+    note: str
+    upstream: Sequence[str]
     file: str
     area: str
     ptx: str
-    args: Callable[[], list[Any]] = list
-    expected: Callable[[], list[Any]] | None = None
+    args: Sequence[str | int] = ()
+    expected: Sequence[str] = ()
     grid: int = 1
     cluster: int = 1
     threads: int = 32
@@ -65,26 +77,33 @@ class Exhibit:
     @property
     def title(self) -> str:
         """Return the first line of the note, without its period."""
-        return (self.note or "").split("\n")[0].rstrip(".")
+        return self.note.split("\n")[0].rstrip(".")
+
+    @classmethod
+    def read(cls, path: Path) -> Exhibit:
+        """Read a file of bugs/, whose keys are the fields; TypeError for another key."""
+        return cls(**tomllib.loads(path.read_text()))
+
+    def arguments(self) -> list[Any]:
+        """Return new arguments of a launch: arrays and whole numbers."""
+        out: list[Any] = [numbers(x) if isinstance(x, str) and x[0] != "&" else x for x in self.args]
+        for n, x in enumerate(out):
+            if isinstance(x, str):
+                other, less = x[1:].split("-")
+                out[n] = out[int(other)].ctypes.data - int(less)
+        return out
 
     def text(self, faulty: bool) -> str:
         """Return the module's PTX; lines have equal numbers before and after the fix."""
-        args = self.args()
-        params = ", ".join(
-            f".param .align 64 .b8 p{n}[128]" if isinstance(x, bytes) else f".param .u64 p{n}"
-            for n, x in enumerate(args)
-        )
-        load = ""
-        for n, x in enumerate(args):
-            op = "mov.b64 %gN, pN; cvta.param.u64 %gN, %gN;" if isinstance(x, bytes) else "ld.param.u64 %gN, [pN];"
-            load += op.replace("N", str(n))
+        params = ", ".join(f".param .u64 p{n}" for n in range(len(self.args)))
+        load = "".join(f"ld.param.u64 %g{n}, [p{n}];" for n in range(len(self.args)))
         head = HEAD.replace("PARAMS", params).replace("ATTRIBUTES", self.attributes).replace("ARGUMENTS", load)
         return "\n".join([head, *(self._kept(line, faulty) for _, line in self.lines), "ret; }\n"])
 
     @property
     def lines(self) -> list[tuple[int, str]]:
         """The lines of `ptx`, with their numbers in the module."""
-        return list(enumerate(self.ptx.split("\n")[1:], FIRST))
+        return list(enumerate(self.ptx.split("\n"), FIRST))
 
     @staticmethod
     def _kept(line: str, faulty: bool) -> str:
@@ -112,10 +131,10 @@ class Exhibit:
 
     def findings(self, faulty: bool, schedule: str, seed: int = 0) -> list[Finding]:
         """Run one version with default checks; wrong numbers are a finding of kind `wrong`."""
-        args = self.args()
+        args = self.arguments()
         findings = run(self.launch(faulty, args), schedule=schedule, seed=seed).findings
-        for n, (arg, want) in enumerate(zip(args, self.expected() if self.expected else [], strict=False)):
-            if want is not None and not np.array_equal(arg, want):
+        for n, (arg, want) in enumerate(zip(args, self.expected, strict=False)):
+            if want and not np.array_equal(arg, numbers(want)):
                 findings.append(Finding("wrong", f"argument {n} differs from the expected values", "kernel"))
         return findings
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..core.finding import Finding
 from ..frontend.syntax import Instruction, Kernel
+from .device import DeviceError
 from .sass import Code, SassOp
 
 _LOAD, _DEPBAR, _LEAVES = 0x1EE, 0x11A, (0x147, 0x14D, 0x150)  # LDTM; BRA, EXIT, RET
@@ -29,9 +30,12 @@ class _Load(NamedTuple):
 def early_arrivals(kernel: Kernel, code: Code) -> list[Finding]:
     """Return arrivals before the end of loads that come first in PTX.
 
-    It needs PTX lines in the cubin (`--generate-line-info`).
+    Raises DeviceError if the machine code of the loads has no PTX lines.
     """
     by_line = {ins.line: ins for ins in kernel.instructions}
+    loads = [op for op in code.ops if op.opcode == _LOAD]
+    if loads and not any(op.line in by_line for op in loads):
+        raise DeviceError(f"the cubin has no PTX lines for {kernel.name[:80]}: compile with --generate-line-info")
     waits = sorted(ins.line for ins in kernel.instructions if ins.parts[:2] == ("tcgen05", "wait::ld"))
     findings: dict[int, Finding] = {}
     flying: list[_Load] = []

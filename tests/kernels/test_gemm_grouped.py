@@ -111,16 +111,9 @@ def test_our_hopper_kernel_gets_each_groups_place_deepest_first() -> None:
     inputs, outputs = OPERATOR.make_inputs(work, 0), OPERATOR.make_outputs(work)
     module = load_kernel("gemm_grouped", "cute_sm90")
     params = module.variants(work, "sm_90a")[0].params
-    made = SimpleNamespace(
-        params=params,
-        symbols=["gemm"],
-        function=lambda: lambda *arguments: seen.append(arguments),
-        launch=lambda symbol, grid: grid,
-    )
-    seen: list[tuple] = []
+    made = SimpleNamespace(params=params, runner=lambda values, grid: values)
     with cute_load.opened_by(lambda *_: None, 4):
-        module.bind(made, work, inputs, outputs)(0)
-    (a, b, c, groups, tiles, ctas, _), rows = seen[0], 6
+        (a, b, c, groups, tiles, ctas), rows = module.bind(made, work, inputs, outputs), 6
     assert tiles == work.tiles(params["tile_m"], params["tile_n"]) and ctas == min(tiles, 4)
     depths = [groups[rows * i + 2] for i in range(work.groups)]
     assert depths == sorted(depths, reverse=True) and set(depths) == {p.k for p in work.problems}

@@ -203,21 +203,6 @@ def test_a_users_folder_of_kernels_has_the_name_of_an_operator(tmp_path, monkeyp
     assert f"kernel_paths: {tmp_path}/elementwise_ad holds a kernel" in message and "mean 'elementwise_add'?" in message
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        ("operators", {"mla_decode": {"kernels": ["cutile"]}}, ["operators: [mla_decode]", "mla_decode/sweep.yaml"]),
-        ("profile", {"workloads": []}, ["profile was moved", "sweep.yaml"]),
-        ("correctness/distributions", ["randn"], ["correctness.distributions was moved", "`distributions`"]),
-        ("simulation", {"short": {"workloads": {}}}, ["simulation.short.workloads was moved"]),
-    ],
-)
-def test_an_old_configuration_is_told_what_moved_where(path, value, message) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(changed(path, value))
-    assert "\n" not in str(caught.value) and all(word in str(caught.value) for word in message)
-
-
 def test_an_override_replaces_single_keys_of_the_sweep() -> None:
     config = {**DEFAULT, "sweeps": {"elementwise_add": {"dtypes": ["bf16"]}}}
     own, default = (check(c).sweeps["elementwise_add"] for c in (config, DEFAULT))

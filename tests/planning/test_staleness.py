@@ -143,6 +143,34 @@ def test_the_digest_changes_with_what_it_depends_on_only(tree) -> None:
     assert staleness.code_of("kernels.add.contract") != before
 
 
+@pytest.mark.parametrize(
+    ("part", "counts"),
+    [
+        *((name, True) for name in ("__init__", "core/run", "isa/bits", "checks/lanes", "timing/predict", "new/door")),
+        *((name, False) for name in ("commandline/reports", "museum/bugs/no_keys", "pytest_plugin", "census")),
+    ],
+)
+def test_ptxsims_digest_changes_with_what_decides_results_only(tree, monkeypatch, part, counts) -> None:
+    monkeypatch.setattr(staleness, "PLACES", {**staleness.PLACES, "ptxsim": tree})
+    (tree / "scripts/cutesnake/running.py").write_text("import ptxsim\n")
+    file = tree / "ptxsim" / f"{part}.py"
+    file.parent.mkdir(parents=True)
+    (tree / "ptxsim/__init__.py").write_text("")
+    keys = []
+    for content in ("", "changed = 1\n"):
+        file.write_text(content)
+        forget()
+        keys.append(staleness.code_of("cutesnake.running")[staleness.SIMULATOR])
+    assert (keys[0] != keys[1]) == counts
+
+
+def test_simulating_stages_import_nothing_of_ptxsims_command_line() -> None:
+    for stage in ("simulate.simulation", "predict.prediction", "anatomy.watch"):
+        names = {staleness.label(path) for path in staleness.closure(f"cutesnake.stages.{stage}")}
+        assert {"ptxsim/core/run.py", "ptxsim/isa/bits.py", "ptxsim/checks/lanes.py"} <= names
+        assert not [x for x in names if x.startswith(("ptxsim/commandline", "ptxsim/museum"))]
+
+
 def test_data_digests_ignore_key_order() -> None:
     assert staleness.digest_data({"a": 1, "b": [2]}) == staleness.digest_data({"b": [2], "a": 1})
     assert staleness.digest_data({"a": 1}) != staleness.digest_data({"a": 2})

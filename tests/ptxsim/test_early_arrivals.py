@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ptxsim import DeviceError
 from ptxsim.frontend.parser import Module
 from ptxsim.timing.early_arrivals import early_arrivals
 from ptxsim.timing.sass import Code, SassOp
@@ -48,3 +49,9 @@ def test_an_arrival_before_the_end_of_a_load_is_reported(code, early) -> None:
     (kernel,) = Module.from_text(PTX).kernels.values()
     findings = early_arrivals(kernel, Code("k", tuple(code)))
     assert [(f.kind, f.ptx_line) for f in findings] == ([("sass", ARRIVAL)] if early else [])
+
+
+def test_machine_code_without_ptx_lines_is_refused() -> None:
+    (kernel,) = Module.from_text(PTX).kernels.values()
+    with pytest.raises(DeviceError, match="no PTX lines for k: compile with --generate-line-info"):
+        early_arrivals(kernel, Code("k", tuple(x._replace(line=0) for x in (*LOADS, USE, SIGNAL))))

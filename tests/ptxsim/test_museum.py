@@ -36,7 +36,7 @@ def test_most_small_kernels_with_a_bug_of_order_or_bounds_are_found() -> None:
 def test_read_fence_asks_for_a_proxy_fence_between_loads_and_a_copy(name, faulty) -> None:
     exhibit = EXHIBITS[name]
     checks = (*ptxsim.DEFAULT_CHECKS, "read-fence")
-    messages = [x.message for x in ptxsim.run(exhibit.launch(faulty, exhibit.args()), checks=checks).findings]
+    messages = [x.message for x in ptxsim.run(exhibit.launch(faulty, exhibit.arguments()), checks=checks).findings]
     assert [x.endswith(": no fence.proxy.async lies between them") for x in messages] == [True] * faulty
 
 

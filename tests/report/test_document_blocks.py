@@ -1,7 +1,6 @@
 """Generated blocks of README.md and docs/ agree with the records that they are made from."""
 
 import json
-import re
 import shutil
 
 import pytest
@@ -92,24 +91,3 @@ def test_a_changed_line_of_a_recorded_set_changes_the_speedup(tmp_path) -> None:
     (changed,) = recorded_speedups("reduce", tmp_path).speedups
     (now,) = [one for one in recorded_speedups("reduce").speedups if one.device.device == "NVIDIA H200"]
     assert changed.warm.mean == pytest.approx(2 * now.warm.mean) and changed.cold == now.cold
-
-
-def test_a_fault_is_a_row_of_its_section_with_its_test(tmp_path) -> None:
-    (tmp_path / "planning").mkdir()
-    (tmp_path / "planning/test_one.py").write_text(
-        'import pytest\n\n@pytest.mark.fault("Disk", "it is full", "one line")\n@pytest.mark.slow\n'
-        "def test_full() -> None:\n    pass\n\n"
-        '@pytest.mark.fault("Users", "x", "y")\ndef test_other() -> None:\n    pass\n'
-    )
-    assert document_tables.faults("Disk", tmp_path) == "- it is full: [one line](../../tests/planning/test_one.py)"
-    with pytest.raises(document_tables.TableError, match="section 'Disks'"):
-        document_tables.faults("Disks", tmp_path)
-
-
-def test_every_section_of_faults_is_in_the_document() -> None:
-    text = (ROOT / "docs/reference/faults.md").read_text()
-    marks = "".join(
-        path.read_text() for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_document_blocks.py"
-    )
-    sections = set(re.findall(r'mark\.fault\(\s*"(\w+)"', marks))
-    assert sections == set(re.findall(r"generated: faults (\w+)", text))

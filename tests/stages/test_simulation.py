@@ -280,13 +280,14 @@ def test_a_finding_fails_a_case_whose_numbers_are_right(add, tmp_path, meddle) -
     assert "schedule late: race: warp 1 reads what warp 0 writes (kernel, PTX line 12)" in result["reason"]
 
 
-def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path, monkeypatch) -> None:
-    def refuse(*_, **__):
-        raise ptxsim.PtxError(f"{ROOT}/kernel.ptx:7: unknown opcode foo")
-
-    monkeypatch.setattr(ptxsim, "run", refuse)
-    result = check(*add, tmp_path)
-    assert result["status"] == "failed" and "ptxsim cannot run it: kernel.ptx:7: unknown opcode foo" in result["reason"]
+def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path) -> None:
+    folder, known = add
+    newer = Path(shutil.copytree(folder, tmp_path / "newer"))
+    edit(newer / "kernel.ptx", r"\badd\.(rn\.)?f32x2\b", "frob.f32x2")
+    result = check(newer, known, tmp_path)
+    assert result["status"] == "failed" and "ptxsim cannot run it: " in result["reason"]
+    assert result["metrics"]["checks"][0]["unknown_opcode"] == "frob.f32x2"
+    assert "unknown opcode frob.f32x2: «frob" in result["reason"]
 
 
 def test_a_case_that_takes_too_long_is_ended(add, tmp_path, monkeypatch) -> None:

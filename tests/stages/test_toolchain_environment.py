@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import sample
 from cutesnake.model import kept_builds, record
 from cutesnake.planning.toolchains import ToolchainError
+from cutesnake.stages.toolchain import builds
 from cutesnake.stages.toolchain.builds import compile_with, spills, write_summary
 from cutesnake.stages.toolchain.environment import install, python_of
 
@@ -66,6 +68,14 @@ def test_the_record_of_the_main_toolchain_is_made_from_recorded_builds(tmp_path)
     write_summary("main", "blend", "cutlass_fp16", "cute", "sm_100a", [names], str(tmp_path / "out.json"))
     (again,) = record.read("toolchain", tmp_path / "out.json").builds
     assert again.checks == made.checks and again.functions == made.functions
+
+
+def test_a_check_keeps_the_opcode_that_the_simulator_lacks(tmp_path):
+    (entry, *_) = copy.deepcopy(sample.evidence().measured).values()
+    for opcode in (None, "frob.f32"):
+        entry["metrics"]["checks"][0] |= {"passed": opcode is None, "unknown_opcode": opcode}
+        record.write("correctness", tmp_path / "one.json", entry)
+        assert builds._check(record.read("correctness", tmp_path / "one.json"))["unknown_opcode"] == opcode
 
 
 def wheel(folder, name: str, version: str, files: dict[str, str]) -> None:

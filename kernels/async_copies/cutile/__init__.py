@@ -43,8 +43,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile, the last ones partly outside the matrix."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     p = build.params
     grid = (-(-workload.rows // p["tile_m"]), -(-workload.columns // p["tile_n"]), 1)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, (inputs.x, outputs.y)))
+    return build.tile_runner(SYMBOL, (inputs.x, outputs.y), grid)

@@ -47,11 +47,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Contiguous matrices are vectors: row ends do not matter to an elementwise operator."""
-    from cutesnake.stages.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 
     p = build.params
     tile = p["threads"] * p["vectors"] * VECTOR_BYTES // DTYPES[p["dtype"]]
     tensors = tuple(matrix.view(-1) for matrix in (inputs.a, inputs.b, outputs.c))
     tiles = -(-workload.rows * workload.columns // tile)
-    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], (tiles, 1, 1)),))
+    return build.runner(tensors, (tiles, 1, 1))

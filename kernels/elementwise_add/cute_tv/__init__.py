@@ -61,7 +61,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     Raises ValueError for another shape than a static build's.
     """
-    from cutesnake.stages.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 
     p = build.params
@@ -70,4 +69,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
         raise ValueError(f"this build is for {p['rows']} x {p['columns']} elements, not {shape[0]} x {shape[1]}")
     grid = (tiles(workload, DTYPES[p["dtype"]]), 1, 1)
     tensors = (inputs.a, inputs.b, outputs.c)
-    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], grid),))
+    return build.runner(tensors, grid)

@@ -57,9 +57,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile, the last ones partly outside the matrix."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     tile_m, tile_n = build.params["tile_m"], build.params["tile_n"]
     grid = (-(-workload.rows // tile_m), -(-workload.columns // tile_n), 1)
-    function = build.cubin_function("kernel", SYMBOL)
-    return sequence(TileLaunch(function, SYMBOL, grid, (inputs.a, inputs.b, outputs.c)))
+    return build.tile_runner(SYMBOL, (inputs.a, inputs.b, outputs.c), grid)

@@ -44,9 +44,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One CTA per tile of 16 rows by 32 vectors."""
-    from cutesnake.stages.load.cute import Call
     from kernels.elementwise_add.operator import DTYPES
 
     grid = (tiles(workload, DTYPES[workload.dtype]), 1, 1)
     tensors = (inputs.a, inputs.b, outputs.c)
-    return Runner(Call(build.function(), tensors), (build.launch(build.symbols[0], grid),))
+    return build.runner(tensors, grid)

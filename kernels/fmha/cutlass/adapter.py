@@ -50,10 +50,8 @@ class Example:
         """
         import torch
 
-        from cutesnake.stages.load.cute import Call
-
         w, scale = workload, inputs.softmax_scale
         lse = [torch.empty(w.batch, w.heads, w.length, dtype=torch.float32, device=inputs.q.device)] * self.lse
         values = (inputs.q, inputs.k, inputs.v, outputs.out, *lse, scale * LOG2_E, scale)
         grid = (-(-w.length // (2 * self.tile[0])), w.heads, w.batch)
-        return Runner(Call(build.function(), values), (build.launch(build.symbols[0], grid),))
+        return build.runner(values, grid)

@@ -72,8 +72,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch: a block per tile of queries and head."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     w, p, i = workload, build.params, inputs
     planes = w.batch * w.kv_heads
     q, out = (tensor.view(w.batch * w.heads, w.length, w.head_dim) for tensor in (i.q, outputs.out))
@@ -81,4 +79,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     scales = [scale.view(planes, w.length) for scale in (i.k_scale, i.v_scale)]
     values = (q, k, v, *scales, out, w.length, i.softmax_scale * LOG2_E)
     grid = (-(-w.length // p["rows"]), w.batch * w.heads, 1)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

@@ -64,10 +64,7 @@ class Example:
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """One launch: a pair of CTAs per two tiles of queries of a head."""
-        from cutesnake.stages.load.cute import Call
-
         w, i = workload, inputs
         tensors = (i.q, i.k, i.v, i.k_scale, i.v_scale, outputs.out)
-        call = Call(build.function(), (*tensors, i.softmax_scale * LOG2_E))
         tiles = -(-w.length // (2 * QUERIES)) * 2
-        return Runner(call, (build.launch(build.symbols[0], (tiles, w.heads, w.batch)),))
+        return build.runner((*tensors, i.softmax_scale * LOG2_E), (tiles, w.heads, w.batch))

@@ -45,16 +45,13 @@ class Example:
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """Bind the tensors without copies, as views with the batch last."""
-        from cutesnake.stages.load.cute import Call
-
         w = workload
         tensors = (
             upstream.operand(inputs.a, first_major=w.a_major == "m"),
             upstream.operand(inputs.b, first_major=w.b_major == "n"),
             upstream.operand(outputs.c),
         )
-        launch = build.launch(build.symbols[0], self._grid(build, w))
-        return Runner(Call(build.function(), tensors), (launch,))
+        return build.runner(tensors, self._grid(build, w))
 
     @not_baked
     def _grid(self, build: Build, w: Workload) -> tuple[int, int, int]:

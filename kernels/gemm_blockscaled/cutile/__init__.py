@@ -76,10 +76,8 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     A tile of scales is a row of 512 bytes.
     """
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     w, p = workload, build.params
     scales = [x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in (inputs.a_scales, inputs.b_scales)]
     grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), 1)
     values = (inputs.a, inputs.b, *scales, outputs.c)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

@@ -52,15 +52,12 @@ class Example:
         """
         import torch
 
-        from cutesnake.stages.load.cute import Call
-
         amax = None
         if self.takes == "amax":  # only ever raised, so that it stands for all calls of this binding
             amax = torch.full((1, 1, 1), -torch.inf, device=outputs.c.device)
         scales = (inputs.a_scales.view(-1), inputs.b_scales.view(-1))
         values = (inputs.a, inputs.b, *scales, outputs.c, amax)
-        launch = build.launch(build.symbols[0], self.grid(build, workload))
-        return Runner(Call(build.function(), values), (launch,))
+        return build.runner(values, self.grid(build, workload))
 
     @not_baked
     def grid(self, build: Build, w: Workload) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Launch, Variant, not_baked
+from cutesnake.model.contract import Build, Variant, not_baked
 from kernels.targets import BLACKWELL
 from kernels.upstream import gemm as upstream
 
@@ -99,12 +99,11 @@ def operands(
 
 
 @not_baked
-def launch(build: Build, m: int, n: int, batch: int) -> Launch:
-    """Return the launch for C of `batch` matrices m x n.
+def grid(build: Build, m: int, n: int, batch: int) -> tuple[int, int, int]:
+    """Return the CTAs for C of `batch` matrices m x n.
 
-    It has at most as many clusters as fit on the GPU at once.
+    There are at most as many clusters as fit on the GPU at once.
     """
     p = build.params
     cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), TILE_N), (p["cluster_m"], p["cluster_n"])
-    grid = upstream.persistent_grid(m, n, batch, cta_tile, cluster, p["most_clusters"])
-    return build.launch(build.symbols[0], grid)
+    return upstream.persistent_grid(m, n, batch, cta_tile, cluster, p["most_clusters"])

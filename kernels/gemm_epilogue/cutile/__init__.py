@@ -68,9 +68,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of D."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     p = build.params
     blocks = -(-workload.m // p["tile_m"]) * -(-workload.n // p["tile_n"])
     values = (inputs.a, inputs.b, inputs.c, outputs.d, inputs.alpha, inputs.beta)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))
+    return build.tile_runner(SYMBOL, values, (blocks, 1, 1))

@@ -60,11 +60,8 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the matrices without copies, as views with a batch of one last."""
-    from cutesnake.stages.load.cute import Call
-
     w, p = workload, build.params
     matrices = tuple(upstream.operand(x[None]) for x in (inputs.a, inputs.b, inputs.c, outputs.d))
     cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"]), (p["cluster_m"], p["cluster_n"])
     grid = upstream.persistent_grid(w.m, w.n, 1, cta_tile, cluster, p["most_clusters"])
-    call = Call(build.function(), (*matrices, inputs.alpha, inputs.beta))
-    return Runner(call, (build.launch(build.symbols[0], grid),))
+    return build.runner((*matrices, inputs.alpha, inputs.beta), grid)

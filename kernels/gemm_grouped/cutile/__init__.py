@@ -68,7 +68,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     A tile of scales is a row of 512 bytes.
     """
-    from cutesnake.stages.load.cutile import ArrayList, TileLaunch, sequence
+    from cutesnake.stages.load.cutile import ArrayList
     from kernels.gemm_grouped.operator import matrices, results
 
     a, b, *scales = zip(*matrices(inputs, workload), strict=True)
@@ -76,4 +76,4 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     values = [ArrayList(kind) for kind in (a, b, *flat, results(outputs, workload))]
     p = build.params
     grid = (min(MOST_BLOCKS, workload.tiles(p["tile_m"], p["tile_n"])), 1, 1)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

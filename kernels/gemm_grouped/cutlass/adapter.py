@@ -87,8 +87,6 @@ class Example:
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
         """Bind tables of addresses and room for descriptors, which are made here once."""
-        from cutesnake.stages.load.cute import Call
-
         w, p = workload, build.params
         if w.groups != p["groups"]:
             raise ValueError(f"this build is for {p['groups']} groups, not {w.groups}")
@@ -101,9 +99,8 @@ class Example:
         else:
             arguments = (*arguments, sizes, strides, addresses)
         kinds = 5 if self.takes == "scaled" else 3  # TMA descriptors per multiprocessor: A, B and C, and of scales
-        call = Call(build.function(), (*arguments, descriptors(p["processors"], kinds, outputs.c.device), TEMPLATE))
         grid = (p["cluster_m"], p["cluster_n"], min(p["tiles"] or p["most_clusters"], p["most_clusters"]))
-        return Runner(call, (build.launch(build.symbols[0], grid),))
+        return build.runner((*arguments, descriptors(p["processors"], kinds, outputs.c.device), TEMPLATE), grid)
 
 
 @not_baked

@@ -69,11 +69,9 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Blocks of a group that share columns of B follow each other."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
     from kernels.gemm_grouped_masked.operator import clear_unused
 
     w, i, p = workload, inputs, build.params
     grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), w.groups)
     values = (i.a, i.b, i.a_scales, i.b_scales, i.rows, outputs.c)
-    launch = TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values)
-    return sequence(launch, finish=partial(clear_unused, inputs, outputs))
+    return build.tile_runner(SYMBOL, values, grid, partial(clear_unused, inputs, outputs))

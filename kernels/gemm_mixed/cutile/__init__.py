@@ -90,9 +90,7 @@ def codes(b: Any) -> Any:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of C."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     w, p = workload, build.params
     blocks = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"])
     values = (inputs.a, codes(inputs.b)[None], inputs.b_scales[None], outputs.c)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, (blocks, 1, 1), values))
+    return build.tile_runner(SYMBOL, values, (blocks, 1, 1))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.targets import BLACKWELL
 from kernels.upstream import gemm as upstream
 
@@ -122,35 +122,31 @@ def arguments(
 
 
 @not_baked
-def launch(build: Build, m: int, n: int) -> Launch:
-    """Return the launch: at most as many clusters as fit at once.
+def grid(build: Build, m: int, n: int) -> tuple[int, int, int]:
+    """Return the CTAs of a launch: at most as many clusters as fit at once.
 
     With groups it always has as many.
     """
     p = build.params
     if p["groups"]:
-        return build.launch(build.symbols[0], (p["cluster_m"], p["cluster_n"], p["most_clusters"]))
+        return p["cluster_m"], p["cluster_n"], p["most_clusters"]
     cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), p["tile_n"]), (p["cluster_m"], p["cluster_n"])
-    return build.launch(build.symbols[0], upstream.persistent_grid(n, m, 1, cta_tile, cluster, p["most_clusters"]))
+    return upstream.persistent_grid(n, m, 1, cta_tile, cluster, p["most_clusters"])
 
 
 @not_baked
 def bind_groups(build: Build, workload: Grouped, inputs: GroupedInputs, outputs: GroupedOutputs) -> Runner:
     """Bind the tensors of the grouped product without copies, as views."""
-    from cutesnake.stages.load.cute import Call
-
     w, i = workload, inputs
     if w.groups != build.params["groups"]:
         raise ValueError(f"this build is for {build.params['groups']} groups, not {w.groups}")
-    call = Call(build.function(), arguments(i.a, i.b, i.b_scales if w.plain.scaled else None, i.starts, outputs.c))
-    return Runner(call, (launch(build, w.rows, w.n),))
+    values = arguments(i.a, i.b, i.b_scales if w.plain.scaled else None, i.starts, outputs.c)
+    return build.runner(values, grid(build, w.rows, w.n))
 
 
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors of the product without groups without copies, as views."""
-    from cutesnake.stages.load.cute import Call
-
     scales = inputs.b_scales[None] if workload.scaled else None
-    call = Call(build.function(), arguments(inputs.a, inputs.b[None], scales, None, outputs.c))
-    return Runner(call, (launch(build, workload.m, workload.n),))
+    values = arguments(inputs.a, inputs.b[None], scales, None, outputs.c)
+    return build.runner(values, grid(build, workload.m, workload.n))

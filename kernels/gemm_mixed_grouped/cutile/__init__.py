@@ -54,10 +54,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """No more blocks than there can be tiles."""
-    from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence
+    from cutesnake.stages.load.cutile import multiprocessors
 
     w, p = workload, build.params
     tiles = (w.rows // p["tile_m"] + w.groups) * -(-w.n // p["tile_n"])
     grid = (min(RESIDENT * multiprocessors(), tiles), 1, 1)
     values = (inputs.a, plain.codes(inputs.b), inputs.b_scales, inputs.starts, outputs.c)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

@@ -12,7 +12,7 @@ RESIDENT_BYTES = 60_000_000  # most of a cache that L2 holds, or nearly, togethe
 MIN_EVICT_BYTES = 15_000_000  # least of a cache whose pages L2 evicts first
 MAX_EVICT_BYTES = 100_000_000  # and most, where several CTAs read a page at any times
 MAX_EVICT_IN_STEP_BYTES = 400_000_000  # or at about the same time
-PREFETCH_BYTES = 400_000_000  # least of a cache, less one byte, of which clusters prefetch pages
+PREFETCH_BYTES = 400_000_000  # clusters prefetch pages of larger caches
 
 
 def page_policy(cache_bytes: int, readers: int, in_step: bool) -> int:

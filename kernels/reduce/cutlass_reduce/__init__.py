@@ -84,8 +84,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     The tensors are passed without copies.
     """
-    from cutesnake.stages.load.cute import Call
-
     rows = THREADS // build.params["threads_per_row"]
     grid = (-(-workload.rows // rows), build.params["cluster"], 1)
-    return Runner(Call(build.function(), (inputs.x, outputs.y)), (build.launch(build.symbols[0], grid),))
+    return build.runner((inputs.x, outputs.y), grid)

@@ -58,9 +58,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
     The tensors are passed without copies.
     """
-    from cutesnake.stages.load.cute import Call
-
     shape = Shape.of(workload.columns, inputs.x.element_size())
     grid = (-(-workload.rows // shape.rows), shape.cluster, 1)
     arguments = (inputs.x, inputs.weight, outputs.y, inputs.eps)
-    return Runner(Call(build.function(), arguments), (build.launch(build.symbols[0], grid),))
+    return build.runner(arguments, grid)

@@ -44,8 +44,5 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch, a CTA or a pair per tile."""
-    from cutesnake.stages.load.cute import Call
-
-    call = Call(build.function(), (inputs.a, inputs.b, outputs.d))
     grid = (workload.m // ROWS, workload.n // COLUMNS, 1)
-    return Runner(call, (build.launch(build.symbols[0], grid),))
+    return build.runner((inputs.a, inputs.b, outputs.d), grid)

@@ -61,9 +61,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 @not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of D."""
-    from cutesnake.stages.load.cutile import TileLaunch, sequence
-
     w, p = workload, build.params
     grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), 1)
     values = (inputs.a, inputs.b, outputs.d)
-    return sequence(TileLaunch(build.cubin_function("kernel", SYMBOL), SYMBOL, grid, values))
+    return build.tile_runner(SYMBOL, values, grid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -31,8 +30,6 @@ FIGURES |= {"code bytes": "code_bytes", "instructions": "instructions", SITES: "
 FIGURES |= {SERIALIZED: "serialized_wgmma"}
 CAUSES = 3  # source lines or functions of a change
 PLACE_PARTS = 3  # of a source file's path that a cause names
-# In the reason of a check, which then says nothing of the build: a newer compiler emits newer instructions.
-NOT_SIMULATED = re.compile("ptxsim cannot run it: .*unknown opcode ")
 NOTICED_PERCENT = 0.5  # times that differ less count as neither worse nor better
 Key = tuple[str, str, str, str]  # operator, kernel, target, variant
 Row = Mapping[str, ToolchainBuild]  # by toolchain
@@ -154,7 +151,7 @@ def _changes(
 
 
 def _verdict(check: ToolchainCheck) -> str | None:
-    return None if NOT_SIMULATED.search(check.reason or "") else check.status
+    return None if check.unknown_opcode else check.status  # a newer compiler emits newer instructions
 
 
 def _slower(change: Any, verb: str, old: Any, new: Any, limit: float) -> Iterator[ToolchainChange]:

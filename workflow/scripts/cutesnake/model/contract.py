@@ -9,7 +9,7 @@ the standard library and this project's host modules. Device code lies in its ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -176,8 +176,16 @@ class Build(Protocol):
     def function(self) -> Callable[..., None]:
         """CuTe: the exported function. It takes tensors (DLPack), numbers, and a stream last."""
 
+    def runner(self, values: Sequence[Any], grid: tuple[int, int, int], finish: Callable[[], Any] = nothing) -> Runner:
+        """CuTe: the exported function with these arguments, as one launch of the main symbol."""
+
     def cubin_function(self, stem: str, symbol: str) -> Any:
         """cuTile: the handle of an entry point of `<stem>.cubin`."""
+
+    def tile_runner(
+        self, symbol: str, values: Sequence[Any], grid: tuple[int, int, int], finish: Callable[[], Any] = nothing
+    ) -> Runner:
+        """cuTile: one launch of an entry point of `kernel.cubin` with these arguments."""
 
 
 class Kernel(Protocol):

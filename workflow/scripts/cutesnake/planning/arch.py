@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from cutesnake.model.contract import Kernel
 from cutesnake.model.dsls import DSLS
@@ -36,10 +35,6 @@ class Decision:
     build: Ability
     run: Ability
     simulate: Ability  # whether ptxsim can check it here; asked where it cannot run
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the decision as JSON-like data."""
-        return asdict(self)
 
 
 def join(text: Sequence[str]) -> str:

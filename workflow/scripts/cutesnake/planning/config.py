@@ -30,17 +30,6 @@ from cutesnake.planning.sweep import (
     read_sweep,
 )
 
-# Keys of configurations before the catalogue -> the keys that replace them.
-MOVED = {
-    "profile": "`profile` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: {profile: […]}}` here",
-    "correctness.distributions": "`distributions` of kernels/<operator>/sweep.yaml, or `sweeps: {<operator>: "
-    "{distributions: […]}}` here",
-    "simulation.short.workloads": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
-    "simulation.full.workloads": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
-    "simulation.short.distributions": "`simulation: {short: …}` of kernels/<operator>/sweep.yaml",
-    "simulation.full.distributions": "`simulation: {full: …}` of kernels/<operator>/sweep.yaml",
-}
-
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # of a workload
 MOST_CHARACTERS = 150  # of an id: file names hold 255 bytes, with the node class and an ending
 MOST_WORKLOADS = 1_000_000  # of a list, before equal ones are merged: see docs/decisions/many_cases.md
@@ -147,7 +136,6 @@ def check(config: dict[str, Any]) -> Experiment:
     the folders that are searched for operators. A kernel that breaks its contract is no ConfigError: the plan has a row
     for it.
     """
-    _check_moved(config)
     _check_type(config, "config", "config")
     try:
         catalog.use_paths(config.get("kernel_paths", []))
@@ -208,22 +196,6 @@ def _clocks(config: dict[str, Any]) -> dict[str, str]:
             raise ConfigError(f"config: prediction.devices: {result[target]} and {name} are both {target}; name one")
         result[target] = name
     return result
-
-
-def _check_moved(config: dict[str, Any]) -> None:
-    if isinstance(config.get("operators"), dict):
-        name = next(iter(config["operators"]), "<operator>")
-        raise ConfigError(
-            "config: operators is a mapping, as it was in configurations before 0.2; it is a list of names now: "
-            f"`operators: [{', '.join(config['operators'])}]`, and what stood under a name is in "
-            f"kernels/{name}/sweep.yaml, or in its place under `sweeps: {{{name}: …}}` here"
-        )
-    for key, place in MOVED.items():
-        part: Any = config
-        for name in key.split("."):
-            part = part.get(name) if isinstance(part, dict) else None
-        if part is not None:
-            raise ConfigError(f"config: {key} was moved: it is {place} now")
 
 
 def _check_type(data: Any, name: str, local: str) -> None:

@@ -164,7 +164,7 @@ class Plan:
             "operator": operator,
             "axis": self.axes[operator],
             "stages": self._stage_rows(),
-            "decisions": [decision.as_dict() for decision in self.decisions if decision.operator == operator],
+            "decisions": [asdict(decision) for decision in self.decisions if decision.operator == operator],
             "sources": {kernel: source for (name, kernel), source in self.sources.items() if name == operator},
             "workloads": _as_data(self.workloads[operator]),
             "dtypes": self.dtypes[operator],

@@ -15,34 +15,23 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+import msgspec
 
 from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
-from cutesnake.model.contract import Variant, Workload
-from cutesnake.planning.arch import Ability, Decision
+from cutesnake.model.contract import Workload
 from cutesnake.planning.config import Experiment
-from cutesnake.planning.machine import Machine
 from cutesnake.planning.matrix import Build, Plan, PlannedCase
 from cutesnake.planning.staleness import digest_data
 from cutesnake.runtime.machine_check import VARIABLE
 
 FOLDER = Path(".snakemake/cutesnake-plans")
 KEY = "plan"  # of the configuration that jobs are started with
-# Fields of Plan that are plain data.
-PLAIN_FIELDS = (
-    "operators",
-    "live",
-    "kept",
-    "checking",
-    "predicting",
-    "dtypes",
-    "axes",
-    "unsupported",
-    "clocks",
-    "running",
-    "stand_ins",
-)
+TYPES = get_type_hints(Plan)
+# Fields of Plan that are packed in another form: workloads are of an operator's own class, keys are no texts.
+PACKED = {"workloads", "builds", "cases", "simulated", "sources", "broken"}
 
 
 class SerializedPlanError(RuntimeError):
@@ -116,26 +105,18 @@ def pack(plan: Plan) -> dict[str, Any]:
     workloads = {operator: {w.id: asdict(w) for w in planned} for operator, planned in plan.workloads.items()}
     for case in plan.simulated.values():
         workloads[case.build.operator].setdefault(case.workload.id, asdict(case.workload))
+    plain = {name: getattr(plan, name) for name in TYPES if name not in PACKED}
+    plain |= {name: sorted(value) for name, value in plain.items() if isinstance(value, set)}
     return {
-        "machine": plan.machine.as_dict(),
-        "decisions": [decision.as_dict() for decision in plan.decisions],
-        "stages": {stage: asdict(reply) for stage, reply in plan.stages.items()},
-        **{name: getattr(plan, name) for name in PLAIN_FIELDS},
+        "plain": msgspec.to_builtins(plain),
         "parameters": workloads,
         "workloads": {operator: [workload.id for workload in planned] for operator, planned in plan.workloads.items()},
-        "all_builds": [
-            [build.operator, build.kernel, build.target, build.variant.id, dict(build.variant.params)]
-            for build in builds.values()
-        ],
+        "all_builds": msgspec.to_builtins(list(builds.values())),
         "builds": [numbers[key] for key in plan.builds],
         **{
             name: [[numbers[case.build.key], case.workload.id] for case in getattr(plan, name).values()]
             for name in ("cases", "simulated")
         },
-        "places": {name: place.as_dict() for name, place in plan.places.items()},
-        "profiled": sorted(plan.profiled),
-        "foreseen": [list(names) for names in sorted(plan.foreseen)],
-        "foreseen_always": [list(names) for names in sorted(plan.foreseen_always)],
         "sources": [[*key, source] for key, source in plan.sources.items()],
         "broken": [[*key, how] for key, how in plan.broken.items()],
     }
@@ -144,28 +125,18 @@ def pack(plan: Plan) -> dict[str, Any]:
 def unpack(data: Mapping[str, Any]) -> Plan:
     """Return the plan that `pack` serialized."""
     made = {operator: _workloads(operator, named) for operator, named in data["parameters"].items()}
-    builds = [
-        Build(operator, kernel, target, Variant(variant, params))
-        for operator, kernel, target, variant, params in data["all_builds"]
-    ]
+    builds = msgspec.convert(data["all_builds"], list[Build])
 
     def cases(pairs: Iterable[tuple[int, str]]) -> dict[str, PlannedCase]:
         result = (PlannedCase(builds[number], made[builds[number].operator][workload]) for number, workload in pairs)
         return {case.key: case for case in result}
 
     return Plan(
-        Machine.from_dict(data["machine"]),
-        [_decision(entry) for entry in data["decisions"]],
-        {stage: Ability(**reply) for stage, reply in data["stages"].items()},
-        **{name: data[name] for name in PLAIN_FIELDS},
+        **{name: msgspec.convert(value, TYPES[name]) for name, value in data["plain"].items()},
         workloads={operator: [made[operator][name] for name in names] for operator, names in data["workloads"].items()},
         builds={builds[number].key: builds[number] for number in data["builds"]},
         cases=cases(data["cases"]),
         simulated=cases(data["simulated"]),
-        places={name: Machine.from_dict(place) for name, place in data["places"].items()},
-        profiled=set(data["profiled"]),
-        foreseen={(operator, kernel, workload) for operator, kernel, workload in data["foreseen"]},
-        foreseen_always={(operator, workload) for operator, workload in data["foreseen_always"]},
         sources={(operator, kernel): source for operator, kernel, source in data["sources"]},
         broken={(operator, kernel): how for operator, kernel, how in data["broken"]},
     )
@@ -174,11 +145,6 @@ def unpack(data: Mapping[str, Any]) -> Plan:
 def _workloads(operator: str, named: Mapping[str, Mapping[str, Any]]) -> dict[str, Workload]:
     make = load_operator(operator).Workload
     return {name: make(**parameters) for name, parameters in named.items()}
-
-
-def _decision(entry: Mapping[str, Any]) -> Decision:
-    made: dict[str, Any] = {key: Ability(**value) if isinstance(value, dict) else value for key, value in entry.items()}
-    return Decision(**made)
 
 
 def _digest(experiment: Experiment) -> str:

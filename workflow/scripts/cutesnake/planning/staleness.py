@@ -37,6 +37,8 @@ NEVER_IN_BUILDS = frozenset(
 # `module:function`, which another process imports: see cutesnake/runtime/job.py
 TASK = re.compile(r"[a-z]+(\.\w+)+:\w+")
 COMPILER = "cutesnake.stages.compile.compile"
+# Parts of ptxsim for people and for pytest. No record depends on them, unless code imports them by name.
+FRONT = ("__main__.py", "census.py", "commandline/", "museum/", "pytest_plugin.py", "timing/early_arrivals.py")
 MARK = "not_baked"  # the decorator of cutesnake.model.contract
 
 
@@ -129,7 +131,7 @@ def closure(*modules: str, for_builds: bool = False) -> frozenset[Path]:
 
 @functools.cache
 def _module_files(name: str) -> tuple[Path, ...]:
-    """Return the file of a module; all files of ptxsim, whose handlers register themselves."""
+    """Return the file of a module; of ptxsim all but FRONT, since handlers register themselves."""
     if name.endswith(".py"):
         return (SCRIPTS / name,)
     first, *rest = name.split(".")
@@ -139,7 +141,8 @@ def _module_files(name: str) -> tuple[Path, ...]:
         return ()
     path = PLACES[first].joinpath(first, *rest)
     if first == "ptxsim" and path.is_dir():
-        return tuple(sorted((*path.rglob("*.py"), *path.rglob("*.c"))))
+        files = sorted((*path.rglob("*.py"), *path.rglob("*.c")))
+        return tuple(f for f in files if rest or not f.relative_to(path).as_posix().startswith(FRONT))
     return _first_file([path])
 
 

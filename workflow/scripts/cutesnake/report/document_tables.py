@@ -1,4 +1,4 @@
-"""Markdown tables for README.md and docs/, made from `recorded/`, the records in benchmarks/, and tests.
+"""Markdown tables for README.md and docs/, made from `recorded/` and the records in benchmarks/.
 
 Every public function of `TABLES` returns one table. The speedup of A vs B is the time of B ÷ the time of A. Values are
 rounded to the nearest digit shown.
@@ -6,7 +6,6 @@ rounded to the nearest digit shown.
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
 import math
@@ -41,10 +40,10 @@ GROUPS = {
     "sweep": "uniform batches of the sweep",
 }
 DRAWN = {  # of unseen_h200.json
-    "weak": "weak rows of an earlier draw",
-    "drawn": "drawn, used for fitting",
-    "unseen": "drawn, unseen in fitting",
-    "later": "drawn last",
+    "weak": "random: the weakest of an earlier draw",
+    "drawn": "random, used for fitting",
+    "unseen": "random, not used for fitting",
+    "later": "random, drawn after fitting",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
@@ -306,7 +305,7 @@ def b200_summary() -> str:
     errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
     cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
     rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
-    return markdown(("predicted: NVIDIA's example", "published", "first prediction", "today"), rows)
+    return markdown(("predicted for NVIDIA's example", "published for", "first error", "error today"), rows)
 
 
 def _b200(name: str) -> dict[str, Row]:
@@ -396,30 +395,6 @@ def _made(row: Row) -> tuple[str, str]:
     return row["date"], row["commit"] or NO_VALUE
 
 
-def faults(section: str, tests: Path = ROOT / "tests") -> str:
-    """Return faults and what follows from each, with links to the tests."""
-    rows = []
-    for path in sorted(tests.rglob("test_*.py")):
-        text = path.read_text(encoding="utf-8")
-        if "mark.fault(" not in text:
-            continue
-        for function in ast.parse(text).body:
-            for where, what, outcome in _marks(function):
-                if where == section:
-                    rows.append(f"- {what}: [{outcome}](../../tests/{path.relative_to(tests).as_posix()})")
-    if not rows:
-        raise TableError(f"no test is marked with a fault of the section {section!r}")
-    return "\n".join(rows)
-
-
-def _marks(function: ast.stmt) -> Iterator[tuple[str, str, str]]:
-    """Yield the arguments of each `pytest.mark.fault` of a function."""
-    for decorator in getattr(function, "decorator_list", []):
-        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.fault":
-            where, what, outcome = map(ast.literal_eval, decorator.args)
-            yield where, what, outcome
-
-
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -432,18 +407,23 @@ def knowledge_evidence(name: str) -> str:
     entry = next((one for one in read_entries() if one.name == name), None)
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
-    return markdown(("claim", "value", "source"), ([c["text"], _claimed(c), source(c)] for c in entry.evidence))
+    rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
+    if len({where for _, _, where in rows}) > 1:
+        return markdown(("claim", "value", "source"), rows)
+    if all(isinstance(c.get("equals"), bool) for c in entry.evidence):  # the texts state them
+        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]}"])
+    return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "simulated":
         return "yes"
-    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "has "}
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "… "}
     bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
     if claim["kind"] in BUILT:
         return bound
     value = _plain(evidence_value(claim))
-    return value if claim["kind"] == "cited" or value == bound else f"{value} ({bound})"
+    return value if claim["kind"] == "cited" or value == bound else f"{value} (test: {bound})"
 
 
 def _plain(value: Any) -> str:
@@ -451,7 +431,7 @@ def _plain(value: Any) -> str:
         return ", ".join(map(_plain, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: NO_VALUE}[value]
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+    return f"{value:.{3 if abs(value) < 1000 else 6}g}" if isinstance(value, float) else str(value)
 
 
 TABLES: dict[str, Callable[..., str]] = {
@@ -471,7 +451,6 @@ TABLES: dict[str, Callable[..., str]] = {
         b200_summary,
         predicted_speedups,
         wall_time,
-        faults,
         bugs,
         bugs_summary,
         findings_on_right_kernels,

@@ -90,14 +90,20 @@ def index(entries: list[Entry]) -> str:
     lines = [
         "# Knowledge base",
         "",
-        "One file per pattern or pitfall, for authors of kernels. A test fails when a record no longer supports a",
-        "claim (`NAME.yaml`). Examples (`NAME.py`) run without a GPU:",
+        "Patterns and pitfalls for authors of kernels, one per page. Each claim has a value and its source:",
+        "",
+        "- *A ÷ B* divides times: at 1.2, B is 1.2 times as fast.",
+        "- *test* is the limit beyond which a test fails.",
+        "- A *small kernel* is the bug of a published kernel, in a few lines of PTX.",
+        "- An *anatomy* is an analysis of compiled code.",
+        "",
+        "Examples run without a GPU:",
         "",
         "```",
         "PTXSIM=1 .venv/bin/pytest -p ptxsim.pytest_plugin docs/knowledge/optimizations/early_launch.py",
         "```",
         "",
-        "Kernels' pages say whether a kernel confirms, refines or contradicts entries marked *.",
+        "Pages of the report say whether a kernel confirms, refines or contradicts entries marked *.",
         "",
     ]
     for kind, heading in KINDS.items():
@@ -113,7 +119,7 @@ def source(claim: Mapping[str, Any]) -> str:
     """Return where a claim's value comes from, in Markdown."""
     if claim["kind"] in ("anatomy", "simulated"):
         what = "anatomy" if claim["kind"] == "anatomy" else "simulation"
-        return f"{what}: `{claim['build']}`"
+        return f"{what} of `{claim['build']}`"
     if claim["kind"] in ("ratio", "value", "count"):
         return f"`recorded/{claim['set']}`"
     if claim["kind"] == "cited":

@@ -51,6 +51,7 @@ class Check(Part):
         list[str] | None,
         doc("of the simulator, each with its schedule; any fails the check; absent on a GPU"),
     ] = None
+    unknown_opcode: Annotated[str | None, doc("that the simulator lacks, if the check failed for it")] = None
     unsupported: Annotated[
         str | None,
         doc("why the kernel does not promise this input; such a check fails no record and is in no sum below"),

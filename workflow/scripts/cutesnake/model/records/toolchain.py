@@ -34,6 +34,7 @@ class ToolchainCheck(Part):
     workload: str
     status: Status
     reason: str | None
+    unknown_opcode: Annotated[str | None, doc("that ptxsim lacks; the result is then unknown")] = None
 
 
 class ToolchainPrediction(Part):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import networkx
+
 from ptxsim.ptx import Imm, Instruction, Kernel, Mem, Operand, Pair, Reg, Special, Sym, Vec, unguarded
 
 _LEAVES = ("bra", "ret", "exit", "trap")
@@ -169,9 +171,9 @@ class Code:
         return out
 
     @cached_property
-    def dominators(self) -> list[int]:
-        """Return the immediate dominator of each block (Cooper, Harvey, Kennedy 2001); -1 if unreachable."""
-        return _dominators(self.successors, self.predecessors, [0])
+    def dominators(self) -> dict[int, int]:
+        """Return the immediate dominator of each block that the first one reaches, but of itself."""
+        return _dominators(self.successors, 0)
 
     @cached_property
     def loops(self) -> list[Loop]:
@@ -186,7 +188,7 @@ class Code:
 
     def _dominates(self, above: int, below: int) -> bool:
         n = below
-        while n != above and self.dominators[n] not in (-1, n):  # code can lie before the block that dominates it
+        while n != above and n in self.dominators:  # code can lie before the block that dominates it
             n = self.dominators[n]
         return n == above
 
@@ -228,20 +230,16 @@ class Code:
         leaving = [n for n, following in enumerate(self.successors) if not following]
         end = len(self.blocks)  # one block behind all that leave
         forward = [[*following, *([end] if n in leaving else [])] for n, following in enumerate(self.successors)]
-        backward: list[list[int]] = [[] for _ in range(end + 1)]
-        for n, following in enumerate(forward):
-            for m in following:
-                backward[m].append(n)
-        above = _dominators(backward, [*forward, []], [end])
+        above = _dominators([*forward, []], end, backward=True)
         out: list[set[int]] = [set() for _ in self.blocks]
         for n, following in enumerate(forward):
             if len(following) < 2:
                 continue
             for m in following:
-                runner = m
-                while runner not in (above[n], -1, end):
+                runner: int | None = m
+                while runner is not None and runner not in (above.get(n), end):
                     out[runner].add(n)
-                    runner = above[runner]
+                    runner = above.get(runner)
         return out
 
     @cached_property
@@ -306,47 +304,11 @@ class Code:
         return [self.blocks[n][-1] for n in sorted(result)]
 
 
-def _dominators(successors: list[list[int]], predecessors: list[list[int]], roots: list[int]) -> list[int]:
-    order: list[int] = []
-    state: dict[int, int] = {}
-    for root in roots:  # postorder, without recursion
-        stack = [root]
-        while stack:
-            n = stack[-1]
-            if state.setdefault(n, 0) < len(successors[n]):
-                m = successors[n][state[n]]
-                state[n] += 1
-                if m not in state:
-                    stack.append(m)
-            else:
-                order.append(n)
-                stack.pop()
-    number = {n: place for place, n in enumerate(order)}
-    above = [-1] * len(successors)
-    for root in roots:
-        above[root] = root
-    changed = True
-    while changed:
-        changed = False
-        for n in reversed(order):
-            if n in roots:
-                continue
-            known = [m for m in predecessors[n] if above[m] != -1]
-            new = known[0]
-            for m in known[1:]:
-                new = _meet(above, number, new, m)
-            if above[n] != new:
-                above[n], changed = new, True
-    return above
-
-
-def _meet(above: list[int], number: dict[int, int], a: int, b: int) -> int:
-    while a != b:
-        while number[a] < number[b]:
-            a = above[a]
-        while number[b] < number[a]:
-            b = above[b]
-    return a
+def _dominators(successors: list[list[int]], root: int, backward: bool = False) -> dict[int, int]:
+    graph = networkx.DiGraph((n, m) for n, following in enumerate(successors) for m in following)
+    graph.add_node(root)
+    above = networkx.immediate_dominators(graph.reverse() if backward else graph, root)
+    return {n: m for n, m in above.items() if n != root}
 
 
 def _leaves(operand: Operand) -> Iterator[Reg | Imm | Sym | Special]:

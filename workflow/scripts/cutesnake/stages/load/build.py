@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from cutesnake.model import record
-from cutesnake.model.contract import Launch
+from cutesnake.model.contract import Launch, Runner, nothing
 
 
 class LoadedBuild:
@@ -52,6 +52,12 @@ class LoadedBuild:
 
         return cute.open_function(self.folder)
 
+    def runner(self, values: Sequence[Any], grid: tuple[int, int, int], finish: Callable[[], Any] = nothing) -> Runner:
+        """Return one launch of the main symbol of a CuTe build; LoadError if unavailable here."""
+        from cutesnake.stages.load.cute import Call
+
+        return Runner(Call(self.function(), tuple(values)), (self.launch(self.symbols[0], grid),), finish)
+
     def cubin_function(self, stem: str, symbol: str) -> Any:
         """Return an entry point of `<stem>.cubin`; DriverError if the driver refuses."""
         from cutesnake.stages.load.cutile import open_function
@@ -60,3 +66,11 @@ class LoadedBuild:
         if key not in self._functions:
             self._functions[key] = open_function(self.folder / f"{stem}.cubin", symbol)
         return self._functions[key]
+
+    def tile_runner(
+        self, symbol: str, values: Sequence[Any], grid: tuple[int, int, int], finish: Callable[[], Any] = nothing
+    ) -> Runner:
+        """Return one launch of `kernel.cubin`; DriverError if the driver refuses."""
+        from cutesnake.stages.load.cutile import TileLaunch, sequence
+
+        return sequence(TileLaunch(self.cubin_function("kernel", symbol), symbol, grid, values), finish=finish)

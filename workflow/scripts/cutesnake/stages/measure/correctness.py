@@ -176,7 +176,8 @@ class _Problem:
             if fault := machine_fault(error):
                 raise MachineFaultError(fault) from error
             self.broken = True
-            return {**entry, "reason": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            return {**entry, "reason": reason, "unknown_opcode": getattr(error, "unknown_opcode", None)}
         deterministic = len(computed) == 1 if len(self._backend.schedules) > 1 else None
         return {**entry, **_entry(errors), "deterministic": deterministic, **self._problem(result)}
 

@@ -41,6 +41,8 @@ COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
 class NotSimulatedError(RuntimeError):
     """What ptxsim does not execute, or the time limit, in one sentence."""
 
+    unknown_opcode: str | None = None
+
 
 class SimulatorBackend:
     """ptxsim in this process, on one core. `say` is given a line after each launch."""
@@ -88,7 +90,9 @@ class SimulatorBackend:
             try:
                 call(0)
             except (ptxsim.PtxError, ptxsim.CaptureError) as error:
-                raise NotSimulatedError(_plain(f"ptxsim cannot run it: {error}")) from error
+                refused = NotSimulatedError(_plain(f"ptxsim cannot run it: {error}"))
+                refused.unknown_opcode = getattr(error, "opcode", None)
+                raise refused from error
 
         def run(schedule: str | None, seed: int) -> list[str]:
             name, drawn = self._order(str(schedule), seed)

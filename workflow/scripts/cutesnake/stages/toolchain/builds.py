@@ -112,7 +112,9 @@ def _build(paths: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(checked: Correctness) -> dict[str, Any]:
-    return {"workload": checked.case.workload, "status": checked.status, "reason": checked.reason}
+    failed = next((check for check in (checked.metrics.checks if checked.metrics else ()) if not check.passed), None)
+    values = {"workload": checked.case.workload, "status": checked.status, "reason": checked.reason}
+    return values | {"unknown_opcode": failed.unknown_opcode if failed else None}
 
 
 def _prediction(predicted: Predict) -> dict[str, Any]:
