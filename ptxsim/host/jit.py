@@ -81,7 +81,8 @@ class Interception:
         os.environ[TARGET] = target
         os.environ[LIBRARIES] = os.pathsep.join(map(str, [library, *_runtimes()]))
         os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"  # a function out of the cache on disk has no PTX
-        self._lib = ctypes.CDLL(str(library))
+        # First in the global scope: FlashAttention loads the real runtime there, too.
+        self._lib = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
         self._callback = LAUNCH_CALLBACK(self._launched)
         digits = "".join(c for c in target if c.isdigit())
         self._lib.ptxsim_setup(self._callback, sm_count, int(digits[:-1]), int(digits[-1]))

@@ -110,15 +110,16 @@ def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.n
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """ldmatrix or stmatrix of `count` matrices of 8 x 8 16-bit elements, a register each.
+    """ldmatrix or stmatrix of `count` matrices, a register each.
 
-    `whole` accesses a register's four bytes. With `trans` its two halves are apart and accessed by `half`.
+    Matrices have 8 x 8 16-bit or 16 x 8 8-bit elements. `whole` accesses a register's four bytes. With `trans` its
+    elements are apart and accessed by `part`.
     """
 
     count: int
     trans: bool
     whole: Access
-    half: Access
+    part: Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,45 +186,50 @@ def _matrices(g: Generator, ins: Instruction, write: bool) -> str:
     g.collective()
     parts = ins.parts[1:]
     count = next((int(p[1]) for p in parts if p in ("x1", "x2", "x4")), 0)
-    if not count or set(parts) - {"sync", "aligned", "m8n8", f"x{count}", "trans", "shared", "shared::cta", "b16"}:
+    bytes_wide = write and "m16n8" in parts
+    form = {"m16n8", "b8"} if bytes_wide else {"m8n8", "b16"}
+    known = {"sync", "aligned", f"x{count}", "trans", "shared", "shared::cta"} | form
+    if not count or set(parts) - known or not form <= set(parts) or (bytes_wide and "trans" not in parts):
         raise g.unknown()
     _, offset = g.address(ins.operands[0 if write else 1])
-    whole, half = (Access.of(g.at, "shared", fmt.dtype, 1, offset, write=write) for fmt in (U32, U16))
-    return g.bind(Matrices(count, "trans" in parts, whole, half))
+    formats = (U32, U8 if bytes_wide else U16)
+    whole, part = (Access.of(g.at, "shared", fmt.dtype, 1, offset, write=write) for fmt in formats)
+    return g.bind(Matrices(count, "trans" in parts, whole, part))
 
 
-def _row_addresses(addr: np.ndarray, j: int, trans: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the addresses of both halves per lane of matrix j."""
+def _addresses(spec: Matrices, addr: np.ndarray, j: int) -> list[np.ndarray]:
+    """Return lanes' addresses in matrix j: one, or with `trans` one per element."""
     a = np.asarray(addr).astype(np.uint64).reshape(-1, 32)[:, 8 * j : 8 * j + 8]
     t = np.arange(32)
-    if trans:
-        down = np.uint64(2) * (t // 4).astype(np.uint64)
-        return (a[:, t % 4 * 2] + down).ravel(), (a[:, t % 4 * 2 + 1] + down).ravel()
-    low = a[:, t // 4] + np.uint64(4) * (t % 4).astype(np.uint64)
-    return low.ravel(), (low + np.uint64(2)).ravel()
+    if not spec.trans:
+        return [(a[:, t // 4] + np.uint64(4) * (t % 4).astype(np.uint64)).ravel()]
+    size = spec.part.item
+    down = (size * (t // 4)).astype(np.uint64)
+    return [(a[:, t % 4 * 2 + n % 2] + down + np.uint64(8 * (n // 2))).ravel() for n in range(4 // size)]
 
 
 @runtime
 def matrix_store(f: Fragment, spec: Matrices, addr: np.ndarray, registers: Words) -> None:
     for j in range(spec.count):
-        low, high = _row_addresses(addr, j, spec.trans)
-        if spec.trans:
-            store(f, spec.half, low, ((registers[j] & np.uint32(0xFFFF)).astype(np.uint16),))
-            store(f, spec.half, high, ((registers[j] >> np.uint32(16)).astype(np.uint16),))
-        else:
-            store(f, spec.whole, low, (registers[j],))
+        places = _addresses(spec, addr, j)
+        if not spec.trans:
+            store(f, spec.whole, places[0], (registers[j],))
+            continue
+        for n, place in enumerate(places):
+            element = registers[j] >> np.uint32(8 * spec.part.item * n)
+            store(f, spec.part, place, (element.astype(spec.part.dtype),))  # its low bits
 
 
 @runtime
 def matrix_load(f: Fragment, spec: Matrices, addr: np.ndarray) -> list[np.ndarray]:
     out = []
     for j in range(spec.count):
-        low, high = _row_addresses(addr, j, spec.trans)
+        places = _addresses(spec, addr, j)
         if spec.trans:
-            lo, hi = (load(f, spec.half, x)[0].astype(np.uint32) for x in (low, high))
+            lo, hi = (load(f, spec.part, x)[0].astype(np.uint32) for x in places)
             out.append(lo | hi << np.uint32(16))
         else:
-            out.append(load(f, spec.whole, low)[0])
+            out.append(load(f, spec.whole, places[0])[0])
     return out
 
 

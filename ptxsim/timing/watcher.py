@@ -56,8 +56,8 @@ class Watcher(Observer):
     ) -> None:
         event, ins = self.clock.event, self.machine.program.instructions[access.at]
         line, passes = ins.line, float(bank_passes(offsets.tobytes(), access.size))
-        if access.size == 2 and ins.base in ("ldmatrix", "stmatrix"):
-            passes /= 2  # transposed matrices access half words
+        if ins.base == "stmatrix" or (ins.base == "ldmatrix" and access.size == 2):
+            passes *= access.size / 4  # transposed matrices access words in two or four parts
         if target is not f.cta:
             network = self.clock.sms[f.cta.rank].network
             end = network.take(access.size * len(offsets), event.now) + self.constants.dsm_latency

@@ -289,7 +289,11 @@ def test_an_exported_object_is_refused(run) -> None:
 
 @pytest.mark.slow
 def test_a_conftest_may_import_the_dsl(run) -> None:
-    run(RACE, conftest="import cutlass.cute").assert_outcomes(failed=1)
+    load = "import ctypes, cutlass.cute as cute\nfor path in cute.runtime.find_runtime_libraries(enable_tvm_ffi=False):"
+    load += "\n    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)"  # as FlashAttention 4 does
+    result = run(RACE, conftest=load)
+    result.assert_outcomes(failed=1)
+    assert "ptxsim: 1 launches" in result.stdout.str()
 
 
 def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:

@@ -100,3 +100,18 @@ def test_ldmatrix_and_stmatrix_are_inverse(trans, rng) -> None:
     assert not result.findings, [str(f) for f in result.findings]
     blocks = source.reshape(4, 8, 8)
     np.testing.assert_array_equal(target.reshape(4, 8, 8), blocks.transpose(0, 2, 1) if trans else blocks)
+
+
+def test_stmatrix_of_bytes_stores_the_columns_of_16_by_8_matrices(rng) -> None:
+    """Each lane holds four elements, of two rows and two columns."""
+    matrices, target = rng.integers(0, 256, (4, 16, 8)).astype(np.uint8), np.zeros((4, 8, 16), np.uint8)
+    t = np.arange(32)
+    parts = [matrices[:, t // 4 + 8 * (n // 2), 2 * (t % 4) + n % 2] for n in range(4)]
+    registers = np.stack(parts, -1).reshape(4, 32, 4).transpose(1, 0, 2).copy()
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, 16, %r1; ld.param.u64 %d1, [p0];
+    ld.param.u64 %d2, [p1];
+    mad.wide.u32 %d1, %r2, 16, %d1; mad.wide.u32 %d2, %r2, 16, %d2; ld.global.v4.b32 {%r4,%r5,%r6,%r7}, [%d1];
+    stmatrix.sync.aligned.m16n8.x4.trans.shared.b8 [%r3], {%r4,%r5,%r6,%r7}; bar.warp.sync -1;
+    ld.shared.v4.b32 {%r4,%r5,%r6,%r7}, [%r3]; st.global.v4.b32 [%d2], {%r4,%r5,%r6,%r7};"""
+    assert not run_kernel(body, registers, target, shared=512, checks=("uninitialised",)).findings
+    np.testing.assert_array_equal(target, matrices.transpose(0, 2, 1))

@@ -408,9 +408,11 @@ def knowledge_evidence(name: str) -> str:
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
     rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
-    if len({where for _, _, where in rows}) == 1:
-        return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
-    return markdown(("claim", "value", "source"), rows)
+    if len({where for _, _, where in rows}) > 1:
+        return markdown(("claim", "value", "source"), rows)
+    if all(isinstance(c.get("equals"), bool) for c in entry.evidence):  # the texts state them
+        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]}"])
+    return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
@@ -429,7 +431,7 @@ def _plain(value: Any) -> str:
         return ", ".join(map(_plain, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: NO_VALUE}[value]
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+    return f"{value:.{3 if abs(value) < 1000 else 6}g}" if isinstance(value, float) else str(value)
 
 
 TABLES: dict[str, Callable[..., str]] = {
