@@ -159,7 +159,10 @@ def test_predictions_are_counted_by_error_and_by_order(tmp_path):
     ]
     (tmp_path / "held_out.jsonl").write_text("\n".join(lines))
     (tmp_path / "development.jsonl").write_text(lines[2])  # not counted: the model was made with it
-    result = accuracy("warm", sorted(tmp_path.glob("*.jsonl")))
+    result = accuracy("warm", paths=sorted(tmp_path.glob("*.jsonl")))
     assert (result.cases, result.pairs, result.right, result.clear, result.clear_right) == (3, 3, 1, 3, 1)
     assert result.median_error_percent == pytest.approx(100 / 11)
-    assert accuracy("cold", sorted(tmp_path.glob("*.jsonl"))).cases == 0
+    assert accuracy("cold", paths=sorted(tmp_path.glob("*.jsonl"))).cases == 0
+    leaning = accuracy("warm", "gemm", {"a": "cute", "b": "cutile", "c": "torch"}, sorted(tmp_path.glob("*.jsonl")))
+    assert leaning.leaning_cases == 1 and leaning.leaning == pytest.approx((20 / 19) / (10 / 11))
+    assert accuracy("warm", "fmha", {"a": "cute", "b": "cutile"}, sorted(tmp_path.glob("*.jsonl"))).leaning is None

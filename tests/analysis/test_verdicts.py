@@ -66,7 +66,8 @@ def test_power_limit_and_hosts_are_flagged():
             measured[path] = msgspec.structs.replace(entry, metrics=metrics)
     changed = sample.replace(everything, measured=measured)
     flags = {flag.id: flag for flag in verdicts(changed, compare(changed)).targets[0].flags}
-    assert flags["power_limit"].values["records"] == flags["power_limit"].values["timed"]
+    limited = flags["power_limit"].values
+    assert limited["cute"] == limited["cutile"] == limited["timed"] > 0
     assert flags["different_hosts"].values["workloads"] > 0
 
 
@@ -214,9 +215,11 @@ def test_a_verdict_says_where_another_gpu_timed_other_variants(verdict):
 def test_every_part_has_a_sentence(verdict):
     shown = view(verdict)
     for box in shown["boxes"]:
-        texts = [*(line["text"] for line in box["headlines"]), *box["text"], *box["small"], *box["flags"]]
+        texts = [*(line["text"] for line in box["headlines"]), box["kernels"], *box["small"], *box["flags"]]
+        texts += [text for name, cells in box["rows"] for text in (name, *cells)]
         assert all(text and "{" not in text for text in texts)
-    assert all(row["work"] for row in shown["costs"]["rows"])
+        assert all(len(cells) == len(box["figures"]) for _, cells in box["rows"])
+    assert all(kernel["author"] for kernel in shown["costs"]["kernels"])
 
 
 def explained(**changes):
@@ -231,16 +234,25 @@ def test_a_row_without_a_cause_says_whether_it_was_profiled(verdict):
     out = Cause("equal_tiles", "Not the tile.", [], {})
     for values, label, sentence in (
         ({}, "Not profiled.", None),
-        ({"profiled": True}, "Profiled; no rule names a cause.", None),
-        ({"basis": "predicted"}, "Predicted; no rule names a cause.", None),
+        ({"profiled": True}, "Profiled, no rule names a cause.", None),
+        ({"basis": "predicted"}, "Predicted, no rule names a cause.", None),
         ({"ruled_out": [out]}, "Not profiled.", "Not the tile."),
-        ({"causes": [Cause("spills", "It spills.", [], {})]}, "Register spills.", "It spills."),
+        ({"causes": [Cause("spills", "It spills.", [], {})]}, "Warm: register spills.", "It spills."),
     ):
         one = msgspec.structs.replace(target, explained=[explained(workload=pair.workload, **values)])
         row = rows(msgspec.structs.replace(verdict, targets=[one]))(*key)
         assert (row.label, row.sentence) == (label, sentence)
+    both = [
+        explained(workload=pair.workload, figure=figure, causes=[Cause("spills", "It spills.", [], {})])
+        for figure in ("warm", "cold")
+    ]
+    one = msgspec.structs.replace(target, explained=both)
+    assert rows(msgspec.structs.replace(verdict, targets=[one]))(*key).label == "Register spills."  # of both times
+    unclear = [explained(workload=pair.workload), msgspec.structs.replace(both[1], clear=False)]
+    one = msgspec.structs.replace(target, explained=unclear)
+    assert rows(msgspec.structs.replace(verdict, targets=[one]))(*key).label == "Not profiled."  # the clear one
     equal = rows(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(target, explained=[])]))(*key)
-    assert (equal.label, equal.sentence) == (None, None)
+    assert equal.label is None and f"warm up to {pair.noise_percent:.1f} %" in equal.sentence
 
 
 def test_a_box_names_both_kinds_of_time_and_where_they_disagree(verdict):
@@ -253,8 +265,33 @@ def test_a_box_names_both_kinds_of_time_and_where_they_disagree(verdict):
     (line,) = box()["headlines"]
     assert "warm" in line["text"] and "cold" in line["text"]
     turned = box(winner="cutile", cutile_wins=one.cold.cute_wins, cute_wins=[])
-    assert [line["figure"] for line in turned["headlines"]] == ["warm", "cold"]
-    assert f"disagree on {len(one.warm.cute_wins)}" in turned["text"][1]
+    assert [line["figure"] for line in turned["headlines"]] == ["warm:", "cold:"]
+
+
+def test_why_counts_the_first_cause_of_each_workload_as_the_table_names_it(verdict):
+    one = next(target for target in verdict.targets if target.warm)
+    named = one.warm.pairs[0].cute
+    spills, launch = Cause("spills", "It spills.", [], {}), Cause("second_launch", "Two launches.", [], {})
+    clock = Cause("clock", "It ran slower.", [], {}, 100.0)
+    every = [
+        explained(workload="a", faster=named, causes=[spills, launch]),
+        explained(workload="b", faster=named, causes=[launch]),
+        explained(workload="c", faster=named, causes=[launch]),
+        explained(workload="d", faster=named, causes=[clock]),
+        explained(workload="e", faster=named),
+    ]
+    pairs = [msgspec.structs.replace(one.warm.pairs[0], workload=name) for name in "abcde"]
+    warm = msgspec.structs.replace(one.warm, pairs=pairs, cute_wins=list("abcde"))
+    target = msgspec.structs.replace(one, explained=every, warm=warm, cold=None)
+    shown = view(msgspec.structs.replace(verdict, targets=[target]))
+    (side,) = shown["why"]
+    assert [(cause["label"], cause["count"]) for cause in side["causes"]] == [
+        ("Second launch.", 2),
+        ("Register spills.", 1),
+    ]
+    assert side["rest"] == ["lower clock (1)", "not profiled (1)"]
+    assert f"{target.gpu} 5" in shown["differences"]
+    assert shown["boxes"][0]["flags"][-1] == "lower clock explains 100 % at d, warm"
 
 
 def test_workloads_are_named_by_the_part_that_no_other_one_has():
@@ -314,7 +351,7 @@ def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winn
     assert result.cold.noise_percent == 60
     assert result.cold.accuracy.cases > 0  # from workflow/validation
     assert "not_on_this_gpu" in {flag.id for flag in result.flags}
-    assert sentences.accuracy(result.cold.accuracy)
+    assert sentences.accuracy(result.cold.accuracy, [result.cold])
 
 
 def test_predicted_differences_count_beyond_the_expected_error_only():
@@ -324,7 +361,7 @@ def test_predicted_differences_count_beyond_the_expected_error_only():
         mine = [one for one in target.explained if one.contest == "dsls"]
         assert mine and {one.clear for one in mine} == {counted}
         shown = view(msgspec.structs.replace(result, targets=[target]))
-        assert bool(shown["known"]) is counted
+        assert bool(shown["why"]) is counted
         row = rows(msgspec.structs.replace(result, targets=[target]))
         known = row(target.target, target.device.device, mine[0].workload)
         if not counted and mine[0].causes:
@@ -364,4 +401,4 @@ def test_uneven_numbers_of_variants_are_flagged_unless_one_side_is_untuned(monke
     mine = [flag for flag in target.flags if flag.id in ("uneven_variants", "untuned")]
     assert {flag.id for flag in mine} == flags
     if "uneven_variants" in flags:
-        assert flag_texts(mine, target.gpu) == ["variants timed: CuTe DSL 6, cuTile 2"]
+        assert flag_texts(mine, target.gpu) == ["best of 6 CuTe DSL variants timed, of 2 cuTile ones"]

@@ -194,8 +194,8 @@ def test_two_cards_that_agree_and_one_alone() -> None:
     assert sentences_of([compare(evidence)])["Other GPUs"].endswith("only H200 has times.")
     both = compare(with_another_gpu(evidence, lambda *_: None))
     assert sentences_of([both])["Other GPUs"] == (
-        "H100 80GB HBM3 and H200 agree about the fastest kernel on all 8 workloads of blend (workloads with several "
-        "kernels timed on both)."
+        "H100 80GB HBM3 and H200 have different fastest kernels, beyond the noise of both, on none of 8 workloads of "
+        "blend."
     )
     assert both["agreement"][0]["cold"] == both["agreement"][0]["variants"] == []
 
@@ -213,7 +213,7 @@ def test_two_cards_that_timed_one_kernel_alone_do_not_agree_about_the_fastest() 
 def test_many_operators_about_which_two_cards_agree_are_counted() -> None:
     both = compare(with_another_gpu(sample.evidence(recorded=True), lambda *_: None))
     text = sentences_of([scaled(both, name, 1.0) for name in ("a", "b", "c", "d")])["Other GPUs"]
-    assert text.endswith("on all 32 workloads of 4 operators (workloads with several kernels timed on both).")
+    assert text.endswith("on none of 32 workloads of 4 operators.")
 
 
 def test_two_cards_that_disagree_beyond_the_noise() -> None:
@@ -229,9 +229,8 @@ def test_two_cards_that_disagree_beyond_the_noise() -> None:
     assert entry["cards"] == [H100, "NVIDIA H200"] and entry["cold"] == []
     assert entry["warm"] == [{"workload": "b1_s1024_bf16", "winners": ["cutile", "cute_sm90"]}]
     assert sentences_of([compared])["Other GPUs"] == (
-        "H100 80GB HBM3 and H200 agree about the fastest kernel on 7 of 8 workloads of blend (workloads with several "
-        "kernels timed on both). They disagree on b1_s1024_bf16 of blend, warm (cutile on H100 80GB HBM3, cute_sm90 on "
-        "H200)."
+        "H100 80GB HBM3 and H200 have different fastest kernels, beyond the noise of both, on 1 of 8 workloads of "
+        "blend: b1_s1024_bf16 of blend, warm (cutile on H100 80GB HBM3, cute_sm90 on H200)."
     )
 
 

@@ -253,7 +253,7 @@ def test_tables_are_copied_as_csv(pages, tmp_path):
     out = shown(pages[True], tmp_path, 1280, False)
     assert out["copies"] == out["tables"] > 2
     head, *lines = csv.reader(io.StringIO(out["csv"]))
-    assert head[:4] == ["Workload", "CuTe, Cold, µs", "cuTile, Cold, µs", "speedup, Cold"]
+    assert head[:4] == ["Workload", "CuTe, Cold, µs", "cuTile, Cold, µs", "faster, Cold"]
     assert {line[0] for line in lines} == {"b32_s1024_fp16", "b32_s8192_fp16"}  # what the filter leaves
     for _, cute, cutile, speedup, *_ in lines:
         assert float(speedup) == pytest.approx(float(cutile) / float(cute), rel=1e-3)

@@ -38,6 +38,7 @@ class RowVerdict:
     """A row's faster DSL per kind of time, and why."""
 
     winners: dict[str, str | None] = field(default_factory=dict)  # warm, cold -> cute, cutile or None
+    limits: dict[str, str] = field(default_factory=dict)  # warm, cold -> up to which difference times count as equal
     label: str | None = None
     sentence: str | None = None
 
@@ -167,7 +168,8 @@ def _workload(
     for metric in times:
         sides = [_fastest(pairs, dsl, metric.key) for dsl in DSLS]
         cells += [_time(side, marks.of(metric.key, side) if side else "") for side in sides]
-        cells.append(_ratio(sides[0], sides[1], verdict.winners.get(FIGURES[metric.key].lower(), "")))
+        figure = FIGURES[metric.key].lower()
+        cells.append(_ratio(sides[0], sides[1], verdict.winners.get(figure, ""), verdict.limits.get(figure)))
     for metric in shares:
         both = [best.cute.cells[metric.key], best.cutile.cells[metric.key]]
         kinds = [marks.of(metric.key, cell).replace("r", "") for cell in both]  # kernels' rows mark recorded builds
@@ -210,10 +212,11 @@ def _time(cell: Cell | None, mark: str) -> View:
     return {"text": bound + number(cell.value), "class": "", "value": _rounded(cell.value), "mark": mark}
 
 
-def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None) -> View:
-    """Return the speedup, cuTile time over CuTe time; none without both times.
+def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None, limit: str | None) -> View:
+    """Return the DSL with the shorter time and its speedup; none without both times.
 
     `winner` is the faster DSL by the verdict's rule, None if the times count as equal, or "" if it has no verdict.
+    `limit` says up to which difference they do. The value, for sorting, is cuTile time over CuTe time.
     """
     if not (cute and cutile and cute.value and cutile.value and {cute.kind, cutile.kind} <= set(KNOWN)):
         return {"text": NONE, "class": "missing", "value": None, "mark": ""}
@@ -223,10 +226,11 @@ def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None) -> View:
         apart = max(ratio, 1 / ratio) > 1 + NOISE_PERCENT / 100
         winner = ("cute" if ratio > 1 else "cutile") if apart else None
     return {
-        "text": f"{about}{ratio:.2f}{TIMES}",
+        "text": f"{about}{'CuTe' if ratio > 1 else 'cuTile'} {max(ratio, 1 / ratio):.2f}{TIMES}",
         "class": f"ratio {winner or ''}".strip(),
         "value": _rounded(ratio),
         "mark": "",
+        "title": limit,
     }
 
 

@@ -35,10 +35,8 @@ def _agreeing(gpus: tuple[str, ...], entries: list[tuple[str, Agreement]]) -> st
     of = several[0][0] if len(several) == 1 else f"{len(several)} operators"
     named = [sentence for operator, entry in several for sentence in _differing(operator, entry)]
     return (
-        f"{listed(list(gpus))} agree about the fastest kernel on {f'{count - other} of' if other else 'all'} "
-        f"{plural(count, 'workload')} of {of} (workloads with several kernels timed on both)."
-        + f" They disagree on {first_few(named)}."
-        * bool(other)
+        f"{listed(list(gpus))} have different fastest kernels, beyond the noise of both, on {other or 'none'} of "
+        f"{plural(count, 'workload')} of {of}" + f": {first_few(named)}" * bool(other) + "."
     )
 
 

@@ -431,7 +431,7 @@ def _plain(value: Any) -> str:
         return ", ".join(map(_plain, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: NO_VALUE}[value]
-    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
+    return f"{value:.{3 if abs(value) < 1000 else 6}g}" if isinstance(value, float) else str(value)
 
 
 TABLES: dict[str, Callable[..., str]] = {

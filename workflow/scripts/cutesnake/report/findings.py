@@ -223,11 +223,9 @@ def _sure(comparisons: list[Compare]) -> str:
     if times:
         spreads = [time.spread_percent for time in times]
         flagged = sum(bool(time.flags) for time in times)
-        equal = sum(entry.cold.equal + entry.warm.equal for _, entry in _timed(comparisons))
-        did = f" ({plural(equal, 'comparison')})" if equal else ""
         sentences += [
             f"Median spread of samples: {number(median(spreads))} % (maximum {number(max(spreads))} %)",
-            f"Times count as equal if they differ by less than {number(NOISE_PERCENT)} % or their spread{did}",
+            f"Times count as equal if they differ by less than {number(NOISE_PERCENT)} % or their noise",
             f"{flagged} of {number(len(times))} times have a flag, such as a clock lowered by the power limit",
         ]
     return ". ".join([*sentences, *_checked(comparisons)]) + "."

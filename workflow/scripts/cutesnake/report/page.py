@@ -126,15 +126,28 @@ def _pages(contents: Contents) -> dict[str, str]:
 def _subtitle(contents: Contents) -> list[str]:
     """Return what is compared and how, and how many results were correct per GPU."""
     compared = contents.comparison
-    parts = ["Best kernel of each DSL. Warm: repeated calls. Cold: after an L2 flush, closer to real use."]
+    parts = ["Warm: repeated calls. Cold: L2 flushed, closer to real use."]
     counts: dict[str, list[int]] = {}
     for gpu in (gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])):
         passed, every = counts.setdefault(short(gpu.device), [0, 0])
         counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
         texts = [f"{number(passed)} of {number(every)} on {gpu}" for gpu, (passed, every) in counts.items()]
-        parts.append(f"Correct: {', '.join(texts)}.")
+        parts.append(f"Correct: {', '.join(texts)}{_simulated(compared)}.")
     return parts
+
+
+def _simulated(compared: Compare) -> str:
+    """Return how many simulated checks passed, for targets without a GPU."""
+    checked = {row.target for row in compared.coverage if row.gpus.get("correctness")}
+    rows = [row for row in compared.coverage if row.target not in checked]
+    passed = sum(row.correctness.simulated + row.correctness.recorded for row in rows)
+    failed = {row.kernel: row.correctness.failed for row in rows if row.correctness.failed}
+    if not (every := passed + sum(failed.values())):
+        return ""
+    targets = ", ".join(dict.fromkeys(row.target for row in rows))
+    which = f" (failed: {', '.join(failed)})" if failed else ""
+    return f"; in simulation on {targets} {number(passed)} of {number(every)}{which}"
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:

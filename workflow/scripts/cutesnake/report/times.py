@@ -9,7 +9,7 @@ from typing import Any
 from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState, fastest, time_of
 from cutesnake.model.dsls import PEERS
 from cutesnake.model.records.compare import Compare, KernelTime, TimesTable
-from cutesnake.report.formatting import DSL_NAMES, plural, where
+from cutesnake.report.formatting import DSL_NAMES, where
 
 View = dict[str, Any]  # data of a template, or an entry of reference_times.yaml
 TimesByWorkload = dict[str, dict[str, KernelTime]]  # workload -> kernel -> its times
@@ -30,7 +30,6 @@ def _table(table: TimesTable, references: list[View]) -> View:
     elsewhere = [r for r in references if r["device"] == table.device.device and r["kernel"] not in kernels]
     return {
         **{"target": table.target, "where": where(table.device), "kernels": list(kernels)},
-        "sentences": [_sentence(rows, kernels, name) for name in CACHE_STATES],
         "summary": _summary(rows, kernels, elsewhere),
         "cutile": "cutile" in kernels.values(),
         "peers": _peers(kernels),
@@ -55,16 +54,6 @@ def _every(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState,
             for workload, row in rows.items()
         ],
     }
-
-
-def _sentence(rows: TimesByWorkload, kernels: Mapping[str, str], cache: CacheState) -> str:
-    """Count the workloads that each kernel wins, the most frequent winner first."""
-    wins = [fastest(row, cache) for row in rows.values()]
-    order = sorted((kernel for kernel in kernels if kernel in wins), key=lambda kernel: -wins.count(kernel))
-    wins_text = [f"{kernel} ({DSL_NAMES[kernels[kernel]]}) on {wins.count(kernel)}" for kernel in order]
-    what = {"cold": "cold (single calls, L2 flushed)", "warm": "warm (repeated calls)"}[cache]
-    count = plural(len(rows), "workload")
-    return f"Fastest of {plural(len(kernels), 'kernel')}, {what}: {', '.join(wins_text)} of {count}."
 
 
 def _summary(rows: TimesByWorkload, kernels: Mapping[str, str], elsewhere: list[View]) -> list[View]:

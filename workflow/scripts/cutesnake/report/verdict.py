@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cutesnake.analysis.compare.insight import number
@@ -29,8 +29,8 @@ MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the tabl
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of kernels that may have the same fact
-    "untuned": "{timed} of {offered} variants {basis}, may be slow",
-    "other_variants": "other variants than on {gpu}; do not compare the GPUs",
+    "untuned": "only {timed} of {offered} variants {basis}, another may be faster",
+    "other_variants": "other variants than on {gpu}: do not compare",
 }
 LONGEST = 24  # characters of a headline in large type
 ABOUT = "≈ "
@@ -44,13 +44,14 @@ def view(verdicts: Verdicts) -> View | None:
     if not decided:
         return None
     used = {getattr(pair, side) for one in decided for d in _decisions(one) for pair in d.pairs for side in SIDES}
-    first = decided[0].target
-    front = [one for one in verdicts.costs if one.target == first and one.kernel in used]
+    gpus = {one.target: one.gpu for one in reversed(decided)}
+    front = [one for target in gpus for one in verdicts.costs if one.target == target and one.at]
+    front.sort(key=lambda one: (list(reversed(gpus)).index(one.target), SIDES.index(one.dsl)))
     return {
         "boxes": [_box(one) for one in decided],
         "authors": _authors(verdicts.costs, used),
         "why": _why(decided),
-        "known": _known(decided),
+        "differences": _differences(decided),
         "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
         "warm": [
             f"{verdict.gpu}: {sentences.warm_slower(one)}"
@@ -58,9 +59,8 @@ def view(verdicts: Verdicts) -> View | None:
             for one in verdict.warm_slower[:MOST_WARM]
         ],
         "rules": verdicts.rules,
-        "costs": _costs(verdicts.operator, front),
-        "other_targets": list(dict.fromkeys(one.target for one in verdicts.costs if one.target != first)),
-        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front]),
+        "costs": _costs(verdicts.operator, front, gpus),
+        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front], gpus),
     }
 
 
@@ -73,26 +73,40 @@ def rows(verdicts: Verdicts) -> Rows:
             for pair in decision.pairs:
                 row = known.setdefault((verdict.target, verdict.device.device, pair.workload), RowVerdict())
                 row.winners[decision.figure] = pair.winner
+                row.limits[decision.figure] = f"equal up to {pair.noise_percent:.1f} %"
                 row.label, row.sentence = _insight(of.get(pair.workload, []))
+    for row in known.values():
+        if row.label is None:
+            limits = ", ".join(f"{figure} {limit.removeprefix('equal ')}" for figure, limit in row.limits.items())
+            row.sentence = f"Times count as equal: {limits}."
     return lambda *row: known.get(row)
+
+
+def _foremost_of(explained: list[Explained]) -> Explained:
+    """Return a workload's first difference: clear ones, then ones with a cause, come first."""
+    return min(explained, key=lambda one: (not one.clear, not one.causes))
 
 
 def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
     """Return label and sentence of a workload's first cause, or why it has none."""
-    for known in sorted((one for one in explained if one.causes), key=lambda one: not one.clear):
-        cause = known.causes[0]
-        label = sentences.LABELS[cause.rule]
-        return (label, cause.text) if known.clear else (WITHIN, f"{label} {cause.text}")
     if not explained:
         return None, None
-    out = next((cause.sentence for one in explained for cause in one.ruled_out), None)
-    return _lacking(explained), out
+    one = _foremost_of(explained)
+    if not one.causes:
+        out = next((cause.sentence for each in explained for cause in each.ruled_out), None)
+        return (_lacking(explained), out) if one.clear else (WITHIN, out)
+    cause = one.causes[0]
+    label = sentences.LABELS[cause.rule]
+    both = {e.figure for e in explained if (e.faster, [c.rule for c in e.causes[:1]]) == (one.faster, [cause.rule])}
+    label = label if len(both) > 1 else f"{one.figure.capitalize()}: {label[0].lower()}{label[1:]}"
+    return (label, cause.text) if one.clear else (WITHIN, f"{label} {cause.text}")
 
 
-NOT_PROFILED, NO_RULE = "Not profiled.", "Profiled; no rule names a cause."
+NOT_PROFILED, NO_RULE = "Not profiled.", "Profiled, no rule names a cause."
+NO_CAUSE = "Cause not known."
 WITHIN = "Within the expected error."
-NOT_PREDICTED = "Predicted; no rule names a cause."
-LACKING = {NOT_PROFILED: "not profiled", NO_RULE: "profiled without a cause", NOT_PREDICTED: "without a cause"}
+LEAST_CLOCK = 50.0  # percent of a difference, from which on a verdict says that the clock explains it
+NOT_PREDICTED = "Predicted, no rule names a cause."
 
 
 def _lacking(explained: list[Explained]) -> str:
@@ -140,17 +154,12 @@ def _box(verdict: TargetVerdict) -> View:
     decisions = _decisions(verdict)
     main = decisions[0]
     rival = verdict.rival(main.figure)
-    text = [_text(one) for one in decisions]
-    if opposite := _opposite(verdict):
-        text[-1] += f" Warm and cold disagree on {opposite}."
     small = []
     if rival and not rival.beats_both:
         small.append(_against(verdict.rivals))
     if main.accuracy:
-        small.append(sentences.expected_error(decisions))
-        small.append(sentences.accuracy(main.accuracy))
-    if slower := _slower_warm(verdict):
-        small.append(slower)
+        small.append(sentences.accuracy(main.accuracy, decisions))
+    small += [_power(main, flag.values) for flag in verdict.flags if flag.id == "power_limit"]
     return {
         "id": slug("verdict", verdict.gpu),
         "gpu": verdict.gpu,
@@ -158,13 +167,89 @@ def _box(verdict: TargetVerdict) -> View:
         "predicted": verdict.predicted,
         "headlines": _headlines(decisions),
         "slower": sentences.beaten(rival) if rival and rival.beats_both else None,
-        "text": text,
+        "kernels": _kernels(decisions),
+        "figures": [one.figure for one in decisions],
+        "rows": _rows(decisions),
         "small": small,
-        "flags": flag_texts(
-            (f for f in verdict.flags if f.id != "one_workload_decides" or any(not d.split for d in decisions)),
-            verdict.gpu,
-        ),
+        "flags": [
+            *flag_texts(
+                (f for f in verdict.flags if f.id != "one_workload_decides" or any(not d.split for d in decisions)),
+                verdict.gpu,
+            ),
+            *_by_clock(verdict),
+        ],
     }
+
+
+def _kernels(decisions: Sequence[Decision]) -> str:
+    """Return the number of workloads, and the kernels if each DSL has one."""
+    sides = [{getattr(pair, side) for one in decisions for pair in one.pairs} for side in SIDES]
+    names = " vs ".join(*zip(*sides, strict=True)) if max(map(len, sides)) == 1 else "best kernel of each DSL"
+    return f"{names}, {plural(decisions[0].workloads, 'workload')}"
+
+
+def _rows(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
+    """Return the rows of a verdict's table, each with a cell per kind of time."""
+    predicted = decisions[0].basis == "predicted"
+    rows = [
+        ("mean ± error" if predicted else "95 % interval", [_interval(one) for one in decisions]),
+        ("mean by dtype", [_dtypes(one) for one in decisions]),
+        *((f"{DSL_NAMES[side]} faster", [_wins(one, side) for one in decisions]) for side in SIDES),
+        ("cannot tell" if predicted else "equal", [str(len(one.equal)) for one in decisions]),
+    ]
+    return [(name, cells) for name, cells in rows if any(cells)]
+
+
+def _interval(decision: Decision) -> str:
+    """Return the interval of a winner's mean: over workloads, or by a prediction's expected error."""
+    error = 1 + decision.noise_percent / 100
+    ends = (
+        [decision.low, decision.high]
+        if decision.basis != "predicted"
+        else [decision.mean / error, decision.mean * error]
+    )
+    known = sorted(1 / end if decision.winner == "cutile" else end for end in ends if end is not None)
+    return f"{known[0]:.2f} to {known[-1]:.2f}" if known and decision.winner != "depends" else ""
+
+
+def _wins(decision: Decision, side: Side) -> str:
+    """Return on how many workloads a DSL is faster, named where they are few."""
+    pairs = [pair for pair in decision.pairs if pair.winner == side]
+    ratios = {pair.workload: pair.ratio if side == "cute" else 1 / pair.ratio for pair in pairs}
+    if not pairs:
+        return "none"
+    about = ABOUT * (decision.basis == "predicted")
+    if len(pairs) <= MOST_LISTED:
+        known = short_names(pair.workload for pair in decision.pairs)
+        return ", ".join(
+            f"{known[name]} {about}{ratios[name]:.2f}{TIMES}" for name in sorted(ratios, key=lambda name: -ratios[name])
+        )
+    where = f", all at {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
+    return f"{len(pairs)}, up to {about}{max(ratios.values()):.2f}{TIMES}{where}"
+
+
+def _power(main: Decision, values: Mapping[str, Any]) -> str:
+    """Return how often the power limit lowered the clock, and the mean without it."""
+    each = " and ".join(f"{values[side]} {DSL_NAMES[side]}" for side in SIDES)
+    text = f"Power limit: lower clock in {each} of {values['timed']} warm times each"
+    if main.winner != "depends" and (rested := values.get("rested")):
+        text += (
+            f"; on a rested GPU {DSL_NAMES['cute' if rested > 1 else 'cutile']} {max(rested, 1 / rested):.2f}{TIMES}"
+        )
+    return f"{text}."
+
+
+def _by_clock(verdict: TargetVerdict) -> list[str]:
+    """Name the workloads on which the clock explains half of the difference or more."""
+    known = short_names({pair.workload for decision in _decisions(verdict) for pair in decision.pairs})
+    texts = [
+        f"{cause.share_percent:.0f} % at {known[one.workload]}, {one.figure}"
+        for one in verdict.explained
+        if one.contest == "dsls" and one.clear
+        for cause in one.causes
+        if cause.rule == "clock" and (cause.share_percent or 0.0) >= LEAST_CLOCK
+    ]
+    return [f"lower clock explains {'; '.join(texts)}"] if texts else []
 
 
 def _headlines(decisions: list[Decision]) -> list[View]:
@@ -174,97 +259,24 @@ def _headlines(decisions: list[Decision]) -> list[View]:
     names = [one.winner if one.winner != "depends" else text for (text, _), one in texts]
     if len(texts) == 2 and names[0] == names[1]:
         if main.winner == "depends":
-            return [_headline(first, "warm and cold", look)]
+            return [_headline(first, "warm and cold:", look)]
         factor = texts[1][0][0].removeprefix(f"{DSL_NAMES[main.winner]} ").removeprefix(ABOUT)
         return [_headline(f"{first} warm, {factor} cold", "", look)]
-    return [_headline(text, one.figure, look) for (text, look), one in texts]
+    return [_headline(text, f"{one.figure}:", look) for (text, look), one in texts]
 
 
 def _headline(text: str, figure: str, look: str) -> View:
     return {"text": text, "figure": figure, "class": look, "long": len(text) > LONGEST}
 
 
-def _opposite(verdict: TargetVerdict) -> int:
-    """Return on how many workloads warm and cold times have different winners."""
-    if not (verdict.warm and verdict.cold):
-        return 0
-    both = [(verdict.warm.cute_wins, verdict.cold.cutile_wins), (verdict.warm.cutile_wins, verdict.cold.cute_wins)]
-    return sum(len(set(warm) & set(cold)) for warm, cold in both)
-
-
-def _text(decision: Decision) -> str:
-    """Return how many workloads agree, with range; times if there are few."""
-    figure, total = decision.figure.capitalize(), plural(decision.workloads, "workload")
-    about = ABOUT * (decision.basis == "predicted")
-    if 0 < len(decision.pairs) <= MOST_LISTED:
-        times = (
-            f"{about}{number(p.cute_us)} vs {about}{number(p.cutile_us)} µs at {p.workload}" for p in decision.pairs
-        )
-        return f"{figure}, CuTe DSL vs cuTile: {'; '.join(times)}."
-    equal = [_equal(decision)] * bool(decision.equal)
-    if decision.winner == "depends":
-        sides: list[str] = []
-        for side in SIDES:
-            sides += filter(None, [_side(decision, side, short=bool(sides))])
-        return f"{figure}, {total}: {', '.join(sides + equal)}{_dtypes(decision)}."
-    loser: Side = "cutile" if decision.winner == "cute" else "cute"
-    mine = decision.cute_wins if decision.winner == "cute" else decision.cutile_wins
-    behind = filter(None, [_side(decision, loser, short=True)])
-    texts = [f"{DSL_NAMES[decision.winner]} faster on {len(mine)} of {decision.workloads}", *behind, *equal]
-    return f"{figure}: {', '.join(texts)}; {_range(decision)}{_dtypes(decision)}."
-
-
 def _dtypes(decision: Decision) -> str:
     """Return the mean per dtype; name the DSL that is faster in that dtype alone."""
     about, lead = ABOUT * (decision.basis == "predicted"), decision.mean > 1
-    texts = [
-        f"{'' if (ratio > 1) == lead else DSL_NAMES['cute' if ratio > 1 else 'cutile'] + ' '}"
-        f"{about}{max(ratio, 1 / ratio):.2f}{TIMES} in {dtype}"
+    return ", ".join(
+        f"{dtype} {'' if (ratio > 1) == lead else DSL_NAMES['cute' if ratio > 1 else 'cutile'] + ' '}"
+        f"{about}{max(ratio, 1 / ratio):.2f}{TIMES}"
         for dtype, ratio in decision.dtypes.items()
-    ]
-    return f"; mean {', '.join(texts)}" if texts else ""
-
-
-def _side(decision: Decision, side: Side, short: bool) -> str:
-    """Return on how many workloads a DSL is faster, named where they are few."""
-    who = DSL_NAMES[side] if short else f"{DSL_NAMES[side]} faster"
-    names = decision.cute_wins if side == "cute" else decision.cutile_wins
-    ratios = {p.workload: p.ratio if side == "cute" else 1 / p.ratio for p in decision.pairs if p.workload in names}
-    if not ratios:
-        return ""
-    if len(names) <= MOST_LISTED:
-        known = short_names(pair.workload for pair in decision.pairs)
-        each = ", ".join(
-            f"{ratios[name]:.2f}{TIMES} at {known[name]}" for name in sorted(names, key=lambda n: -ratios[n])
-        )
-        return f"{who} on {len(names)} ({each})"
-    least, most = f"{min(ratios.values()):.2f}", f"{max(ratios.values()):.2f}"
-    by = f"{most}{TIMES}" if least == most else f"{least} to {most}{TIMES}"
-    where = f", all at {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
-    return f"{who} on {len(names)} ({by}{where})"
-
-
-def _equal(decision: Decision) -> str:
-    """Return on how many workloads no DSL is clearly faster."""
-    within = "within the expected error" if decision.basis == "predicted" else "equal"
-    return f"{within} on {len(decision.equal)}"
-
-
-def _range(decision: Decision) -> str:
-    """Return range and interval of the speedup, with the faster DSL of each end.
-
-    A prediction has no interval: one over workloads would leave out the model's error.
-    """
-    ends = sorted((decision.least, decision.most), reverse=decision.winner == "cutile")
-    names = [DSL_NAMES["cute" if ratio > 1 else "cutile"] for ratio in ends]
-    low, high = (f"{max(ratio, 1 / ratio):.2f}{TIMES}" for ratio in ends)
-    text = f"{low} to {high}" if names[0] == names[1] else f"{names[0]} {low} to {names[1]} {high}"
-    if decision.low is not None and decision.high is not None and decision.basis != "predicted":
-        mean = [decision.low, decision.high]
-        if decision.winner == "cutile":
-            mean = [1 / decision.high, 1 / decision.low]
-        text += f"; mean {mean[0]:.2f} to {mean[1]:.2f} (95 % over workloads)"
-    return text
+    )
 
 
 def short_names(workloads: Iterable[str]) -> dict[str, str]:
@@ -287,23 +299,7 @@ def _against(rivals: list[Rival]) -> str:
     means = ", ".join(f"{one.mean:.2f}{TIMES} {one.figure}" for one in same)
     wins = ", ".join(f"{len(one.faster)} {one.figure}" for one in same) if any(one.faster for one in same) else "none"
     name = f"{first.kernel} ({DSL_NAMES.get(first.dsl, first.dsl)})"
-    return f"Better DSL vs {name}: {means}. {first.kernel} wins {wins} of {plural(first.workloads, 'workload')}."
-
-
-def _slower_warm(verdict: TargetVerdict) -> str | None:
-    """Return what the power limit did, and how many warm times are longer."""
-    texts = []
-    for flag in verdict.flags:
-        if flag.id == "power_limit":
-            texts.append("power limit: lower clock in {records} of {timed} warm times".format(**flag.values))
-    if verdict.warm_slower:
-        most, *_ = verdict.warm_slower
-        texts.append(
-            f"{len(verdict.warm_slower)} of all {verdict.times} longer warm than cold, by up to {most.percent:.0f} %"
-        )
-        texts[-1] += {"clock": " (the clock fell)", "unknown": " (no record says why)"}.get(most.cause, "")
-    text = "; ".join(texts)
-    return f"{text[0].upper()}{text[1:]}." if text else None
+    return f"Better DSL vs {name}: {means}; {first.kernel} clearly faster on {wins} of {first.workloads}."
 
 
 def _foremost(verdict: TargetVerdict) -> list[Explained]:
@@ -336,8 +332,8 @@ def _flag(flag: Flag, gpu: str) -> str:
         "one_workload_decides": "{workload} alone decides the mean",
         "spills": "{kernel} spills {least} to {most} B/thread",
         "different_hosts": "{workloads} timed on different hosts",
-        "not_on_this_gpu": "never checked on a {gpu}",
-        "uneven_variants": "variants {basis}: CuTe DSL {cute}, cuTile {cutile}",
+        "not_on_this_gpu": "never run on a {gpu}",
+        "uneven_variants": "best of {cute} CuTe DSL variants {basis}, of {cutile} cuTile ones",
     }[flag.id].format(kernel=flag.kernel, **{"gpu": gpu} | values)
 
 
@@ -354,36 +350,47 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
 
 
 def _why(decided: list[TargetVerdict]) -> list[View]:
-    """Return each DSL's causes where it is faster, the most frequent first.
+    """Return the first causes of workloads per faster DSL, the most frequent first.
 
-    What is no cause comes last. At least one entry is of a prediction.
+    What is no cause, and what is named less often, comes last. At least one entry is of a prediction.
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
-    clear = {verdict.gpu: _by_workload(verdict, clear=True) for verdict in decided}
     views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
-    total = Counter(verdict.predicted for verdict in decided for _ in clear[verdict.gpu])
+    lacking: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     for verdict in decided:
         known = short_names({pair.workload for d in _decisions(verdict) for pair in d.pairs})
-        for one in (one for every in clear[verdict.gpu].values() for one in every):
-            of = views[names.get(one.faster, "cutile")]
-            for cause in (*one.causes, *one.ruled_out):
-                at = f"{verdict.gpu}{', predicted' * verdict.predicted}, {known[one.workload]}, "
-                at += f"{ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
-                view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "rows": set()}
-                view |= {"predicted": verdict.predicted, "total": total[verdict.predicted]}
-                of.setdefault((cause.rule, verdict.predicted), view)["rows"].add((verdict.gpu, one.workload))
+        for every in _by_workload(verdict, clear=True).values():
+            one = _foremost_of(every)
+            side = names.get(one.faster, "cutile")
+            if not (cause := next(iter((*one.causes, *one.ruled_out)), None)):
+                lacking[side][_lacking(every)] += 1
+                continue
+            at = f"{verdict.gpu}, {known[one.workload]}, {ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
+            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "count": 0}
+            view["predicted"] = verdict.predicted
+            views[side].setdefault((cause.rule, verdict.predicted), view)["count"] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: (not one["label"], -len(one["rows"])))
+        kinds = sorted(of.values(), key=lambda one: (not one["label"], -one["count"]))
         measured = [one for one in kinds if not one["predicted"]]
         shown = [one for one in measured if one["label"]][:MOST_CAUSES]
         shown += [one for one in measured if not one["label"]][:1]  # what is no cause
         shown += [one for one in kinds if one["predicted"]][:1]
-        for place, entry in enumerate(shown):  # a doubt that several share is named once
-            cause, earlier = entry["cause"], {other["cause"].doubt for other in shown[:place]}
-            entry["text"] = cause.sentence if cause.doubt in earlier else cause.text
-        sides += [{"name": DSL_NAMES[side], "class": side[0] if side == "cute" else "t", "causes": shown}] * bool(shown)
+        rest = [
+            f"{(one['label'] or NO_CAUSE).lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
+            for one in kinds
+            if one not in shown
+        ]
+        rest += [f"{why.lower().rstrip('.')} ({count})" for why, count in lacking[side].items()]
+        view = {"name": DSL_NAMES[side], "class": side[0] if side == "cute" else "t", "causes": shown, "rest": rest}
+        sides += [view] * bool(shown or rest)
     return sides
+
+
+def _differences(decided: list[TargetVerdict]) -> str:
+    """Return on how many workloads a DSL is faster, warm or cold, per GPU."""
+    texts = [f"{verdict.gpu} {len(every)}" for verdict in decided if (every := _by_workload(verdict, clear=True))]
+    return f"first cause per workload with a difference: {', '.join(texts)}" if texts else ""
 
 
 def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[Explained]]:
@@ -395,81 +402,65 @@ def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[
     return result
 
 
-def _known(decided: list[TargetVerdict]) -> str | None:
-    """Return per GPU how many differences have a cause, and why the others have none."""
-    texts = []
-    for verdict in decided:
-        every = _by_workload(verdict, clear=True)
-        lacking = Counter(_lacking(some) for some in every.values() if not any(one.causes for one in some))
-        rest = "".join(f", {count} {LACKING[why]}" for why, count in lacking.items())
-        texts += [f"{verdict.gpu} {len(every) - lacking.total()} of {len(every)}{rest}"] * bool(every)
-    return (
-        f"workloads with a difference that have a cause, often from another workload's profile: {'; '.join(texts)}"
-        if texts
-        else None
-    )
-
-
 def _explained(verdict: TargetVerdict, one: Explained) -> View:
     title = f"{verdict.gpu}, {one.workload}, {one.figure}: {one.faster} {one.ratio:.2f}{TIMES} as fast as {one.slower}"
     title += "" if one.clear else ", within the expected error"
     return {"title": title, "causes": one.causes}
 
 
-Column = tuple[str, str, str, Callable[[KernelCost], float | None]]  # heading, unit, key of a missing value, value
+Figure = tuple[str, str, Callable[[KernelCost], float | str | None]]  # name, key of a missing value, value
 
 
 def _spilled(cost: KernelCost) -> float | None:
     return cost.spill_bytes[1] if cost.spill_bytes else None
 
 
-COLUMNS: tuple[Column, ...] = (
-    ("Lines, device", "", "lines", lambda c: c.lines.device if c.lines else None),
-    ("Lines, host", "", "lines", lambda c: c.lines.host if c.lines else None),
-    ("Compile", "CPU s", "compile_seconds", lambda c: c.compile_seconds),
-    ("Registers", "per thread", "registers_per_thread", lambda c: c.registers_per_thread),
-    ("SMEM", "KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
-    ("Occupancy, theoretical", "%", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
-    ("Occupancy, achieved", "%", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
-    ("Most spills", "B/thread", "spill_bytes", _spilled),
-    ("Tensor memory", "columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns),
-    ("Variants timed", "", "variants_timed", lambda c: c.variants_timed),
+FIGURES: tuple[Figure, ...] = (
+    ("Python lines, device", "lines", lambda c: c.lines.device if c.lines else None),
+    ("Python lines, host", "lines", lambda c: c.lines.host if c.lines else None),
+    ("Compile, CPU s", "compile_seconds", lambda c: c.compile_seconds),
+    ("Registers per thread", "registers_per_thread", lambda c: c.registers_per_thread),
+    ("SMEM, KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
+    ("Occupancy, theoretical, %", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
+    ("Occupancy, achieved, %", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
+    ("Most spills, B/thread", "spill_bytes", _spilled),
+    ("Tensor memory, columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns or None),
+    (
+        "Variants timed",
+        "variants_timed",
+        lambda c: f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}",
+    ),
 )
 
-LESS_IS_BETTER = ("lines", "compile_seconds", "spill_bytes")  # more registers or shared memory may be the better use
-CLEARLY_LESS = 0.9  # of the other DSL's value
+
+def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str]) -> View:
+    """Return the table of costs, a column per kernel; `gpus` names a target's GPU."""
+    rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]
+    lacking = dict.fromkeys(cost.missing["lines"] for cost in costs if "lines" in cost.missing)
+    return {
+        "groups": [
+            {"name": " at ".join(filter(None, (gpus.get(target, target), at))), "count": count}
+            for (target, at), count in Counter((cost.target, cost.at) for cost in costs).items()
+        ],
+        "kernels": [_cost(operator, cost, gpus) for cost in costs],
+        "rows": [(name, cells) for name, cells in rows if any(cell["known"] for cell in cells)],
+        "lacking": list(lacking),
+    }
 
 
-def _costs(operator: str, costs: list[KernelCost]) -> View:
-    """Return the table of costs, without empty columns; mark the least values."""
-    columns = [one for one in COLUMNS if any(one[3](cost) is not None for cost in costs)]
-    columns = [one for one in columns if one[2] != "tensor_memory_columns" or any(map(one[3], costs))]
-    rows = [_cost(operator, cost, columns) for cost in costs]
-    for place, (_, _, key, value) in enumerate(columns):
-        known = {dsl: [v for one in costs if one.dsl == dsl and (v := value(one)) is not None] for dsl in COMPARED}
-        least = [min(values) for values in known.values() if values]
-        if key in LESS_IS_BETTER and len(least) == len(COMPARED) and min(least) < CLEARLY_LESS * max(least):
-            for row in rows:
-                row["cells"][place]["best"] = row["cells"][place]["value"] == min(least)
-    return {"columns": [(name, unit) for name, unit, _, _ in columns], "rows": rows}
+def _cell(cost: KernelCost, key: str, value: float | str | None) -> View:
+    text = NONE if value is None else value if isinstance(value, str) else number(value)
+    return {"text": text, "known": value is not None, "why": cost.missing.get(key) if value is None else None}
 
 
-def _cost(operator: str, cost: KernelCost, columns: Iterable[Column]) -> View:
-    cells = []
-    for _, _, key, value in columns:
-        known = value(cost)
-        text = NONE if known is None else number(known)
-        why = None if known is not None else cost.missing.get(key)
-        cells.append({"text": text, "value": known, "why": why, "best": False})
+def _cost(operator: str, cost: KernelCost, gpus: Mapping[str, str]) -> View:
     return {
         "kernel": cost.kernel,
-        "target": cost.target,
+        "target": gpus.get(cost.target, cost.target),
         "build": cost.variant,
         "functions": cost.functions,
         "id": slug("cost", cost.kernel, cost.target),
         "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
         "panel": slug("kernel", operator, cost.kernel),
-        "cells": cells,
-        "author": cost.author.name,
-        "work": sentences.author(cost.author),
+        "author": sentences.author(cost.author),
     }

@@ -159,6 +159,10 @@ class Evidence:
     ) -> tuple[str, Timing] | None: ...
     @overload
     def case(
+        self, source: Source, stage: Literal["nsys"], kernel: str, target: str, variant: str, workload: str
+    ) -> tuple[str, Nsys] | None: ...
+    @overload
+    def case(
         self, source: Source, stage: Literal["ncu"], kernel: str, target: str, variant: str, workload: str
     ) -> tuple[str, Ncu] | None: ...
     @overload

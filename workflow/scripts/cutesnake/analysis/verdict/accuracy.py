@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,21 @@ from cutesnake.stages.predict.validated import files
 CLEAR_PERCENT = 10.0
 
 
-def accuracy(figure: Figure, paths: Iterable[Path] | None = None) -> Accuracy:
-    """Count errors and rightly named faster kernels, of families outside the model's fit."""
-    used = [path for path in (files() if paths is None else paths) if not path.name.startswith("development")]
+def accuracy(
+    figure: Figure, operator: str = "", dsls: Mapping[str, str] | None = None, paths: Iterable[Path] | None = None
+) -> Accuracy:
+    """Count errors and rightly named faster kernels, of families outside the model's fit.
+
+    `dsls` names the DSL of the operator's kernels; how far predictions favour a DSL counts all families.
+    """
+    every = list(files() if paths is None else paths)
+    used = [path for path in every if not path.name.startswith("development")]
     rows = [row for path in used for row in _rows(path) if row["kind"] == figure]
     errors = [100 * abs(row["predicted_us"] / row["measured_us"] - 1) for row in rows]
     pairs = list(_pairs(rows))
     clear = [right for percent, right in pairs if percent > CLEAR_PERCENT]
+    of_operator = [r for path in every for r in _rows(path) if (r["kind"], r["operator"]) == (figure, operator)]
+    leanings = list(_leanings(of_operator, dsls or {}))
     return Accuracy(
         devices=sorted({row["device"].upper() for row in rows}),
         cases=len(rows),
@@ -34,12 +42,27 @@ def accuracy(figure: Figure, paths: Iterable[Path] | None = None) -> Accuracy:
         clear=len(clear),
         clear_right=sum(clear),
         sources=[f"workflow/validation/{path.name}" for path in used],
+        leaning=statistics.median(leanings) if leanings else None,
+        leaning_cases=len(leanings),
     )
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return [row for row in rows if "kind" in row and row.get("predicted_us") and row.get("measured_us")]
+
+
+def _leanings(rows: Iterable[dict[str, Any]], dsls: Mapping[str, str]) -> Iterable[float]:
+    """Yield predicted over measured ratios of cuTile's time to CuTe's, per workload."""
+    best: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        sides, dsl = best.setdefault((row["device"], row["workload"]), {}), dsls.get(row["kernel"], "")
+        if dsl not in sides or row["measured_us"] < sides[dsl]["measured_us"]:
+            sides[dsl] = row
+    for sides in best.values():
+        if "cute" in sides and "cutile" in sides:
+            errors = [sides[dsl]["predicted_us"] / sides[dsl]["measured_us"] for dsl in ("cutile", "cute")]
+            yield errors[0] / errors[1]
 
 
 def _pairs(rows: Iterable[dict[str, Any]]) -> Iterable[tuple[float, bool]]:

@@ -23,7 +23,9 @@ Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
 MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another workload
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
+WHOLE = 1.0  # of the difference, left with equal tiles of other kernels, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
+LEAST_CLOCKS = 1.02  # ratio of two clocks that counts
 SPILLS = 64  # bytes per thread
 SYMBOL = 48  # characters of a device function's symbol that evidence names
 ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
@@ -155,8 +157,10 @@ def _second_launch(c: Contrast) -> Fired | None:
     if fast is None or slow is None or profiles is None or slow <= fast or len(profiles[1].kernels) < 2:
         return None
     rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
-    own = _own(c)
+    own, seen, kind = _own(c), (c.fast.after_main_us, c.slow.after_main_us), "profiled"
     gap = own[1].total_duration_us - own[0].total_duration_us if own else c.gap_us
+    if seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time, a call may not
+        rest, gap, kind = [seen[0] or 0.0, seen[1]], c.gap_us, "timed"
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
     if gap <= 0 or extra < LEAST_SHARE * gap or (own is None and extra > MOST_SHARE * gap):
         return None
@@ -165,6 +169,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     )
     numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
     evidence = [c.fast.timing_path, c.slow.timing_path, *(f"{path}#metrics/kernels" for path in _profiles(c) if path)]
+    evidence += [c.slow.timeline_path] * (kind == "timed")
     share, sentence = extra / gap if own else None, None
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
@@ -172,7 +177,7 @@ def _second_launch(c: Contrast) -> Fired | None:
             f"{c.fast.anatomy_path}#{c.fast.anatomy and c.fast.anatomy.symbol[:SYMBOL]}/patterns/cluster communication"
         )
         sentence = "second_launch_cluster"
-    return Fired(numbers, evidence, share, "profiled", sentence)
+    return Fired(numbers, evidence, share, kind, sentence)
 
 
 def _communicating(kernel: Kernel) -> int | None:
@@ -404,8 +409,13 @@ def _tile_traffic(c: Contrast) -> Fired | None:
 
 
 def _equal_tiles(c: Contrast) -> Fired | None:
-    """Find equal tiles, on this GPU, that keep half of the difference."""
-    return _with_kept_difference(c, [trial for trial in c.trials if _is_own(c, trial)])
+    """Return equal tiles on this GPU that keep half of the difference.
+
+    With other kernels of both DSLs, they must keep all of it.
+    """
+    mine = [trial for trial in c.trials if not trial.gpu]
+    own = _with_kept_difference(c, [trial for trial in mine if _is_own(c, trial)])
+    return own or _with_kept_difference(c, mine, WHOLE)
 
 
 def _equal_tiles_elsewhere(c: Contrast) -> Fired | None:
@@ -415,11 +425,11 @@ def _equal_tiles_elsewhere(c: Contrast) -> Fired | None:
 
 
 def _is_own(c: Contrast, trial: Trial) -> bool:
-    return not trial.gpu and trial.kernel == (c.fast if trial.fast else c.slow).name
+    return trial.kernel == (c.fast if trial.fast else c.slow).name
 
 
-def _with_kept_difference(c: Contrast, trials: Sequence[Trial]) -> Fired | None:
-    """Return times with equal tiles that keep half of the difference.
+def _with_kept_difference(c: Contrast, trials: Sequence[Trial], share: float = KEPT_SHARE) -> Fired | None:
+    """Return times with equal tiles that keep a share of the difference.
 
     Only tiles of the contrast count, and tiles that are the fastest of both sides on a GPU.
     """
@@ -429,7 +439,7 @@ def _with_kept_difference(c: Contrast, trials: Sequence[Trial]) -> Fired | None:
         for fast, slow in _with_equal_tiles(
             [trial for trial in trials if trial.gpu == gpu], _tile(c.fast), _tile(c.slow)
         )
-        if math.log(slow.us / fast.us) >= KEPT_SHARE * math.log(c.slow.us / c.fast.us)
+        if math.log(slow.us / fast.us) >= share * math.log(c.slow.us / c.fast.us)
     ]
     if not kept:
         return None
@@ -461,6 +471,12 @@ def _same_tiles(c: Contrast) -> Fired | None:
     numbers: Numbers = {"tiles": count, "tile": f"{tiles[0][0]}x{tiles[0][1]}", "processors": c.processors}
     numbers["waves"] = count / c.processors
     evidence = [f"{k.timing_path or k.predict_path}#case/variant/params" for k in (c.fast, c.slow)]
+    numbers["other"] = ""
+    for trial in c.trials:  # another kernel of the faster DSL that loses
+        loses = trial.fast and not trial.gpu and trial.kernel != c.fast.name and trial.us > c.slow.us
+        if loses and _tile(trial) == tiles[0]:
+            numbers["other"] = sentences.not_the_dsl(trial.kernel, c.fast.name, trial.us)
+            evidence.append(trial.path)
     own = _own(c)
     if own is None:
         return Fired(numbers, evidence)
@@ -652,20 +668,18 @@ def _predicted_bound(c: Contrast) -> Fired | None:
 
 def _clock(c: Contrast) -> Fired | None:
     fast, slow = c.fast.timing, c.slow.timing
-    if c.figure != "warm" or fast is None or slow is None:
+    if fast is None or slow is None or not slow.throttle_reasons:
         return None
-    if not (fast.hot_sm_clock_mhz and slow.hot_sm_clock_mhz) or not slow.throttle_reasons:
+    field = "hot_sm_clock_mhz" if c.figure == "warm" else "sm_clock_mhz"
+    clocks = getattr(fast, field), getattr(slow, field)
+    if not all(clocks):
         return None
-    ratio = fast.hot_sm_clock_mhz / slow.hot_sm_clock_mhz
+    ratio = clocks[0] / clocks[1]
     share = math.log(ratio) / math.log(c.slow.us / c.fast.us) if ratio > 1 else 0.0
-    if ratio < 1.03 or share < LEAST_SHARE:
+    if ratio < LEAST_CLOCKS or share < LEAST_SHARE:
         return None
-    numbers: Numbers = {"slow_mhz": slow.hot_sm_clock_mhz, "fast_mhz": fast.hot_sm_clock_mhz}
-    return Fired(
-        numbers,
-        [f"{k.timing_path}#metrics/hot_sm_clock_mhz" for k in (c.fast, c.slow)],
-        share,
-    )
+    numbers: Numbers = {"slow_mhz": clocks[1], "fast_mhz": clocks[0]}
+    return Fired(numbers, [f"{k.timing_path}#metrics/{field}" for k in (c.fast, c.slow)], share)
 
 
 def _tracks(metrics: PredictMetrics) -> Mapping[str, Mapping[str, float]]:
@@ -850,7 +864,7 @@ RULES = (
     ),
     Rule(
         "clock",
-        "Warm, the slower kernel ran at a clock 3 % lower or more under a reported limit, a tenth of the difference.",
+        "The slower kernel ran at a clock 2 % lower or more under a reported limit, a tenth of the difference or more.",
         _clock,
     ),
     Rule(
@@ -870,7 +884,7 @@ REFUTATIONS = (
     Rule(
         "equal_tiles",
         "No cause: with tiles of both kernels equal to one of the two, or to the fastest one of both, half of the "
-        "difference or more remains on this GPU. On another GPU, or of other kernels of both DSLs, it is a doubt.",
+        "difference or more remains on this GPU; of other kernels of both DSLs, all of it. Otherwise it is a doubt.",
         _equal_tiles,
     ),
 )

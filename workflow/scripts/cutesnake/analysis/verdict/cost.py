@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from statistics import median
 
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.analysis.verdict.authors import author
@@ -17,16 +16,19 @@ from cutesnake.model.records.inspect import Function, Inspect
 from cutesnake.model.records.measurement import Measurement, variant_id
 from cutesnake.model.records.ncu import Ncu
 from cutesnake.model.records.timing import Timing
-from cutesnake.model.records.verdict import KernelCost, Lines
+from cutesnake.model.records.verdict import KernelCost, Lines, Pairing
 
 FETCHED = Path("results/fetch")
 MOST_WORKLOADS = 16  # whose variants are counted, evenly spread
 
 
-def costs(evidence: Evidence, fetched: Path = FETCHED) -> list[KernelCost]:
-    """Return the cost of every kernel of both DSLs, per target it supports."""
+def costs(evidence: Evidence, fetched: Path = FETCHED, shown: Mapping[str, Pairing] | None = None) -> list[KernelCost]:
+    """Return the cost of every kernel of both DSLs, per target it supports.
+
+    `shown` has a pair of kernels per target: theirs are the builds of the pair, all others are default builds.
+    """
     return [
-        _cost(evidence, kernel, target, fetched)
+        _cost(evidence, kernel, target, fetched, (shown or {}).get(target))
         for (kernel, target), decision in evidence.decisions.items()
         if decision.dsl in COMPARED and decision.build.ok
     ]
@@ -70,9 +72,11 @@ def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None
     return max(counts)
 
 
-def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> KernelCost:
+def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path, pair: Pairing | None) -> KernelCost:
     decision = evidence.decisions[kernel, target]
-    variant, built, inspected = _default(evidence, kernel, target)
+    of_pair = {pair.cute: pair.cute_variant, pair.cutile: pair.cutile_variant} if pair else {}
+    at = pair.workload if pair and kernel in of_pair else None
+    variant, built, inspected = _chosen(evidence, kernel, target, of_pair.get(kernel))
     functions = _run(evidence, kernel, target, variant, inspected[1].functions) if inspected else []
     occupancies = [one.occupancy.percent for one in functions if one.occupancy]
     missing: dict[str, str] = {}
@@ -81,10 +85,10 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
         entry.metrics.occupancy_achieved_percent
         for entry in _measured(evidence, kernel, target)
         if isinstance(entry, Ncu) and entry.metrics and entry.metrics.occupancy_achieved_percent is not None
-        if variant_id(entry.case) == variant  # the row's other values are of this build
+        if (variant_id(entry.case), entry.case.workload) == (variant, at or entry.case.workload)
     ]
     if not profiled:
-        missing["achieved_occupancy_percent"] = f"variant {variant} was not profiled with ncu"
+        missing["achieved_occupancy_percent"] = f"variant {variant} was not profiled with ncu" + f" on {at}" * bool(at)
     if not functions:
         missing["registers_per_thread"] = evidence.why_no_build(kernel, target, variant) or "no static figures"
     spilled, _ = spills(evidence, kernel, target)
@@ -100,7 +104,8 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
         registers_per_thread=_most(one.registers_per_thread for one in functions),
         shared_bytes_per_block=_most(map(_shared, functions)),
         theoretical_occupancy_percent=min(occupancies, default=None),
-        achieved_occupancy_percent=median(profiled) if profiled else None,
+        achieved_occupancy_percent=profiled[0] if profiled else None,
+        at=at,
         spill_bytes=spilled,
         tensor_memory_columns=_most(one.tensor_memory_columns for one in functions),
         variants_offered=variants_offered(evidence, kernel, target),
@@ -110,12 +115,13 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path) -> Kernel
     )
 
 
-def _default(evidence: Evidence, kernel: str, target: str):  # type: ignore[no-untyped-def]  # variant, build, static figures
-    """Return the first requested variant with static figures.
+def _chosen(evidence: Evidence, kernel: str, target: str, wanted: str | None):  # type: ignore[no-untyped-def]  # variant, build, static figures
+    """Return the wanted variant, or else the first requested one with static figures.
 
     They may belong to the build that stands for it.
     """
-    asked = [v for (k, t, _), result in evidence.variants.items() if (k, t) == (kernel, target) for v in result]
+    planned = [v for (k, t, _), result in evidence.variants.items() if (k, t) == (kernel, target) for v in result]
+    asked = [*([wanted] if wanted in planned else []), *planned]
     first = asked[0] if asked else None
     for variant in dict.fromkeys(asked):
         built = evidence.build(kernel, target, variant)

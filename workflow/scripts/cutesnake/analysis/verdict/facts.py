@@ -11,6 +11,7 @@ from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.model.records.anatomy import Anatomy, AnatomyFunction
 from cutesnake.model.records.inspect import Function
 from cutesnake.model.records.ncu import NcuMetrics
+from cutesnake.model.records.nsys import Launched
 from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Figure
@@ -32,6 +33,8 @@ class Kernel:
     near_workload: str = ""
     near_build: bool = False  # whether that profile is of the variant's build
     near_gpu: str = ""  # of that profile, where it is another GPU than the timed one
+    after_main_us: float | None = None  # of a call beyond its longest kernel, by a timeline of that profile's workload
+    timeline_path: str = ""
     function: Function | None = None  # static figures of the function that runs
     inspect_path: str = ""
     anatomy: AnatomyFunction | None = None
@@ -110,6 +113,8 @@ class Facts:
         near_source, near_workload, near = self._near(source, target, workload, kernel, variant, metrics.cold_us)
         same = near_workload and self._profile(near_source, target, near_workload, kernel, variant)
         main = near[1].main_kernel if near else None
+        timeline = evidence.case(near_source, "nsys", kernel, target, variant, near_workload)
+        seen = timeline[1].metrics if timeline else None
         return Kernel(
             kernel,
             variant,
@@ -123,6 +128,8 @@ class Facts:
             near_workload=near_workload,
             near_build=bool(same and near and same[0] == near[0]),
             near_gpu="" if near_source == source else (near_source.device or "").removeprefix("NVIDIA "),
+            after_main_us=_after_main(seen.kernels) if seen else None,
+            timeline_path=timeline[0] if timeline else "",
             **self._static(kernel, target, variant, main),
         )
 
@@ -187,6 +194,13 @@ class Facts:
             "anatomy": _of(anatomy[1].functions, main, lambda one: bool(one.roles)) if anatomy else None,
             "anatomy_path": anatomy[0] if anatomy else "",
         }
+
+
+def _after_main(kernels: Sequence[Launched]) -> float:
+    """Return the time of the last shown call beyond its longest kernel."""
+    call = [one for one in kernels if one.call == kernels[-1].call]
+    span = max(one.start_us + one.duration_us for one in call) - min(one.start_us for one in call)
+    return span - max(one.duration_us for one in call)
 
 
 def _of(functions: Iterable[Any], main: str | None, accepts: Callable[[Any], bool] = lambda one: True) -> Any:

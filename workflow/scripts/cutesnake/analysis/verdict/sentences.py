@@ -22,8 +22,8 @@ CAUSES = {
         "({second})."
     ),
     "second_launch_cluster": (
-        "{slow} needs {launches} launches a call: the second one ({second}) takes {us:.1f} µs. {fast} needs {fewer}: "
-        "its {cluster}-CTA clusters exchange data inside the kernel."
+        "{slow} needs {launches} launches a call: beyond its main kernel, it spends {us:.1f} µs ({second}). {fast} "
+        "needs {fewer}: its {cluster}-CTA clusters exchange data inside the kernel."
     ),
     "second_launch_predicted": (
         "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
@@ -74,21 +74,20 @@ CAUSES = {
     ),
     "same_tiles": (
         "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs ({waves:.2f} per SM). "
-        "No other cause is known."
+        "No other cause is known.{other}"
     ),
     "same_tiles_profiled": (
         "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
-        "CTAs, {slow} in {slow_ctas}. No other cause is known."
+        "CTAs, {slow} in {slow_ctas}. No other cause is known.{other}"
     ),
     "same_tiles_memory": (
-        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs, {fast} in {fast_ctas} "
-        "CTAs, {slow} in {slow_ctas}. Both are bound by DRAM: {fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of "
-        "its peak, {slow} {slow_mb:.0f} MB at {slow_dram:.0f} %. Waits for memory are {fast_wait:.0f} and "
-        "{slow_wait:.0f} % of their stalls; why is not known."
+        "The cause is not known. The tile is none: both compute {tiles} output tiles of {tile} on {processors} SMs. "
+        "{fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of the DRAM peak, {slow} {slow_mb:.0f} MB at "
+        "{slow_dram:.0f} %; waits for memory are {fast_wait:.0f} and {slow_wait:.0f} % of their stalls.{other}"
     ),
     "register_share": (
-        "{fast} accumulates in {fast_warps} warps of {fast_registers} registers per thread, {slow} in {slow_warps} of "
-        "{slow_registers}. Its output tile is {fast_tile}, not {slow_tile}."
+        "{slow} multiplies in {slow_warps} warps of {slow_registers} registers per thread, {fast} in {fast_warps} of "
+        "{fast_registers}: room for an output tile of {slow_tile}, not {fast_tile}."
     ),
     "tail": (
         "The CTAs of {slow} make {waves:.2f} waves, so {lost:.0f} % of the SM time is left empty at the end. For "
@@ -175,7 +174,7 @@ LABELS = {  # rule -> its cause in a few words
     "idle_processors": "Too few tiles.",
     "few_ctas": "Few CTAs.",
     "tile_traffic": "Smaller tile, more traffic.",
-    "register_share": "Smaller tile, fewer registers.",
+    "register_share": "Fewer multiplying warps.",
     "tail": "Empty last wave.",
     "not_persistent": "Many waves.",
     "dram_traffic": "More DRAM traffic.",
@@ -196,6 +195,11 @@ def cause(rule: str, values: Mapping[str, Any]) -> str:
     """Return the sentence of a rule that fired."""
     stall = str(values.get("stall"))
     return CAUSES[rule].format(**{**values, "stall": STALLS.get(stall, stall)})
+
+
+def not_the_dsl(other: str, fast: str, us: float) -> str:
+    """Return that another kernel of the faster kernel's DSL is the slower one."""
+    return f" Not the DSL alone: {other}, of the same DSL as {fast} and with this tile, takes {us:.1f} µs."
 
 
 def share(percent: float, kind: str) -> str:
@@ -264,24 +268,20 @@ def beaten(other: Rival) -> str:
     return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
 
 
-def expected_error(decisions: Sequence[Decision]) -> str:
-    """Return the expected error of predicted ratios and what it is made of."""
-    each = ", ".join(f"{one.noise_percent:.0f} % {one.figure}" for one in decisions)
-    return (
-        f"Expected error of the ratio, median: {each}. It adds both times' errors, which nine of ten predictions on "
-        "Hopper stayed below; cold ones are widened for assumed parameters of the GPU."
-    )
-
-
-def accuracy(known: Accuracy) -> str:
-    """Return how often such predictions held."""
+def accuracy(known: Accuracy, decisions: Sequence[Decision]) -> str:
+    """Return how often such predictions held, and from which ratio on they count."""
     if not known.cases:
         return "No prediction of this kind was compared with a GPU."
     where = " and ".join(known.devices)
+    limits = ", ".join(f"{one.noise_percent:.0f} % {one.figure}" for one in decisions)
+    lean = ""
+    if known.leaning:
+        side, by = NAMES["cute" if known.leaning > 1 else "cutile"], max(known.leaning, 1 / known.leaning)
+        lean = f"; {side} favoured by {by:.2f} (median of {known.leaning_cases} ratios of this operator)"
     return (
-        f"On {where}, the median error was {known.median_error_percent:.0f} % in {known.cases} cases. The faster "
-        f"kernel was predicted in {known.right} of {known.pairs} pairs ({known.clear_right} of {known.clear} if more "
-        f"than {known.clear_percent:.0f} % apart)."
+        f"Error on {where}: {known.median_error_percent:.0f} % (median of {known.cases} times), nine in ten below "
+        f"{known.nine_in_ten_percent:.0f} %; order right in {known.right} of {known.pairs} pairs{lean}. A ratio counts "
+        f"beyond two such errors: here {limits}, wider since clock and some parameters are assumed."
     )
 
 

@@ -9,6 +9,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from statistics import geometric_mean
 
 from msgspec.structs import replace
 
@@ -35,6 +36,7 @@ from cutesnake.model.records.verdict import (
     Explained,
     Figure,
     Flag,
+    Pairing,
     Rival,
     Side,
     TargetVerdict,
@@ -64,9 +66,23 @@ def verdicts(
     return Verdicts(
         evidence.operator,
         [one for one in result if one.warm or one.cold or one.warm_slower or one.rivals],
-        costs(evidence, fetched),
+        costs(evidence, fetched, _shown(result)),
         causes.rules(),
     )
+
+
+def _shown(decided: Iterable[TargetVerdict]) -> dict[str, Pairing]:
+    """Return a target's pair with the largest difference on its first GPU.
+
+    Profiled workloads come first.
+    """
+    result: dict[str, Pairing] = {}
+    for one in decided:
+        profiled = {known.workload for known in one.explained if known.profiled and known.contest == "dsls"}
+        pairs = [pair for decision in (one.warm or one.cold,) if decision for pair in decision.pairs]
+        if pairs and one.target not in result:
+            result[one.target] = max(pairs, key=lambda pair: (pair.workload in profiled, apart(pair.ratio)))
+    return result
 
 
 def winners(evidence: Evidence, times: Iterable[TimesTable]) -> list[TargetVerdict]:
@@ -162,7 +178,8 @@ class _Contest:
             cute, cutile = (_fastest(self._of(times, dsl)) for dsl in ("cute", "cutile"))
             if cute and cutile:
                 pairs.append(pairing(workload, cute, cutile))
-        known = accuracy(figure) if self.basis == "predicted" else None
+        names = {kernel: one.dsl for (kernel, _), one in self.evidence.decisions.items()}
+        known = accuracy(figure, self.evidence.operator, names) if self.basis == "predicted" else None
         return decide(figure, self.basis, pairs, known, self.evidence.workloads)
 
     def _rival(self, figure: Figure) -> Rival | None:
@@ -339,22 +356,28 @@ class _Measured(_Contest):
 
     def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield what the records say of hosts and power."""
-        apart_hosts, limited, timed = 0, 0, 0
-        for pair in (pair for one in decided if one.figure == "warm" for pair in one.pairs):
-            result = [
-                self.evidence.case(self.source, "timing", kernel, self.target, variant, pair.workload)
+        apart_hosts, limited = 0, {"cute": 0, "cutile": 0}
+        rested: list[float] = []
+        pairs = [pair for one in decided if one.figure == "warm" for pair in one.pairs]
+        for pair in pairs:
+            metrics = [
+                entry[1].metrics
                 for kernel, variant in ((pair.cute, pair.cute_variant), (pair.cutile, pair.cutile_variant))
+                if (entry := self.evidence.case(self.source, "timing", kernel, self.target, variant, pair.workload))
+                and entry[1].metrics
             ]
-            metrics = [one[1].metrics for one in result if one and one[1].metrics]
-            timed += len(metrics)
-            limited += sum(power_limited(one) for one in metrics)
+            for side, one in zip(limited, metrics, strict=False):
+                limited[side] += power_limited(one)
+            bursts = [one.burst_us for one in metrics if one.burst_us]
+            rested += [bursts[1] / bursts[0]] if len(bursts) == 2 else []
             single = [one.empty_launch_us for one in metrics if one.empty_launch_us]
             apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
         yield from self._other_variants(decided)
         if apart_hosts:
             yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])
-        if limited:
-            yield Flag("power_limit", None, {"records": limited, "timed": timed}, [])
+        if any(limited.values()):
+            known = {"rested": geometric_mean(rested)} if len(rested) == len(pairs) else {}
+            yield Flag("power_limit", None, {**limited, "timed": len(pairs), **known}, [])
 
     def _other_variants(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield kernels whose fastest variant on another GPU was not timed here."""

@@ -42,6 +42,10 @@ class Accuracy(Part):
     clear: Count
     clear_right: Count
     sources: Annotated[list[str], doc("files")]
+    leaning: Annotated[
+        float | None, doc("median of predicted over measured ratios of this operator: above 1, CuTe DSL is favoured")
+    ] = None
+    leaning_cases: Count = 0
 
 
 class Split(Part):
@@ -234,7 +238,7 @@ class Lines(Part):
 
 
 class KernelCost(Part):
-    """Costs of a kernel on a target, for its default build."""
+    """Costs of a kernel on a target, for one of its builds."""
 
     kernel: str
     dsl: Dsl
@@ -249,7 +253,8 @@ class KernelCost(Part):
     registers_per_thread: int | None
     shared_bytes_per_block: int | None
     theoretical_occupancy_percent: float | None
-    achieved_occupancy_percent: Annotated[float | None, doc("by ncu; median over the profiled workloads")]
+    achieved_occupancy_percent: Annotated[float | None, doc("by ncu")]
+    at: Annotated[str | None, doc("workload that the build and the achieved occupancy are of, for compared kernels")]
     spill_bytes: Annotated[list[int], doc("per thread, least and most over the builds; empty: not known")]
     tensor_memory_columns: int | None
     variants_offered: Annotated[Count | None, doc("candidates by its contract, the most of any workload")]
