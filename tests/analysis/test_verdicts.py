@@ -219,7 +219,7 @@ def test_every_part_has_a_sentence(verdict):
         texts += [text for name, cells in box["rows"] for text in (name, *cells)]
         assert all(text and "{" not in text for text in texts)
         assert all(len(cells) == len(box["figures"]) for _, cells in box["rows"])
-    assert all(kernel["author"] for kernel in shown["costs"]["kernels"])
+    assert all(kernel["title"] for kernel in shown["costs"]["kernels"])
 
 
 def explained(**changes):

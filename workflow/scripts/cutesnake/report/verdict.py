@@ -45,6 +45,7 @@ def view(verdicts: Verdicts) -> View | None:
         return None
     used = {getattr(pair, side) for one in decided for d in _decisions(one) for pair in d.pairs for side in SIDES}
     gpus = {one.target: one.gpu for one in reversed(decided)}
+    names = short_names({pair.workload for one in decided for d in _decisions(one) for pair in d.pairs})
     front = [one for target in gpus for one in verdicts.costs if one.target == target and one.at]
     front.sort(key=lambda one: (list(reversed(gpus)).index(one.target), SIDES.index(one.dsl)))
     return {
@@ -59,8 +60,8 @@ def view(verdicts: Verdicts) -> View | None:
             for one in verdict.warm_slower[:MOST_WARM]
         ],
         "rules": verdicts.rules,
-        "costs": _costs(verdicts.operator, front, gpus),
-        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front], gpus),
+        "costs": _costs(verdicts.operator, front, gpus, names),
+        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front], gpus, {}),
     }
 
 
@@ -163,6 +164,7 @@ def _box(verdict: TargetVerdict) -> View:
     return {
         "id": slug("verdict", verdict.gpu),
         "gpu": verdict.gpu,
+        "target": verdict.target,
         "basis": BASIS[main.basis],
         "predicted": verdict.predicted,
         "headlines": _headlines(decisions),
@@ -433,13 +435,16 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
-def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str]) -> View:
-    """Return the table of costs, a column per kernel; `gpus` names a target's GPU."""
+def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
+    """Return the table of costs, a column per kernel.
+
+    `gpus` names a target's GPU, `names` shortens those of workloads.
+    """
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]
     lacking = dict.fromkeys(cost.missing["lines"] for cost in costs if "lines" in cost.missing)
     return {
         "groups": [
-            {"name": " at ".join(filter(None, (gpus.get(target, target), at))), "count": count}
+            {"name": " at ".join(filter(None, (gpus.get(target, target), at and names.get(at, at)))), "count": count}
             for (target, at), count in Counter((cost.target, cost.at) for cost in costs).items()
         ],
         "kernels": [_cost(operator, cost, gpus) for cost in costs],
@@ -457,10 +462,8 @@ def _cost(operator: str, cost: KernelCost, gpus: Mapping[str, str]) -> View:
     return {
         "kernel": cost.kernel,
         "target": gpus.get(cost.target, cost.target),
-        "build": cost.variant,
-        "functions": cost.functions,
         "id": slug("cost", cost.kernel, cost.target),
         "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
         "panel": slug("kernel", operator, cost.kernel),
-        "author": sentences.author(cost.author),
+        "title": f"build {cost.variant}, {plural(cost.functions, 'GPU function')}; {sentences.author(cost.author)}",
     }
