@@ -84,17 +84,15 @@ def program():
     return double, (x, y, total, make_fake_stream())
 """
 CUTE = """
-from cutesnake.model.contract import Runner, Variant, not_baked
+from cutesnake.model.contract import Runner, Variant
 
 DSL: str = "cute"
 SOURCE = "ours"
 TARGETS = {"sm_90a": (), "sm_100a": ()}
 
-@not_baked
 def supports(workload):
     return None
 
-@not_baked
 def variants(workload, target):
     return (Variant("plain", {}),)
 
@@ -105,31 +103,27 @@ def compile(variant, target, folder):
         return device.program()
     return cute.build(program, "double", target, folder)
 
-@not_baked
 def bind(build, workload, inputs, outputs):
     from cutesnake.stages.load.cute import Call
     launch = build.launch(build.symbols[0], (-(-workload.size // 128), 1, 1))
     return Runner(Call(build.function(), (inputs.x, outputs.y, outputs.total)), (launch,))
 """
 PYTORCH = """
-from cutesnake.model.contract import Runner, Variant, not_baked
+from cutesnake.model.contract import Runner, Variant
 
 DSL = "torch"
 SOURCE = "ours"
 TARGETS = {"sm_90a": (), "sm_100a": ()}
 
-@not_baked
 def supports(workload):
     return None
 
-@not_baked
 def variants(workload, target):
     return (Variant("eager", {}),)
 
 def compile(variant, target, folder):
     return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": ["PyTorch's own kernels"]}
 
-@not_baked
 def bind(build, workload, inputs, outputs):
     import torch
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.async_copies.cute import adapter
 from kernels.async_copies.cute.adapter import TARGETS, supports, variants
 
 if TYPE_CHECKING:
     from kernels.async_copies.operator import Inputs, Outputs, Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 SOURCE = "ours"
@@ -23,7 +21,6 @@ DESCRIPTOR_BYTES = 128
 compile = partial(adapter.compile, "CopyByDescriptor")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch, a CTA per tile, with room for a descriptor each."""
     import torch

@@ -8,21 +8,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.async_copies.cute import adapter
 from kernels.async_copies.cute.adapter import TARGETS, supports, variants
 
 if TYPE_CHECKING:
     from kernels.async_copies.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 compile = partial(adapter.compile, "CopyThroughL2")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch, a CTA per tile."""
     return build.runner((inputs.x, outputs.y), adapter.grid(workload))

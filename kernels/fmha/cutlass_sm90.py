@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import not_baked
 from kernels.fmha.cutlass.adapter import Example
 from kernels.targets import HOPPER as TARGETS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.fmha.operator import Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 WIDTHS = (64, 128)
@@ -24,7 +21,6 @@ EXAMPLE = Example("hopper.fmha", "HopperFusedMultiHeadAttentionForward", TILE, l
 variants, compile, bind = EXAMPLE.variants, EXAMPLE.compile, EXAMPLE.bind
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.dtype == "fp8":
         return "NVIDIA's Hopper example takes fp8 values transposed only, head width before tokens"

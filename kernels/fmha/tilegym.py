@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ TILINGS = {
 ADDED = ((64, 128, 2, 0), (128, 128, 1, 8), (256, 128, 1, 8), (128, 64, 1, 8), (128, 64, 2, 0))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.dtype == "fp8":
@@ -40,7 +39,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds whose head counts, and whether keys fill whole tiles, are compile-time constants."""
     w = workload
@@ -77,7 +75,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*tensors, *numbers, *constants])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `_cutile_autotune_fmha`.
 

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.fmha.operator import Inputs, Outputs, Workload
 from kernels.upstream.installed import copying_runner
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, variants
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "torch"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.dtype == "fp8":
         return "PyTorch's attention takes no fp8"
     return None
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     from torch.nn.functional import scaled_dot_product_attention
 

@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ PADDING = 64  # queries: TileGym pads the log-sum-exp to its largest tile, by a 
 LOG2_E = 1.0 / math.log(2.0)
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.head_dim != WIDTH:
         return f"head_dim is {workload.head_dim}: the tilings taken over from TileGym are for {WIDTH}"
@@ -50,7 +49,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds whose length and both head counts are compile-time constants."""
     w = workload
@@ -95,7 +93,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions, target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grids and arguments of TileGym's `_fmha_backward`.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.fmha_backward.operator import Inputs, Outputs, Workload, sequences
 from kernels.upstream.installed import copying_runner
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
@@ -17,12 +17,9 @@ from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variant
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     import torch
     from torch.nn.functional import scaled_dot_product_attention

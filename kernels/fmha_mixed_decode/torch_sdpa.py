@@ -5,16 +5,13 @@ A call dequantizes the whole cache to bf16 first, as there is no call that reads
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload, dequantized
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     from torch.nn.functional import scaled_dot_product_attention
 

@@ -3,8 +3,6 @@
 from kernels.fmha_mixed_prefill.cutlass.adapter import TARGETS, Example
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = Example(
     "blackwell.mixed_input_fmha.mixed_input_fmha_prefill_d512", "MixedInputFusedMultiHeadAttentionPrefillD512", 512

@@ -5,17 +5,14 @@ A call dequantizes both to bf16 first, as there is no call that reads them as th
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.fmha_mixed_decode.operator import dequantized
 from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     from torch.nn.functional import scaled_dot_product_attention
 

@@ -8,8 +8,6 @@ from kernels.gemm.cutlass.adapter import supports, variants
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = adapter.Example("blackwell.dense_gemm_persistent_dynamic", "PersistentDenseGemmKernel", scheduler="dynamic")
 compile, bind = EXAMPLE.compile, EXAMPLE.bind

@@ -9,8 +9,6 @@ from kernels.gemm.cutlass.adapter import variants
 from kernels.targets import HOPPER as TARGETS
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = adapter.Example("hopper.dense_gemm", "HopperWgmmaGemmKernel", scheduler="tiles")
 compile, bind = EXAMPLE.compile, EXAMPLE.bind

@@ -8,15 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import tilegym_tiles
 from kernels.gemm.tilegym_tiles import Tiles, supports
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
     from kernels.gemm.operator import Inputs, Outputs, Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cutile"
 SOURCE = upstream.SOURCE
@@ -40,7 +38,6 @@ TILES = {
 }
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     tiles = TILES[target]
     if target == "sm_90a" and workload.m <= 128:  # the fastest on an H200 first
@@ -60,7 +57,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `_cutile_autotune_static_persistent_matmul`.
 

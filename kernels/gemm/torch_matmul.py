@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm.operator import Inputs, Outputs, Workload, factors
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, variants
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "torch"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Everything in 16 bits; of fp8 what `torch._scaled_mm` takes."""
     w = workload
@@ -22,7 +19,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     import torch
 

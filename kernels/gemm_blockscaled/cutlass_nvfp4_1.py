@@ -9,8 +9,6 @@ from kernels.gemm_blockscaled.cutlass import adapter
 from kernels.gemm_blockscaled.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = adapter.Example("blackwell.tutorial_gemm.nvfp4_gemm_1", "Sm100BlockScaledDenseGemmKernel", takes="problem")
 TILING = adapter.Tiling(256, 256, (2, 1))

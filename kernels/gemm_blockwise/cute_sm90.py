@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
@@ -15,26 +15,21 @@ from kernels.upstream.gemm import refused_rows
 if TYPE_CHECKING:
     from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
     return refused_rows(("k", workload.k, 8, "A and B"), ("n", workload.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per tile, which serves every size; small tiles first for few rows."""
     tilings = adapter.SCALED_TILINGS if workload.m > 128 else adapter.FEW_ROWS
     return adapter.variants(workload.dtype, tilings, dtype=workload.dtype, output="bf16", scaled=True)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     i = inputs
     scales = (i.a_scales[None], i.b_scales[None])

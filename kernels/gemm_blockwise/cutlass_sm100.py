@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
@@ -15,15 +15,12 @@ from kernels.upstream.examples import SOURCE
 if TYPE_CHECKING:
     from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 TILINGS = (adapter.Tiling(256, (2, 1), pair=True), adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)))
 EXAMPLE = adapter.Example("blackwell.blockwise_gemm.blockwise_gemm", "BlockwiseGemmKernel", TILINGS)
 supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors without copies, as views with a batch of one last."""
     values = (inputs.a, inputs.b, outputs.c, inputs.a_scales, inputs.b_scales)

@@ -47,7 +47,6 @@ TILES = {
 FEW_TILES = 74  # of 128 rows: half of a B200's SMs. Up to then 64 rows are predicted to be faster; they do not spill.
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """K by whole blocks, since what TileGym loads past the end of K is undetermined."""
     w = workload
@@ -56,7 +55,6 @@ def supports(workload: Workload) -> str | None:
     return refused_rows(("n", w.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per size and configuration.
 
@@ -97,7 +95,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `w8a8_block_fp8_matmul`.
 

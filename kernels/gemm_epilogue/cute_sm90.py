@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
@@ -15,19 +15,15 @@ from kernels.upstream.gemm import refused_rows
 if TYPE_CHECKING:
     from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
     return refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C and D"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per element type, activation and tile; small tiles first for few rows."""
     w = workload
@@ -36,7 +32,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(name, tilings, dtype=w.dtype, output=w.dtype, activation=w.activation)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     i = inputs
     return adapter.bind(build, (i.a[None], i.b[None], outputs.d[None]), epilogue=(i.c, i.alpha, i.beta))

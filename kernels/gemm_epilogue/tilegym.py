@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
 
@@ -47,13 +47,11 @@ TILES = {  # what TileGym takes where tuning is switched off, then the largest t
 }
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which the builds promise."""
     return refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C and D"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per configuration, which serves every size and activation."""
     dtype = workload.dtype
@@ -74,7 +72,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `gemm_alpha_beta`, D as its C."""
     from cutesnake.stages.load.cutile import multiprocessors

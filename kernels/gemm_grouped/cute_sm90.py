@@ -7,28 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 MOST_GROUPS = 16  # each has two TMA descriptors of 128 bytes among the arguments, which have 4 KiB
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.scaled:
         return "this kernel takes 16-bit operands"
     return None if workload.groups <= MOST_GROUPS else f"{workload.groups} groups; at most {MOST_GROUPS}"
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds per element type, number of groups and tile; fastest on an H200 first."""
     w = workload
@@ -37,7 +33,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(f"{w.dtype}_g{w.groups}", tilings, dtype=w.dtype, count=w.groups)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind sizes, which the host must know, and as many CTAs as fit."""
     from cutesnake.stages.load.cute import multiprocessors

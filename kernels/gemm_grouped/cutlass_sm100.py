@@ -7,8 +7,6 @@ from kernels.gemm_grouped.cutlass.adapter import TILINGS, Example
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = Example("blackwell.grouped_gemm", "GroupedGemmKernel", "plain", TILINGS)
 supports, variants, compile, bind = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile, EXAMPLE.bind

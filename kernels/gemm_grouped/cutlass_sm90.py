@@ -12,8 +12,6 @@ from kernels.targets import HOPPER as TARGETS
 from kernels.upstream.examples import SOURCE
 from kernels.upstream.gemm import Tiling
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "group_key", "supports", "variants"]
-
 DSL = "cute"
 TILINGS = (Tiling(128, 128, (1, 1)), Tiling(128, 256, (1, 1)), Tiling(128, 128, (2, 1)), Tiling(64, 128, (1, 1)))
 EXAMPLE = Example("hopper.grouped_gemm", "HopperGroupedGemmPersistentKernel", "hopper", TILINGS)

@@ -59,12 +59,10 @@ ADDED = (  # for Hopper, where both of TileGym's spill
 )
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return "TileGym's group_gemm takes 16-bit operands" if workload.scaled else None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per configuration, which serves every list of sizes.
 
@@ -107,7 +105,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*lists, *constants])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `group_gemm`, without blocks that get no tile."""
     from cutesnake.stages.load.cutile import ArrayList

@@ -5,17 +5,14 @@ Scaled operands are dequantized to fp16 at every call.
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockscaled.operator import e2m1_values
 from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, operands, results
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     import torch
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
@@ -15,19 +15,15 @@ from kernels.upstream.gemm import refused_rows
 if TYPE_CHECKING:
     from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
     return refused_rows(("k", workload.k, 8, "A and B"), ("n", workload.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per tile, which serves every size.
 
@@ -37,7 +33,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(workload.dtype, adapter.SCALED_TILINGS, **choices)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     i = inputs
     operands, scales = (i.a[None], i.b, outputs.c[None]), (i.a_scales[None], i.b_scales)

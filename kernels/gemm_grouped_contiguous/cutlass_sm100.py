@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 # A cluster has no more than 128 rows of C, so that none has rows of two groups.
@@ -26,7 +24,6 @@ EXAMPLE = adapter.Example(
 supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors without copies, as views with the batch last.
 

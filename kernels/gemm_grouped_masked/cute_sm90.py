@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
@@ -16,13 +16,10 @@ from kernels.upstream.gemm import refused_rows
 if TYPE_CHECKING:
     from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
     from kernels.gemm_grouped_masked.operator import DTYPES
@@ -30,7 +27,6 @@ def supports(workload: Workload) -> str | None:
     return refused_rows(("k", workload.k, 8 * DTYPES[workload.dtype], "A and B"), ("n", workload.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per type and tile, which serves every size."""
     dtype = workload.dtype
@@ -39,7 +35,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(dtype, tilings, **choices)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     from kernels.gemm_grouped_masked.operator import clear_unused
 

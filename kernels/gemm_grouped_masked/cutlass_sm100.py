@@ -10,15 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 TILINGS = (adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)), adapter.Tiling(256, (2, 1), pair=True))
@@ -28,7 +26,6 @@ EXAMPLE = adapter.Example(
 supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors without copies, as views with the groups last."""
     from kernels.gemm_grouped_masked.operator import clear_unused

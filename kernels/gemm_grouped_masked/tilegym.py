@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
 
@@ -46,14 +46,12 @@ TILES = {  # what TileGym takes where tuning is switched off, then the largest t
 }
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.dtype != "bf16":
         return f"dtype is {workload.dtype}: TileGym's masked_bmm takes no scales"
     return refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per configuration, which serves every size."""
     dtype = workload.dtype
@@ -73,7 +71,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `masked_bmm`."""
     from cutesnake.stages.load.cutile import multiprocessors

@@ -15,13 +15,10 @@ from kernels.upstream.gemm import refused_rows
 if TYPE_CHECKING:
     from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "pairs", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Whole multiples of 16 bytes, which TMA asks for, and no fp8."""
     from kernels.gemm_mixed.operator import BITS
@@ -32,7 +29,6 @@ def supports(workload: Workload) -> str | None:
     return refused_rows(("k", w.k, BITS[w.dtype], "B"), ("k", w.k, 16, "A"), ("n", w.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per type of weights and tile, which serves every size."""
     large, wide, square, *few = adapter.MIXED_TILINGS
@@ -48,7 +44,6 @@ def pairs(b: Any) -> Any:
     return b.view(torch.int16) if b.dtype == torch.int8 else b
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     scales = (None, inputs.b_scales[None] if workload.scaled else None)
     return adapter.bind(build, (inputs.a[None], pairs(inputs.b)[None], outputs.c[None]), scales=scales)

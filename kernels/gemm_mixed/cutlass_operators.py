@@ -6,8 +6,6 @@ It is the CuTe DSL example `mixed_input_gemm`, grown into a library.
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, bind
 from kernels.upstream.operators import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = Example("sm100_mixed_input_impl", "MixedInputGemmKernel", batch_first=True)
 supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile

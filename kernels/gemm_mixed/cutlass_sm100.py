@@ -6,8 +6,6 @@ Separate warps convert the weights between shared memory and tensor memory.
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, bind
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 EXAMPLE = Example("blackwell.mixed_input_gemm.mixed_input_gemm", "MixedInputGemmKernel")
 supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compile

@@ -5,16 +5,13 @@ Someone with room for them would keep the weights in bf16, in two to four times 
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm_mixed.operator import Inputs, Outputs, Workload, weights
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     import torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_mixed import cute_sm90 as gemm_mixed
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
@@ -12,18 +12,14 @@ from kernels.hopper_gemm.adapter import TARGETS, compile
 if TYPE_CHECKING:
     from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return gemm_mixed.supports(workload.plain)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per type of weights and tile, which serves every size."""
     tilings = adapter.MIXED_TILINGS
@@ -33,7 +29,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(workload.dtype, tilings, dtype=workload.dtype, mixed=True, groups="starts")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     i = inputs
     scales = (None, i.b_scales if workload.plain.scaled else None)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import not_baked
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, Tiling
 from kernels.gemm_mixed.cutlass.adapter import bind_groups as bind
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.gemm_mixed_grouped.operator import Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 TILINGS = (Tiling(128, 16, 128, (1, 1)), Tiling(256, 16, 128, (2, 1), pair=True))
@@ -26,7 +23,6 @@ EXAMPLE = Example(
 variants, compile = EXAMPLE.variants, EXAMPLE.compile
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if not workload.plain.scaled:
         return (

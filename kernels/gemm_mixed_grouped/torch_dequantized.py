@@ -6,16 +6,13 @@ on the host.
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload, products
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     def call() -> None:
         products(inputs, workload, outputs.c)

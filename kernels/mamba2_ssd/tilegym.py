@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream import tilegym as upstream
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Tiling:
 TILINGS = (Tiling(64, 64, 64), Tiling(128, 64, 64))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.length % TILINGS[0].chunk:
@@ -54,7 +53,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds: state extent and heads of a group are constants of TileGym's kernels."""
     w = workload
@@ -102,7 +100,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions[::-1], target, folder)  # the main one first
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grids and arguments of TileGym's `mamba2_chunk_forward`.
 

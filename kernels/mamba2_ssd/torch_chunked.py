@@ -5,16 +5,13 @@ It is the operator's own chunked form, whose products PyTorch hands to its libra
 
 from __future__ import annotations
 
-from cutesnake.model.contract import Build, Runner, not_baked
+from cutesnake.model.contract import Build, Runner
 from kernels.mamba2_ssd.operator import CHUNK, Inputs, Outputs, Workload, chunked
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "torch"
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     def call() -> None:
         result = chunked(inputs, workload, CHUNK)

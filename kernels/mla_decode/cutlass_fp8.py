@@ -6,7 +6,5 @@ from kernels.mla_decode.cutlass import adapter
 from kernels.mla_decode.cutlass.adapter import TARGETS, UNSUPPORTED, bind, compile, variants
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "UNSUPPORTED", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 supports = partial(adapter.supports, "fp8")

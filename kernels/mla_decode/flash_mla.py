@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model.contract import INSTALLED, Build, Runner, Variant, not_baked
+from cutesnake.model.contract import INSTALLED, Build, Runner, Variant
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
 from kernels.upstream.installed import VARIANTS, copying_runner, import_package, nothing_built
 
@@ -19,7 +19,6 @@ TARGETS = {"sm_90a": ("wgmma", "TMA")}
 PAGE_SIZE = 64  # the only one that its dense decode takes
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.dtype in ("bf16", "fp16") and (w.latent, w.rope, PAGE) == (512, 64, PAGE_SIZE):
@@ -30,7 +29,6 @@ def supports(workload: Workload) -> str | None:
     )
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return VARIANTS
 
@@ -39,7 +37,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return nothing_built("flash_mla")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the split-KV kernel and the combine, whose launches are the package's own.
 

@@ -31,7 +31,6 @@ WORKSPACE_BYTES = 128 << 20  # what the wrapper's documentation advises
 COMPILED = "FLASHINFER_WORKSPACE_BASE"  # below it, in .cache/flashinfer, the package keeps what it has compiled
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.dtype in ("bf16", "fp16") and (w.latent, w.rope) == (512, 64):
@@ -42,7 +41,6 @@ def supports(workload: Workload) -> str | None:
     )
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return VARIANTS
 
@@ -55,7 +53,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return nothing_built("flashinfer")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind, or raise ValueError where the package refuses the lengths.
 

@@ -23,12 +23,10 @@ MANY_TILES = 8  # from here on the compiler makes one loop of any number of tile
 TILING = {"sm_90a": (16, 64), "sm_100a": (16, 128)}  # heads x keys, as its `_select_tile_config` answers
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return tilegym_inputs.supports(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per kv length, a constant of TileGym's kernel."""
     w = workload
@@ -66,7 +64,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([function], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `_MlaDecodingFunction.forward`.
 

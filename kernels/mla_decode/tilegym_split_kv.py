@@ -21,7 +21,6 @@ TILE_H, TILE_N = 16, 128
 REDUCE_TILE_D = 128
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return tilegym_inputs.supports(workload)
 
@@ -32,7 +31,6 @@ def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
     return max(_next_power_of_2(keys), TILE_N)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per number and length of splits in use.
 
@@ -79,7 +77,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions, target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind workspace, grids and arguments of TileGym's `forward`.
 

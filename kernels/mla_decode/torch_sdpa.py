@@ -20,19 +20,15 @@ from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, variants
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "torch"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.dtype == "fp8":
         return "PyTorch has no batched matrix product in fp8"
     return None
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Which kernels PyTorch's libraries choose is theirs: the runner names no launches."""
     import torch

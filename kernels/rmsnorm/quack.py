@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model.contract import INSTALLED, Build, Runner, Variant, not_baked
+from cutesnake.model.contract import INSTALLED, Build, Runner, Variant
 from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 from kernels.upstream.installed import VARIANTS, copying_runner, import_package, nothing_built
 
@@ -18,12 +18,10 @@ NEEDS = {"quack": "quack-kernels"}
 TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a", "sm_120a"), ("clusters",))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return VARIANTS
 
@@ -32,7 +30,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return nothing_built("quack")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     rmsnorm = import_package("quack").rmsnorm
     return copying_runner(inputs.x, lambda: [rmsnorm(inputs.x, inputs.weight, eps=inputs.eps)], outputs.y, warm=True)

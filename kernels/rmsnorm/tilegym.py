@@ -27,12 +27,10 @@ RELOAD_BYTES = 4096  # largest tile of `reload`
 LARGEST_TILE = 2**14  # elements of a row that a block holds at once; beyond, registers spill without end
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return refuse_extents(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return TileGym's choice first, then its other modes that can hold a row.
 
@@ -80,7 +78,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOLS[p["mode"]], kernel, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind grid and arguments of TileGym's `forward`.
 

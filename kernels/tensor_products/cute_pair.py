@@ -7,20 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Variant, not_baked
+from cutesnake.model.contract import Variant
 from kernels.tensor_products.cute.adapter import TARGETS, bind, compile, supports
 
 if TYPE_CHECKING:
     from kernels.tensor_products.operator import Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 SOURCE = "ours"
 CTAS = 2  # that make a product together
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per kind of product, which serves every size."""
     return (Variant(f"{workload.dtype}_cta{CTAS}", {"dtype": workload.dtype, "ctas": CTAS}),)

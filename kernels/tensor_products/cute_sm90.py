@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
@@ -12,13 +12,10 @@ from kernels.upstream.gemm import refused_rows
 if TYPE_CHECKING:
     from kernels.tensor_products.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 SOURCE = "ours"
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Of fp16 and fp8, all whose rows are whole multiples of 16 bytes."""
     from kernels.tensor_products.operator import BITS
@@ -29,7 +26,6 @@ def supports(workload: Workload) -> str | None:
     return refused_rows(("k", w.k, BITS[w.dtype], "A and B"), ("n", w.n, 32, "D"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per kind of product and tile, which serves every size."""
     large, square, *small = adapter.TILINGS  # the fastest on an H200 first
@@ -39,6 +35,5 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return adapter.variants(workload.dtype, tilings, dtype=workload.dtype, output="fp32")
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     return adapter.bind(build, (inputs.a[None], inputs.b[None], outputs.d[None]))

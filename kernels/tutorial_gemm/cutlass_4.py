@@ -9,8 +9,6 @@ from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS
 from kernels.upstream.examples import SOURCE
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 STEP = adapter.Step("4", limits=2, cluster=(2, 4), fallback=(2, 1), ab_stages=3)
 supports, variants, compile, bind = STEP.supports, STEP.variants, STEP.compile, STEP.bind

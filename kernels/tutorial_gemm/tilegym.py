@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import tilegym
 
 if TYPE_CHECKING:
@@ -16,12 +16,10 @@ SOURCE = tilegym.SOURCE
 TARGETS = {"sm_100a": tilegym.TARGETS["sm_100a"]}  # where the tutorial runs; on sm_90a it is a kernel of `gemm`
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return tilegym.supports(workload.plain)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return tilegym.variants(workload.plain, target)
 
@@ -30,6 +28,5 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return tilegym.compile(variant, target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     return tilegym.bind(build, workload.plain, inputs.plain, outputs.plain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import torch_matmul
 
 if TYPE_CHECKING:
@@ -16,12 +16,10 @@ SOURCE = "ours"
 TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(("sm_100a", "sm_103a"), ())  # where the tutorial runs
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return torch_matmul.supports(workload.plain)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return torch_matmul.variants(workload.plain, target)
 
@@ -30,6 +28,5 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return torch_matmul.compile(variant, target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     return torch_matmul.bind(build, workload.plain, inputs.plain, outputs.plain)

@@ -215,3 +215,17 @@ def test_a_marked_method_is_no_part_of_a_build_either(tmp_path, monkeypatch) -> 
         forget()
         digests.append(staleness.digest_files([path], for_builds=True))
     assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize(("first", "counts"), [('DSL = "cute"', False), ("", True)])
+def test_no_build_depends_on_a_contracts_bind_supports_and_variants(tree, first, counts) -> None:
+    path, digests = tree / "kernels/add/contract.py", []
+    text = "\n".join((first, *(f"def {name}():\n    return 1" for name in ("bind", "supports", "variants", "compile"))))
+    for place in range(4):
+        path.write_text(text.replace("1", "2", place))
+        forget()
+        digests.append(staleness.digest_files([path], for_builds=True))
+    assert (len(set(digests)) > 1) == counts
+    path.write_text(text.replace("1", "2"))
+    forget()
+    assert staleness.digest_files([path], for_builds=True) not in digests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
@@ -18,13 +18,11 @@ SYMBOL = "async_copies"
 TILES = ((4, 1024), (1, 4096), (16, 256))  # rows x columns
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Workloads whose rows start at multiples of 16 bytes, which TMA asks for."""
     return refused_rows(("columns", workload.columns, 32, "x and y"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per tile; each serves every size."""
     dtype = workload.dtype
@@ -40,7 +38,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, copy, [matrix, matrix, p["tile_m"], p["tile_n"]])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile, the last ones partly outside the matrix."""
     p = build.params

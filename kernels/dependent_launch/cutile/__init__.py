@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import refuse_extents
 from kernels.targets import EVERY
 
@@ -18,12 +18,10 @@ TARGETS = EVERY
 TILE = (4, 1024)  # rows x columns
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return refuse_extents(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds with and without the early launch.
 
@@ -54,7 +52,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions, target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile in both launches; only the second may be early."""
     from cutesnake.stages.load.cutile import TileLaunch, sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import refuse_coordinates, tiles
 from kernels.targets import EVERY
 from kernels.upstream.examples import SOURCE as EXAMPLES
@@ -23,12 +23,10 @@ SOURCE = EXAMPLES
 TARGETS = EVERY
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return refuse_coordinates(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """With the early launch, and without; either serves every shape."""
     return tuple(
@@ -45,7 +43,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind two launches by one call.
 

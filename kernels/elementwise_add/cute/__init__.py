@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import refuse_count
 from kernels.targets import EVERY
 
@@ -19,13 +19,11 @@ VECTOR_BYTES = 16
 SHAPES = ((256, 4), (256, 2), (128, 8), (512, 2))  # threads per CTA, vectors per thread
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Accept workloads whose elements, including a partial last tile, fit 32-bit coordinates."""
     return refuse_count(workload.rows * workload.columns)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return tuple(
         Variant(
@@ -44,7 +42,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Contiguous matrices are vectors: row ends do not matter to an elementwise operator."""
     from kernels.elementwise_add.operator import DTYPES

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import VECTOR_BYTES, refuse_coordinates, tiles
 from kernels.targets import EVERY
 
@@ -23,12 +23,10 @@ SOURCE = "ours"
 TARGETS = EVERY
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return refuse_coordinates(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return the builds, dynamic layout first.
 
@@ -55,7 +53,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind one CTA per tile of 16 rows by 32 vectors.
 

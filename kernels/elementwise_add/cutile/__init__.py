@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import EVERY
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ SYMBOL = "elementwise_add"
 TILES = ((4, 1024), (1, 4096), (16, 256))  # rows x columns; wide tiles make the longest contiguous reads
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All workloads, up to what 32-bit extents can hold."""
     if max(workload.rows, workload.columns) >= 2**31:
@@ -26,7 +25,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return one build per dtype and tile.
 
@@ -54,7 +52,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return cutile_build.build([cutile_build.DeviceFunction("kernel", SYMBOL, add, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile, the last ones partly outside the matrix."""
     tile_m, tile_n = build.params["tile_m"], build.params["tile_n"]

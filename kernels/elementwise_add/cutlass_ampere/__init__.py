@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import refuse_coordinates, tiles
 from kernels.targets import EVERY
 from kernels.upstream.examples import SOURCE as EXAMPLES
@@ -22,12 +22,10 @@ SOURCE = EXAMPLES
 TARGETS = EVERY
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return refuse_coordinates(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build per dtype for every shape."""
     return (Variant(workload.dtype, {"dtype": workload.dtype}),)
@@ -41,7 +39,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One CTA per tile of 16 rows by 32 vectors."""
     from kernels.elementwise_add.operator import DTYPES

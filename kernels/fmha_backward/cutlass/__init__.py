@@ -12,8 +12,6 @@ from kernels.upstream.examples import SOURCE
 if TYPE_CHECKING:
     from kernels.fmha_backward.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 FUNCTION = "fmha_backward"
 WIDTHS = (64, 128)
@@ -21,14 +19,12 @@ TILE = (128, 128)  # queries x keys, the example's default
 SUM_ROWS, CONVERT_ROWS = 16, 8  # queries of a block of the first and the last kernel
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     if workload.head_dim not in WIDTHS:
         return f"NVIDIA's example takes heads of {' and '.join(map(str, WIDTHS))}"
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds, the mask compiled in as NVIDIA's runner chooses it."""
     w, (tile_m, tile_n), ragged = workload, TILE, workload.lengths == "ragged"
@@ -45,7 +41,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build_program("kernels.fmha_backward.cutlass.program:program", FUNCTION, target, folder, **variant.params)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Three launches, and before them the workspace is cleared, in which dQ is summed."""
     import torch

@@ -9,14 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
 if TYPE_CHECKING:
     from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
-
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
 
 DSL = "cute"
 FUNCTION = "fmha_mixed_decode"
@@ -26,7 +24,6 @@ WIDEST_GROUP = 32  # query heads of a block
 REDUCED = 128  # columns that a block of the second kernel joins
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if w.head_dim != WIDTH:
@@ -36,7 +33,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return builds as NVIDIA's runner chooses them.
 
@@ -57,7 +53,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind two launches and the reset of the running maxima.
 

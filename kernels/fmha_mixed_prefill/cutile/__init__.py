@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import TENSOR_CORES
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ TILINGS = (((128, 64), (64, 64), 8), ((64, 64), (64, 32), 4))
 LOG2_E = 1.0 / math.log(2.0)
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if not 64 <= w.head_dim <= 512 or w.head_dim & (w.head_dim - 1):
@@ -34,7 +33,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per format, head width, group size and mask.
 
@@ -69,7 +67,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch: a block per tile of queries and head."""
     w, p, i = workload, build.params, inputs

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import BLACKWELL
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class Tiling:
 TILINGS = (Tiling(128, 256), Tiling(256, 256, ctas=2), Tiling(128, 128))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows start at multiples of 16 bytes."""
     w = workload
@@ -46,7 +45,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return tuple(
         Variant(
@@ -70,7 +68,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, *constants])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind one block per tile of C, including partial tiles.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import gemm as upstream
 from kernels.upstream.examples import SOURCE
@@ -17,19 +17,15 @@ from kernels.upstream.examples import SOURCE
 if TYPE_CHECKING:
     from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 TILES = ((256, 128, 2), (256, 256, 2), (128, 128, 1))  # elements of D that the CTAs of a cluster compute, CTAs
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
     return upstream.refused_rows(("k", workload.k, 16, "A and B"), ("n", workload.n, 16, "C and D"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per element type, activation and tile, which serves every size."""
     w = workload
@@ -57,7 +53,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the matrices without copies, as views with a batch of one last."""
     w, p = workload, build.params

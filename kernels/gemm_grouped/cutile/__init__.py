@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import BLACKWELL, MULTIPROCESSORS
 
 if TYPE_CHECKING:
@@ -37,12 +37,10 @@ class Tiles:
 TILES = (Tiles(128, 256), Tiles(256, 128), Tiles(128, 128))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return None if workload.scaled else "this kernel takes operands with a scale per block; TileGym's has the others"
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per format and tile, which serves every list of sizes."""
     dtype = workload.dtype
@@ -62,7 +60,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, grouped_products, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind as many blocks as multiprocessors, or as tiles.
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import TENSOR_CORES
 from kernels.upstream.gemm import refused_rows
 
@@ -40,7 +40,6 @@ class Tiles:
 TILES = (Tiles(64, 128, 2), Tiles(128, 128, 1), Tiles(128, 64, 2))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All of fp8 whose rows are whole multiples of 16 bytes, which the builds promise."""
     if workload.dtype != "fp8":
@@ -48,7 +47,6 @@ def supports(workload: Workload) -> str | None:
     return refused_rows(("k", workload.k, 8, "A and B"), ("n", workload.n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per tile, which serves every size."""
     dtype = workload.dtype
@@ -66,7 +64,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, kernel, [*arrays, p["tile_m"], p["tile_n"], BLOCK])], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Blocks of a group that share columns of B follow each other."""
     from kernels.gemm_grouped_masked.operator import clear_unused

@@ -32,7 +32,6 @@ class Tiles:
 TILES = (Tiles(64, 128), Tiles(128, 128), Tiles(64, 64))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     from kernels.gemm_mixed.operator import BITS
 
@@ -45,7 +44,6 @@ def refused(n: int, k: int, bits: int) -> str | None:
     return refused_rows(("k", k, bits, "B"), ("n", n, 16, "C"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per type of weights and tile, which serves every size."""
     dtype = workload.dtype
@@ -87,7 +85,6 @@ def codes(b: Any) -> Any:
     return b.view(torch.int8) if b.dtype == torch.uint8 else b
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of C."""
     w, p = workload, build.params

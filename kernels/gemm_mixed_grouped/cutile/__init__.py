@@ -5,26 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_mixed import cutile as plain
 from kernels.gemm_mixed.cutile import SOURCE, TARGETS
 
 if TYPE_CHECKING:
     from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cutile"
 SYMBOL = "gemm_mixed_grouped"
 RESIDENT = 2  # blocks per multiprocessor
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return plain.supports(workload.plain)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per type of weights and tile, which serves every size."""
     return tuple(_not_spilling(variant, target) for variant in plain.variants(workload.plain, target))
@@ -51,7 +47,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([DeviceFunction("kernel", SYMBOL, gemm_mixed_grouped, parameters)], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """No more blocks than there can be tiles."""
     from cutesnake.stages.load.cutile import multiprocessors

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 
     from kernels.mamba2_ssd.operator import Inputs, Outputs, Workload
 
-__all__ = ["DSL", "SOURCE", "TARGETS", "bind", "compile", "supports", "variants"]
-
 DSL = "cute"
 FUNCTION = "mamba2_ssd"
 CHUNK, WIDTH, STATE = 128, 64, 128  # tokens, elements of a head and of a state: all that its epilogue is written for
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     w = workload
     if (w.head_dim, w.state) != (WIDTH, STATE):
@@ -37,7 +34,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build serves every batch, length and count of heads."""
     w = workload
@@ -57,7 +53,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build_program("kernels.mamba2_ssd.cutlass.program:program", FUNCTION, target, folder, **variant.params)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind one launch of persistent blocks.
 

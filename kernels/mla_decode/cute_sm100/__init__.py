@@ -27,7 +27,6 @@ PROCESSORS = 148  # multiprocessors of a B200 or B300, to choose a default varia
 PARTIAL_TYPES = {"bf16": ("BFloat16", "bfloat16"), "fp16": ("Float16", "float16"), "fp8": ("Float16", "float16")}
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Return None, or why this kernel cannot compute the workload."""
     if workload.dtype not in DTYPES:
@@ -40,7 +39,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return the variants, default first.
 
@@ -102,7 +100,6 @@ def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[A
     return MlaDecodeSm100(element, groups, in_place, pairs), arguments
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Allocate the workspace and schedule these KV lengths; other lengths need another bind."""
     from cutesnake.stages.load.cute import Call, multiprocessors

@@ -22,7 +22,6 @@ DTYPES = ("bf16", "fp16")
 NOT_PLANNED = None, None, None  # lengths, lanes, plans: arguments of planned builds alone
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Return None, or why this kernel cannot compute the workload."""
     if workload.dtype not in DTYPES:
@@ -35,7 +34,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return the builds that may compute the workload, the fastest first (choice.py)."""
     from kernels.mla_decode.cute_sm90 import choice
@@ -101,7 +99,6 @@ def merge_workspace(merges: int, device: Any) -> tuple[Any, Any]:
     return counters, state
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Make workspace and schedule for these KV lengths: others need another bind, or a `plan`."""
     from cutesnake.stages.load.cute import Call, multiprocessors

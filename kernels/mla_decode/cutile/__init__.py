@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.targets import TENSOR_CORES
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ COMBINE_TILES = {"combine": (4, 4, 256), "combine_many": (16, 1, 512)}
 MOST_ITEMS = 65_535  # the grid's second extent; a request is one item or several
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Every dtype, kv length, page order, number of heads and query tokens."""
     if workload.batch > MOST_ITEMS:
@@ -81,7 +80,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """One build per dtype and candidate, for every batch and kv length."""
     result = []
@@ -141,7 +139,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build(functions, target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One launch if no request is split, two or three otherwise: see `run`."""
     from kernels.mla_decode.cutile import run

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import refuse_extents
 from kernels.targets import EVERY
 
@@ -26,12 +26,10 @@ SHARED_COLUMNS = 16384  # rows at least this long are shared among blocks where 
 BLOCKS_PER_PROCESSOR = 4  # as many as it takes to keep memory busy
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     return refuse_extents(workload)
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """`aligned` builds promise rows that start at multiples of 16 bytes, for TMA."""
     from kernels.reduce.operator import DTYPES
@@ -77,7 +75,6 @@ def blocks_along(rows: int, columns: int, tile_m: int, tile_n: int, processors: 
     return max(1, min(tiles, BLOCKS_PER_PROCESSOR * processors // row_tiles))
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind; the float32 workspace of a shared row is allocated once."""
     import torch

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ VECTORS = 4  # of each thread, on the way at the same time
 SHARING = ((1, 32, 1), (4096, 128, 1), (32768, 128, 4), (131072, 128, 8))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Accept extents that 32-bit coordinates can count.
 
@@ -38,7 +37,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return the builds, best for the row length first.
 
@@ -78,7 +76,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     )
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind a cluster for as many rows as a CTA has.
 

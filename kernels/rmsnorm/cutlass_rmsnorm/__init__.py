@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.rmsnorm.cutlass_rmsnorm.shape import LARGEST_CLUSTER, VECTOR_BYTES, Shape
 from kernels.upstream.examples import SOURCE as EXAMPLES
 
@@ -22,7 +22,6 @@ SOURCE = EXAMPLES
 TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a"), ("clusters",))
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """Accept rows whose 16-byte vectors divide evenly among a cluster's CTAs.
 
@@ -41,7 +40,6 @@ def supports(workload: Workload) -> str | None:
     return None
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return (Variant(f"{workload.dtype}_n{workload.columns}", {"dtype": workload.dtype, "columns": workload.columns}),)
 
@@ -52,7 +50,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build_program("kernels.rmsnorm.cutlass_rmsnorm.program:program", "rmsnorm", target, folder, **variant.params)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind a cluster for each group of rows that it takes at once.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from cutesnake.model.contract import Build, Runner, Variant
 from kernels.upstream.gemm import refused_rows
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ STAGE_BYTES = 128  # of a tile of A or B along K
 TILES = ((64, 64), (128, 128), (128, 256))  # M x N
 
 
-@not_baked
 def supports(workload: Workload) -> str | None:
     """All but mxf4, if rows are whole multiples of 16 bytes."""
     from kernels.tensor_products.operator import BITS
@@ -35,7 +34,6 @@ def supports(workload: Workload) -> str | None:
     return refused_rows(("k", w.k, BITS[w.dtype], "A and B"), ("n", w.n, 32, "D"))
 
 
-@not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """Return a build per kind of product and tile, which serves every size."""
     dtype = workload.dtype
@@ -58,7 +56,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     return build([function], target, folder)
 
 
-@not_baked
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One block per tile of D."""
     w, p = workload, build.params

@@ -184,10 +184,14 @@ def _text_sets_dsl(text: str) -> bool:
     if not re.search(r"^DSL\b", text, re.MULTILINE):
         return False
     try:
-        body = ast.parse(text).body
+        return sets_dsl(ast.parse(text))
     except (SyntaxError, ValueError):
         return True
-    for node in body:
+
+
+def sets_dsl(module: ast.Module) -> bool:
+    """Return whether a module assigns DSL, as contracts of kernels do."""
+    for node in module.body:
         names: list[ast.expr] = []
         if isinstance(node, ast.Assign):
             names = node.targets

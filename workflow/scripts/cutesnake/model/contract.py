@@ -21,11 +21,12 @@ Marked = TypeVar("Marked", bound=Callable[..., Any] | type)
 
 
 def not_baked(thing: Marked) -> Marked:
-    """Mark `bind`, `supports` or `variants` of a contract module as no part of builds.
+    """Mark a function or class of a kernel as no part of builds.
 
     A build is made again when the source of its contract module changes, or of anything that this imports. What is
     marked is left out of that, with everything that only it imports. Forgetting the mark costs builds that were not
-    necessary, never a stale one.
+    necessary, never a stale one. `bind`, `supports` and `variants` of a contract module count as marked: `compile` must
+    not call them.
     """
     return thing
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cutesnake.model.catalog import label, roots
+from cutesnake.model.catalog import label, roots, sets_dsl
 from cutesnake.model.paths import ROOT, SCRIPTS
 from cutesnake.planning import installed
 from cutesnake.planning.looked_at import digest as digest_of_file
@@ -40,6 +40,7 @@ COMPILER = "cutesnake.stages.compile.compile"
 # Parts of ptxsim for people and for pytest. No record depends on them, unless code imports them by name.
 FRONT = ("__main__.py", "census.py", "commandline/", "museum/", "pytest_plugin.py", "timing/early_arrivals.py")
 MARK = "not_baked"  # the decorator of cutesnake.model.contract
+MARKED_BY_NAME = ("supports", "variants", "bind")  # functions of contracts that no build depends on
 
 
 WORKFLOW, SIMULATOR, KERNELS = "workflow", "ptxsim", "kernels"
@@ -181,7 +182,7 @@ def _read(path: Path, content: bytes) -> tuple[str, str, list[str], list[str]]:
     if path.suffix == ".py":
         with contextlib.suppress(SyntaxError, ValueError):  # a kernel's fault, which the plan or the build tells
             tree = ast.parse(content)
-            seen = _Seen(_package(path))
+            seen = _Seen(_package(path), tree)
             seen.walk(tree)
             return seen.digests()
     digest = _short(content)
@@ -191,11 +192,14 @@ def _read(path: Path, content: bytes) -> tuple[str, str, list[str], list[str]]:
 class _Seen:
     """The syntax tree of a module as text, and its imports.
 
-    Comments, docstrings, layout and `if TYPE_CHECKING` are left out. What is marked `@not_baked` is kept apart.
+    Comments, docstrings, layout and `if TYPE_CHECKING` are left out. What is marked `@not_baked` is kept apart, and so
+    are the functions of a contract that bear a name of MARKED_BY_NAME.
     """
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, module: ast.Module) -> None:
         self.package = package
+        functions = (node for node in module.body if isinstance(node, ast.FunctionDef) and sets_dsl(module))
+        self.marked = {function for function in functions if function.name in MARKED_BY_NAME}
         self.texts: tuple[list[str], list[str]] = ([], [])  # what builds depend on, marked
         self.names: tuple[set[str], set[str]] = (set(), set())
 
@@ -205,7 +209,7 @@ class _Seen:
         return whole, for_builds, sorted(self.names[0] | self.names[1]), sorted(self.names[0])
 
     def walk(self, node: ast.AST, marked: bool = False) -> None:
-        marked = marked or _is_marked(node)
+        marked = marked or node in self.marked or _is_marked(node)
         texts = self.texts[marked]
         texts.append(type(node).__name__)
         self._import(node, self.names[marked])
