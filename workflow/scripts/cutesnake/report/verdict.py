@@ -354,7 +354,7 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
 def _why(decided: list[TargetVerdict]) -> list[View]:
     """Return the first causes of workloads per faster DSL, the most frequent first.
 
-    What is no cause, and what is named less often, comes last. At least one entry is of a prediction.
+    The rest is counted. At least one entry is of a prediction.
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
     views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
@@ -368,18 +368,16 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
                 lacking[side][_lacking(every)] += 1
                 continue
             at = f"{verdict.gpu}, {known[one.workload]}, {ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
-            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "count": 0}
+            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule, NO_CAUSE), "at": at, "count": 0}
             view["predicted"] = verdict.predicted
             views[side].setdefault((cause.rule, verdict.predicted), view)["count"] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: (not one["label"], -one["count"]))
-        measured = [one for one in kinds if not one["predicted"]]
-        shown = [one for one in measured if one["label"]][:MOST_CAUSES]
-        shown += [one for one in measured if not one["label"]][:1]  # what is no cause
+        kinds = sorted(of.values(), key=lambda one: -one["count"])
+        shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
         rest = [
-            f"{(one['label'] or NO_CAUSE).lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
+            f"{one['label'].lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
             for one in kinds
             if one not in shown
         ]
@@ -438,7 +436,7 @@ FIGURES: tuple[Figure, ...] = (
 def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
     """Return the table of costs, a column per kernel.
 
-    `gpus` names a target's GPU, `names` shortens those of workloads.
+    `gpus` names a target's GPU, `names` shortens workloads' names.
     """
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]
     lacking = dict.fromkeys(cost.missing["lines"] for cost in costs if "lines" in cost.missing)
