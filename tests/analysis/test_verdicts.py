@@ -11,7 +11,7 @@ from verdict_samples import prediction, timings
 
 import sample
 from cutesnake.analysis.compare.comparison import compare
-from cutesnake.analysis.verdict import sentences
+from cutesnake.analysis.verdict import python_lines, sentences
 from cutesnake.analysis.verdict.authors import author, read_authors
 from cutesnake.analysis.verdict.causes import rules
 from cutesnake.analysis.verdict.clocks import warm_slower
@@ -170,6 +170,20 @@ def test_lines_of_a_third_party_kernel_are_what_its_adapter_names(tmp_path):
     assert not any(name.startswith("blackwell") for name in result.files)
     (tmp_path / "empty").mkdir()
     assert count_lines("fmha", "cutlass_sm90", tmp_path / "empty") is None
+
+
+def test_lines_of_a_package_that_is_not_fetched_are_recorded_ones(tmp_path, monkeypatch):
+    (tmp_path / "flashinfer-python/hopper").mkdir(parents=True)
+    example = MODULE.replace("launcher", "HopperFusedMultiHeadAttentionForward")
+    (tmp_path / "flashinfer-python/hopper/fmha.py").write_text(example)
+    monkeypatch.setattr(python_lines, "RECORDED", tmp_path / "lines.yaml")
+    python_lines.record_lines(tmp_path, tmp_path / "lines.yaml")
+    counted = count_lines("fmha", "cutlass_sm90", tmp_path / "flashinfer-python")
+    known = python_lines.recorded_lines("fmha", "cutlass_sm90", "flashinfer-python")
+    assert (known.host, known.device) == (counted.host, counted.device) > (0, 0)
+    assert python_lines.recorded_lines("fmha", "tilegym", "tilegym") is None
+    monkeypatch.setattr(python_lines, "_pinned", lambda source: f"{source} another")
+    assert python_lines.recorded_lines("fmha", "cutlass_sm90", "flashinfer-python") is None
 
 
 def test_costs_have_figures_or_reasons(verdict):

@@ -264,11 +264,11 @@ def _headlines(decisions: list[Decision]) -> list[View]:
             return [_headline(first, "warm and cold:", look)]
         factor = texts[1][0][0].removeprefix(f"{DSL_NAMES[main.winner]} ").removeprefix(ABOUT)
         return [_headline(f"{first} warm, {factor} cold", "", look)]
-    return [_headline(text, f"{one.figure}:", look) for (text, look), one in texts]
+    return [_headline(text, f"{one.figure}:", look, several=len(texts) > 1) for (text, look), one in texts]
 
 
-def _headline(text: str, figure: str, look: str) -> View:
-    return {"text": text, "figure": figure, "class": look, "long": len(text) > LONGEST}
+def _headline(text: str, figure: str, look: str, several: bool = False) -> View:
+    return {"text": text, "figure": figure, "class": look, "long": several or len(text) > LONGEST}
 
 
 def _dtypes(decision: Decision) -> str:
