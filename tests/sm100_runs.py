@@ -10,10 +10,14 @@ from typing import Any
 import torch
 
 import ptxsim
+from builds import build
 from kernels.mla_decode import cute_sm100, operator
 from kernels.mla_decode.cute_sm100 import sizes as layout
 from kernels.mla_decode.cute_sm100.schedule import make_schedule
+from ptxsim.timing import code_of
 
+KEYS = 1024  # of the request whose launch is counted
+SENT, STORES = "st.async.shared::cluster.mbarrier::complete_tx::bytes", ("cp.async.bulk.tensor.3d.global",)
 CHECKS = (*ptxsim.DEFAULT_CHECKS, "unwaited-ld")
 
 
@@ -110,3 +114,38 @@ def wrong(outputs: operator.Outputs, expected: operator.Outputs, yardstick: oper
     distance = (outputs.lse[seen] - expected.lse[seen]).abs().max()
     if not distance < 1e-4:
         yield f"the log-sum-exp is off by {distance:.2e}"
+
+
+def counted(variant: str) -> dict[str, Any]:
+    """What a launch for one request does, by one cluster."""
+    workload = operator.Workload(1, KEYS, variant.partition("_")[0])
+    chosen = next(v for v in cute_sm100.variants(workload, "sm_100a") if v.id == variant)
+    inputs, outputs = operator.make_inputs(workload, 0, "cpu"), operator.make_outputs(workload)
+    processors = layout.PAIR_CTAS * chosen.params.get("pairs", 1)
+    folder = build("mla_decode", "cute_sm100", "sm_100a", chosen)
+    launch = captured(folder, workload, inputs, outputs, processors)[0]
+    result = ptxsim.run(launch, "eager", checks=(), track=True).counts[0]
+    need, code = operator.cost(workload), code_of(launch.name, folder / "kernel.cubin")
+    assert code is not None
+
+    def ops(*beginnings: str) -> int:
+        return sum(n for op, n in result.opcodes.items() if op.startswith(beginnings))
+
+    sent = 32 * (16 * ops(f"{SENT}.v4") + 4 * ops(f"{SENT}.b32"))
+    return {
+        "products": result.products,
+        "flops": result.mma_flops / need.flops,
+        "bytes_once": (result.global_read_unique_bytes or 0) / need.bytes_read,
+        "bytes_read": result.global_read_bytes,
+        "loads": ops("cp.async.bulk.tensor") - ops(*STORES),
+        "warp_instructions": result.warp_instructions,
+        "tmem_loads": ops("tcgen05.ld"),
+        "tmem_stores": ops("tcgen05.st"),
+        "commits": ops("tcgen05.commit"),
+        "polls": ops("mbarrier.try_wait"),
+        "waits": result.barrier_waits,
+        "stores": ops("st.global"),
+        "sent_kb": round(sent / 1024 / launch.grid[0], 1),
+        "registers": code.registers,
+        "shared_bytes": launch.dynamic_shared,
+    }

@@ -7,10 +7,39 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from cutesnake.model.contract import Variant
 
 SOURCE = "flashinfer-python"  # the wheel, a key of kernels/upstream.yaml
 FOLDER = "flashinfer/data/cutlass/examples/python/CuTeDSL"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A class of NVIDIA's examples, as a kernel.
+
+    PROGRAM, `module:function`, makes what is compiled from path, name, `chosen` and a variant's values. FUNCTION is its
+    name in the build.
+    """
+
+    path: str  # below the folder of examples
+    name: str
+    PROGRAM: ClassVar[str]
+    FUNCTION: ClassVar[str] = "gemm"
+
+    @property
+    def chosen(self) -> tuple[Any, ...]:
+        return ()
+
+    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
+        from cutesnake.stages.compile.cute import build_program
+
+        arguments = (self.path, self.name, *self.chosen)
+        return build_program(self.PROGRAM, self.FUNCTION, target, folder, *arguments, **variant.params)
 
 
 def row_major(element: Any, *shape: Any, align: int = 16) -> Any:

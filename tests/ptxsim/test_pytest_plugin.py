@@ -320,6 +320,14 @@ def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:
             end.record()
         with pytest.raises(RuntimeError, match="no elapsed time"):
             start.elapsed_time(end)
+        places = []
+
+        class Backward(torch.autograd.Function):
+            forward = staticmethod(lambda _, x: 2 * x)
+            backward = staticmethod(lambda _, gradient: places.append(gradient.is_cuda) or gradient)
+
+        Backward.apply(x.clone().requires_grad_()).sum().backward()
+        assert places == [True]
         assert torch.compile(layer)(x).shape == torch.compile(fullgraph=True)(layer)(x).shape == (2,)
         schema = {"mutates_args": (), "schema": "(Tensor x) -> Tensor"}
         twice = torch.library.custom_op("ptxsim_test::twice", lambda x: 2 * x, device_types="cuda", **schema)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import examples
 
 if TYPE_CHECKING:
     from kernels.fmha.operator import Inputs, Outputs, Workload
 
-FUNCTION = "fmha"
 LOG2_E = 1.0 / math.log(2.0)
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples, as a kernel.
 
     `tile` is queries x keys of one product, of which a CTA has two. `lse` says that it always writes the log-sum-exp.
     """
 
-    path: str  # below the folder of examples
-    name: str
+    PROGRAM = "kernels.fmha.cutlass.program:program"
+    FUNCTION = "fmha"
     tile: tuple[int, int]
     lse: bool
 
@@ -35,12 +34,6 @@ class Example:
         mask = "causal" if w.causal else "residual" if w.length % tile_n else "none"
         params = {"dtype": w.dtype, "head_dim": w.head_dim, "tile_m": tile_m, "tile_n": tile_n, "mask": mask}
         return (Variant(f"{w.dtype}_d{w.head_dim}_{tile_m}x{tile_n}_{mask}", params),)
-
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        program = "kernels.fmha.cutlass.program:program"
-        return build_program(program, FUNCTION, target, folder, self.path, self.name, **variant.params)
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

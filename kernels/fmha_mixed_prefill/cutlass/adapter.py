@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.targets import BLACKWELL
+from kernels.upstream import examples
 
 if TYPE_CHECKING:
     from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
 
 TARGETS = BLACKWELL
-FUNCTION = "fmha_mixed_prefill"
 QUERIES, KEYS = 128, 128  # of a CTA's tile; two CTAs take neighbouring tiles of queries
 LOG2_E = 1.0 / math.log(2.0)
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples, for heads of `width` elements, as a kernel."""
 
-    path: str  # below the folder of examples
-    name: str
+    PROGRAM = "kernels.fmha_mixed_prefill.cutlass.program:program"
+    FUNCTION = "fmha_mixed_prefill"
     width: int
 
     @not_baked
@@ -47,19 +46,6 @@ class Example:
         w = workload
         mask = "causal" if w.causal else "residual" if w.length % KEYS else "none"
         return (Variant(f"int8_d{self.width}_{mask}", {"width": self.width, "mask": mask}),)
-
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.fmha_mixed_prefill.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.path,
-            self.name,
-            **variant.params,
-        )
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

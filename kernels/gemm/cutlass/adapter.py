@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
 
 if TYPE_CHECKING:
     from kernels.gemm.operator import Inputs, Outputs, Workload
 
-FUNCTION = "gemm"
-
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples, as a kernel.
 
     `scheduler` says how tiles of C are given out: `tiles` (a cluster for each), `static` (clusters that stay and take
     every so-manyth) or `dynamic` (clusters that ask the hardware for the next).
     """
 
-    path: str  # below the folder of examples
-    name: str
+    PROGRAM = "kernels.gemm.cutlass.program:program"
     scheduler: str
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.gemm.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.path,
-            self.name,
-            self.scheduler,
-            dict(variant.params),
-        )
+    @property
+    def chosen(self) -> tuple[Any, ...]:
+        return (self.scheduler,)
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

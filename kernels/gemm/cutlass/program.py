@@ -8,7 +8,7 @@ from kernels.upstream.examples import module
 from kernels.upstream.gemm import element, fake
 
 
-def program(path: str, name: str, scheduler: str, params: dict[str, Any]) -> tuple[Any, tuple]:
+def program(path: str, name: str, scheduler: str, **params: Any) -> tuple[Any, tuple]:
     """Return the class `name` of the example `path` and fake arguments.
 
     The class is made for a variant; sizes are dynamic. `scheduler` is how the class gives out tiles: `tiles`, `static`

@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.targets import BLACKWELL
+from kernels.upstream import examples
 from kernels.upstream.gemm import Tiling, cluster_params
 
 if TYPE_CHECKING:
     from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
 
 TARGETS = BLACKWELL
-FUNCTION = "gemm"
 ALIGNED = 32  # elements: what the examples assume of M, N and K
 TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples, as a kernel.
 
     `takes` is how it is called: see `program` in program.py.
     """
 
-    path: str  # below the folder of examples
-    name: str
+    PROGRAM = "kernels.gemm_blockscaled.cutlass.program:program"
     takes: str
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.gemm_blockscaled.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.path,
-            self.name,
-            self.takes,
-            **variant.params,
-        )
+    @property
+    def chosen(self) -> tuple[Any, ...]:
+        return (self.takes,)
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -7,11 +7,11 @@ the grouped ones take a tensor of whole numbers besides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Variant, not_baked
 from kernels.targets import BLACKWELL
+from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kernels.matrices import Groups, Product
 
 TARGETS = BLACKWELL
-FUNCTION = "gemm"
 TILE_N = 128  # all that the examples take: a block of B's scales
 
 
@@ -38,11 +37,10 @@ class Tiling:
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples; `indexed` ones take integers after the scales."""
 
-    path: str  # below the folder of examples
-    name: str
+    PROGRAM = "kernels.gemm_blockwise.cutlass.program:program"
     tilings: tuple[Tiling, ...]
     indexed: bool = False
 
@@ -71,19 +69,9 @@ class Example:
             for tiling in self.tilings
         )
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.gemm_blockwise.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.path,
-            self.name,
-            self.indexed,
-            dict(variant.params),
-        )
+    @property
+    def chosen(self) -> tuple[Any, ...]:
+        return (self.indexed,)
 
 
 @not_baked

@@ -12,7 +12,7 @@ from kernels.upstream.gemm import fake
 TILE_N = 128
 
 
-def program(path: str, name: str, indexed: bool, params: dict[str, Any]) -> tuple[Any, tuple]:
+def program(path: str, name: str, indexed: bool, **params: Any) -> tuple[Any, tuple]:
     """Return the class `name` of the example `path` and fake arguments.
 
     The class is made for a variant; sizes are dynamic. A (M, K, L), B (N, K, L), C (M, N, L), scales of A (M, blocks,

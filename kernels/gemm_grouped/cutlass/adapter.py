@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.targets import MULTIPROCESSORS
+from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
 
@@ -26,17 +26,15 @@ if TYPE_CHECKING:
     from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
 TILINGS = (Tiling(128, 128, (1, 1)), Tiling(256, 128, (2, 1), pair=True), Tiling(256, 256, (2, 1), pair=True))
-FUNCTION = "gemm"
 DESCRIPTOR_WORDS = 16  # of 8 bytes: a TMA descriptor
 TEMPLATE = 32  # rows and columns of the tensors that give descriptors their element type and majors
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples, as a kernel; `takes` is `plain`, `scaled` or `hopper`."""
 
-    path: str  # below the folder of examples
-    name: str
+    PROGRAM = "kernels.gemm_grouped.cutlass.program:program"
     takes: str
     tilings: tuple[Tiling, ...]
 
@@ -70,19 +68,9 @@ class Example:
             for tiling in self.tilings
         )
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.gemm_grouped.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.path,
-            self.name,
-            self.takes,
-            dict(variant.params),
-        )
+    @property
+    def chosen(self) -> tuple[Any, ...]:
+        return (self.takes,)
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

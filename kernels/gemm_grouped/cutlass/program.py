@@ -104,7 +104,7 @@ def table(dtype: type[cutlass.Numeric], *shape: int) -> Any:
     return make_fake_compact_tensor(dtype, shape, stride_order=order, assumed_align=16)
 
 
-def program(path: str, name: str, takes: str, params: dict[str, Any]) -> tuple[Any, tuple]:
+def program(path: str, name: str, takes: str, **params: Any) -> tuple[Any, tuple]:
     """Return the class `name` of the example `path` and fake arguments.
 
     The class is made for a variant. Only the tables have known sizes.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.targets import BLACKWELL
+from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kernels.matrices import Groups, Product
 
 TARGETS = BLACKWELL
-FUNCTION = "gemm"
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,10 @@ TILINGS = (
 
 
 @dataclass(frozen=True)
-class Example:
+class Example(examples.Example):
     """A class of NVIDIA's examples, or `batch_first` one of nvidia-cutlass-operators."""
 
-    path: str  # below the folder of examples, or of implementations
-    name: str
+    PROGRAM = "kernels.gemm_mixed.cutlass.program:program"
     tilings: tuple[Tiling, ...] = TILINGS
     batch_first: bool = False
 
@@ -92,19 +90,9 @@ class Example:
             for tiling in self.tilings
         )
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.gemm_mixed.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.path,
-            self.name,
-            self.batch_first,
-            dict(variant.params),
-        )
+    @property
+    def chosen(self) -> tuple[Any, ...]:
+        return (self.batch_first,)
 
 
 @not_baked

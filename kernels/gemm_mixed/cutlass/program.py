@@ -93,7 +93,7 @@ def turned(tensor: cute.Tensor, modes: cutlass.Constexpr) -> cute.Tensor:
     return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, modes))
 
 
-def program(path: str, name: str, batch_first: bool, params: dict[str, Any]) -> tuple[Mixed | BatchFirst, tuple]:
+def program(path: str, name: str, batch_first: bool, **params: Any) -> tuple[Mixed | BatchFirst, tuple]:
     """Return the class `name` of the example `path` and fake arguments.
 
     The class is made for a variant; sizes are dynamic. `batch_first` is for an implementation of
