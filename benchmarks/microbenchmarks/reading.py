@@ -28,7 +28,7 @@ class Reading:
 
     @classmethod
     def of(cls, values: Iterable[float], also: dict[str, Any] | None = None, left_out: int = 0) -> Reading:
-        """Return the reading of repetitions, with as many left out at either end for its range."""
+        """Return the reading of repetitions; its range leaves some out at either end."""
         order = sorted(values)
         return cls(statistics.median(order), order[left_out], order[-1 - left_out], len(order), None, also or {})
 
