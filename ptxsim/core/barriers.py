@@ -162,14 +162,20 @@ class ClusterBarrier:
         """The number of living threads that have arrived; an exited thread is not waited for."""
         return sum(int(np.count_nonzero(cta.alive & (cta.cluster_phases > self.phase))) for cta in self.cluster.ctas)
 
-    def arrive(self, f: Fragment) -> None:
+    def arrive(self, f: Fragment, at: int) -> None:
+        """Arrive, after an arrival that was not waited for at a phase of its own."""
         self.cluster.progress += 1
-        f.cta.cluster_phases[f.lo : f.hi][f.lanes()] = self.phase + 1
+        lanes, phases, unwaited = f.lanes(), f.cta.cluster_phases[f.lo : f.hi], f.cta.cluster_unwaited[f.lo : f.hi]
+        if unwaited[lanes].any():
+            why = "each thread may arrive only once before the barrier completes"
+            f.report(at, "barrier", f"threads arrive at barrier.cluster again without barrier.cluster.wait: {why}")
+        phases[lanes], unwaited[lanes] = np.maximum(phases[lanes], self.phase) + 1, True
         self.cluster.observer.cluster_arrived(f, self)
         self.check()
 
     def wait(self, f: Fragment, at: int) -> None:
         """Sleep until the phase has completed that the fragment's threads have arrived for."""
+        f.cta.cluster_unwaited[f.lo : f.hi][f.lanes()] = False
         if self.phase >= int(f.cta.cluster_phases[f.lo : f.hi][f.lanes()].max()):
             self.cluster.observer.cluster_waited(f, self)
             return

@@ -38,6 +38,7 @@ class CTA:
         self.alive = np.arange(n) < self.launch.threads
         self.carry = np.zeros(n, bool)
         self.cluster_phases = np.zeros(n, np.int64)  # per thread the phase of barrier.cluster it has arrived for
+        self.cluster_unwaited = np.zeros(n, bool)  # threads that have not waited since they arrived
         self.shared_bytes: int = self.machine.layout.shared_bytes
         self.local_bytes: int = self.machine.layout.local_bytes  # per thread
         # NaN in every format, so that unwritten bytes do not look like a result.

@@ -162,6 +162,8 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
     put(torch.cuda, "device", _Device)
     put(torch.cuda, "stream", lambda stream: contextlib.nullcontext(stream))
     put(torch.library, "custom_op", _for_cpu(torch.library.custom_op))
+    backward = torch.autograd.function.BackwardCFunction
+    put(backward, "apply", _in_mode(backward.apply))
     try:
         with CudaOnCpu():
             yield
@@ -173,6 +175,16 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
 def _eager(model: Any = None, **_: Any) -> Any:
     """Leave a function as it is: Dynamo cannot trace tensors that claim a GPU."""
     return model if model is not None else lambda function: function
+
+
+def _in_mode(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap calls by the autograd engine, which leaves modes of torch functions."""
+
+    def wrapped(*args: Any) -> Any:
+        with CudaOnCpu():
+            return apply(*args)
+
+    return wrapped
 
 
 def _for_cpu(custom_op: Callable[..., Any]) -> Callable[..., Any]:

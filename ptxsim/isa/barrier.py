@@ -90,7 +90,7 @@ def cluster_barrier(f: Fragment, at: int, wait: bool, following: int) -> int:
     if wait:
         f.cta.cluster.barrier.wait(f, at)
     else:
-        f.cta.cluster.barrier.arrive(f)
+        f.cta.cluster.barrier.arrive(f, at)
     return following
 
 

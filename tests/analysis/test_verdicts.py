@@ -11,7 +11,7 @@ from verdict_samples import prediction, timings
 
 import sample
 from cutesnake.analysis.compare.comparison import compare
-from cutesnake.analysis.verdict import sentences
+from cutesnake.analysis.verdict import python_lines, sentences
 from cutesnake.analysis.verdict.authors import author, read_authors
 from cutesnake.analysis.verdict.causes import rules
 from cutesnake.analysis.verdict.clocks import warm_slower
@@ -172,6 +172,20 @@ def test_lines_of_a_third_party_kernel_are_what_its_adapter_names(tmp_path):
     assert count_lines("fmha", "cutlass_sm90", tmp_path / "empty") is None
 
 
+def test_lines_of_a_package_that_is_not_fetched_are_recorded_ones(tmp_path, monkeypatch):
+    (tmp_path / "flashinfer-python/hopper").mkdir(parents=True)
+    example = MODULE.replace("launcher", "HopperFusedMultiHeadAttentionForward")
+    (tmp_path / "flashinfer-python/hopper/fmha.py").write_text(example)
+    monkeypatch.setattr(python_lines, "RECORDED", tmp_path / "lines.yaml")
+    python_lines.record_lines(tmp_path, tmp_path / "lines.yaml")
+    counted = count_lines("fmha", "cutlass_sm90", tmp_path / "flashinfer-python")
+    known = python_lines.recorded_lines("fmha", "cutlass_sm90", "flashinfer-python")
+    assert (known.host, known.device) == (counted.host, counted.device) > (0, 0)
+    assert python_lines.recorded_lines("fmha", "tilegym", "tilegym") is None
+    monkeypatch.setattr(python_lines, "_pinned", lambda source: f"{source} another")
+    assert python_lines.recorded_lines("fmha", "cutlass_sm90", "flashinfer-python") is None
+
+
 def test_costs_have_figures_or_reasons(verdict):
     costs = {(one.kernel, one.target): one for one in verdict.costs}
     assert ("torch_sdpa", "sm_90a") not in costs
@@ -219,7 +233,7 @@ def test_every_part_has_a_sentence(verdict):
         texts += [text for name, cells in box["rows"] for text in (name, *cells)]
         assert all(text and "{" not in text for text in texts)
         assert all(len(cells) == len(box["figures"]) for _, cells in box["rows"])
-    assert all(kernel["author"] for kernel in shown["costs"]["kernels"])
+    assert all(kernel["title"] for kernel in shown["costs"]["kernels"])
 
 
 def explained(**changes):

@@ -194,7 +194,7 @@ def test_a_race_fails_the_test_and_names_both_source_lines(run) -> None:
     result = run(RACE)
     result.assert_outcomes(failed=1)
     text = result.stdout.str()
-    assert "race: warp " in text and f"its line {line('reads what another warp wrote')}" in text
+    assert "race: warp " in text and f"test_kernel.py:{line('reads what another warp wrote')}, PTX line" in text
     assert f"test_kernel.py:{line('buffer[thread] = x')}" in text
     assert ">   y[row, thread] = buffer[COLUMNS - 1 - thread]" in text and "1 launches, 1 findings (sm_90a)" in text
 
@@ -320,6 +320,14 @@ def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:
             end.record()
         with pytest.raises(RuntimeError, match="no elapsed time"):
             start.elapsed_time(end)
+        places = []
+
+        class Backward(torch.autograd.Function):
+            forward = staticmethod(lambda _, x: 2 * x)
+            backward = staticmethod(lambda _, gradient: places.append(gradient.is_cuda) or gradient)
+
+        Backward.apply(x.clone().requires_grad_()).sum().backward()
+        assert places == [True]
         assert torch.compile(layer)(x).shape == torch.compile(fullgraph=True)(layer)(x).shape == (2,)
         schema = {"mutates_args": (), "schema": "(Tensor x) -> Tensor"}
         twice = torch.library.custom_op("ptxsim_test::twice", lambda x: 2 * x, device_types="cuda", **schema)

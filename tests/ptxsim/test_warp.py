@@ -225,3 +225,11 @@ def test_a_barrier_nobody_completes_is_a_deadlock_that_says_so() -> None:
     got = run_kernel("mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32; @%p1 bra END; bar.sync 2, 64; END:", threads=64)
     (finding,) = got.findings
     assert finding.kind == "deadlock" and "barrier 2 of CTA 0 (32 of 64 threads arrived)" in finding.message
+
+
+@pytest.mark.parametrize("schedule", ["eager", "warps", "late"])
+def test_a_second_arrival_at_the_cluster_barrier_before_a_wait_is_reported(schedule) -> None:
+    arrive, wait = "barrier.cluster.arrive;", "barrier.cluster.wait;"
+    for body, reported in ((arrive + wait + arrive + wait, []), (arrive + arrive + wait + wait, ["barrier"])):
+        findings = run_kernel(body, threads=64, grid=(2,), cluster=(2,), schedule=schedule).findings
+        assert [x.kind for x in findings] == reported

@@ -111,6 +111,9 @@ SCRIPT = """
   }
   out.answer = bottom(".box .big"); out.why = bottom("#why .why-sides, #why > p"); out.cost = bottom("#cost table");
   out.screens = document.documentElement.scrollHeight / 900;
+  function box(selector) { return document.querySelector(selector).getBoundingClientRect(); }
+  var why = box("#why"), cost = box("#cost table");
+  out.apart = why.right <= cost.left || why.bottom <= cost.top;
   out.hints = Array.from(document.querySelectorAll("div.wide")).filter(function (frame) {
     var cut = frame.clientWidth && frame.scrollWidth > frame.clientWidth + 1;
     return cut && !(frame.previousElementSibling && frame.previousElementSibling.matches("p.more"));
@@ -231,6 +234,7 @@ def test_in_a_browser(pages, tmp_path, width, dark, front):
     assert out["paper"] == ("rgb(20, 23, 27)" if dark else "rgb(255, 255, 255)")
     assert out["answer"] < 900  # which DSL is faster stands within the first screen
     assert max(out["why"], out["cost"]) < 900 or width < 1280  # and so do why, and the cost
+    assert out["apart"]
     assert out["screens"] <= 12 or width < 1280
     assert out["hints"] == 0 and out["dim"] == [] and out["clipped"] == []
     assert out["linked"]

@@ -96,7 +96,7 @@ PROJECT = Path(os.path.relpath(ROOT))
 DEVICES = str(PROJECT / "config/devices.yaml")
 KNOWLEDGE = sorted(str(path) for kind in ("md", "yaml") for path in Path(PROJECT, "docs/knowledge").rglob(f"*.{kind}"))
 VERDICT_FILES = [  # what verdicts read besides records
-    str(PROJECT / "kernels/authors.yaml"),
+    *(str(PROJECT / f"kernels/{name}.yaml") for name in ("authors", "upstream_lines")),
     DEVICES,
     *sorted(map(str, Path(PROJECT, "workflow/validation").glob("*.jsonl"))),
 ]

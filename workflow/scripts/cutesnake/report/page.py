@@ -88,6 +88,8 @@ def render(contents: Contents, base: str = "results") -> str:
     drawn = [plot for plot in contents.plots if plot.file]
     plots = [plot_view(plot, plot.file or "", contents.plot_folder, at) for at, plot in enumerate(drawn)]
     decided = verdict.view(contents.verdicts) if contents.verdicts else None
+    for box in decided["boxes"] if decided else ():
+        box["flags"] += _simulated(contents.comparison, box["target"]) if box["predicted"] else []
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
@@ -133,21 +135,18 @@ def _subtitle(contents: Contents) -> list[str]:
         counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
         texts = [f"{number(passed)} of {number(every)} on {gpu}" for gpu, (passed, every) in counts.items()]
-        parts.append(f"Correct: {', '.join(texts)}{_simulated(compared)}.")
+        parts.append(f"Correct: {', '.join(texts)}.")
     return parts
 
 
-def _simulated(compared: Compare) -> str:
-    """Return how many simulated checks passed, for targets without a GPU."""
-    checked = {row.target for row in compared.coverage if row.gpus.get("correctness")}
-    rows = [row for row in compared.coverage if row.target not in checked]
+def _simulated(compared: Compare, target: str) -> list[str]:
+    """Return how many checks of a target passed in simulation, or nothing."""
+    rows = [row for row in compared.coverage if row.target == target]
     passed = sum(row.correctness.simulated + row.correctness.recorded for row in rows)
     failed = {row.kernel: row.correctness.failed for row in rows if row.correctness.failed}
-    if not (every := passed + sum(failed.values())):
-        return ""
-    targets = ", ".join(dict.fromkeys(row.target for row in rows))
     which = f" (failed: {', '.join(failed)})" if failed else ""
-    return f"; in simulation on {targets} {number(passed)} of {number(every)}{which}"
+    every = passed + sum(failed.values())
+    return [f"correct in simulation: {number(passed)} of {number(every)}{which}"] if every else []
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:

@@ -45,6 +45,7 @@ def view(verdicts: Verdicts) -> View | None:
         return None
     used = {getattr(pair, side) for one in decided for d in _decisions(one) for pair in d.pairs for side in SIDES}
     gpus = {one.target: one.gpu for one in reversed(decided)}
+    names = short_names({pair.workload for one in decided for d in _decisions(one) for pair in d.pairs})
     front = [one for target in gpus for one in verdicts.costs if one.target == target and one.at]
     front.sort(key=lambda one: (list(reversed(gpus)).index(one.target), SIDES.index(one.dsl)))
     return {
@@ -59,8 +60,8 @@ def view(verdicts: Verdicts) -> View | None:
             for one in verdict.warm_slower[:MOST_WARM]
         ],
         "rules": verdicts.rules,
-        "costs": _costs(verdicts.operator, front, gpus),
-        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front], gpus),
+        "costs": _costs(verdicts.operator, front, gpus, names),
+        "more_costs": _costs(verdicts.operator, [one for one in verdicts.costs if one not in front], gpus, {}),
     }
 
 
@@ -163,6 +164,7 @@ def _box(verdict: TargetVerdict) -> View:
     return {
         "id": slug("verdict", verdict.gpu),
         "gpu": verdict.gpu,
+        "target": verdict.target,
         "basis": BASIS[main.basis],
         "predicted": verdict.predicted,
         "headlines": _headlines(decisions),
@@ -262,11 +264,11 @@ def _headlines(decisions: list[Decision]) -> list[View]:
             return [_headline(first, "warm and cold:", look)]
         factor = texts[1][0][0].removeprefix(f"{DSL_NAMES[main.winner]} ").removeprefix(ABOUT)
         return [_headline(f"{first} warm, {factor} cold", "", look)]
-    return [_headline(text, f"{one.figure}:", look) for (text, look), one in texts]
+    return [_headline(text, f"{one.figure}:", look, several=len(texts) > 1) for (text, look), one in texts]
 
 
-def _headline(text: str, figure: str, look: str) -> View:
-    return {"text": text, "figure": figure, "class": look, "long": len(text) > LONGEST}
+def _headline(text: str, figure: str, look: str, several: bool = False) -> View:
+    return {"text": text, "figure": figure, "class": look, "long": several or len(text) > LONGEST}
 
 
 def _dtypes(decision: Decision) -> str:
@@ -352,7 +354,7 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
 def _why(decided: list[TargetVerdict]) -> list[View]:
     """Return the first causes of workloads per faster DSL, the most frequent first.
 
-    What is no cause, and what is named less often, comes last. At least one entry is of a prediction.
+    The rest is counted. At least one entry is of a prediction.
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
     views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
@@ -366,18 +368,16 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
                 lacking[side][_lacking(every)] += 1
                 continue
             at = f"{verdict.gpu}, {known[one.workload]}, {ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
-            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule), "at": at, "count": 0}
+            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule, NO_CAUSE), "at": at, "count": 0}
             view["predicted"] = verdict.predicted
             views[side].setdefault((cause.rule, verdict.predicted), view)["count"] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: (not one["label"], -one["count"]))
-        measured = [one for one in kinds if not one["predicted"]]
-        shown = [one for one in measured if one["label"]][:MOST_CAUSES]
-        shown += [one for one in measured if not one["label"]][:1]  # what is no cause
+        kinds = sorted(of.values(), key=lambda one: -one["count"])
+        shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
         rest = [
-            f"{(one['label'] or NO_CAUSE).lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
+            f"{one['label'].lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
             for one in kinds
             if one not in shown
         ]
@@ -433,13 +433,16 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
-def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str]) -> View:
-    """Return the table of costs, a column per kernel; `gpus` names a target's GPU."""
+def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
+    """Return the table of costs, a column per kernel.
+
+    `gpus` names a target's GPU, `names` shortens workloads' names.
+    """
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]
     lacking = dict.fromkeys(cost.missing["lines"] for cost in costs if "lines" in cost.missing)
     return {
         "groups": [
-            {"name": " at ".join(filter(None, (gpus.get(target, target), at))), "count": count}
+            {"name": " at ".join(filter(None, (gpus.get(target, target), at and names.get(at, at)))), "count": count}
             for (target, at), count in Counter((cost.target, cost.at) for cost in costs).items()
         ],
         "kernels": [_cost(operator, cost, gpus) for cost in costs],
@@ -457,10 +460,8 @@ def _cost(operator: str, cost: KernelCost, gpus: Mapping[str, str]) -> View:
     return {
         "kernel": cost.kernel,
         "target": gpus.get(cost.target, cost.target),
-        "build": cost.variant,
-        "functions": cost.functions,
         "id": slug("cost", cost.kernel, cost.target),
         "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
         "panel": slug("kernel", operator, cost.kernel),
-        "author": sentences.author(cost.author),
+        "title": f"build {cost.variant}, {plural(cost.functions, 'GPU function')}; {sentences.author(cost.author)}",
     }

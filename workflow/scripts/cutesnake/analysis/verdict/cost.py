@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cutesnake.analysis.evidence.gather import Evidence
 from cutesnake.analysis.verdict.authors import author
-from cutesnake.analysis.verdict.python_lines import count_lines
+from cutesnake.analysis.verdict.python_lines import count_lines, recorded_lines
 from cutesnake.model.catalog import ContractError, load_kernel, make_workload
 from cutesnake.model.contract import INSTALLED, OWN
 from cutesnake.model.dsls import COMPARED
@@ -162,11 +162,12 @@ def _lines(operator: str, kernel: str, source: str, fetched: Path, missing: dict
         missing["lines"] = "the kernel is in an installed package"
         return None
     folder = None if source == OWN else fetched / source
-    if folder is not None and not folder.is_dir():
-        missing["lines"] = f"the package {source} is not fetched"
-        return None
     try:
-        result = count_lines(operator, kernel, folder)
+        if folder is None or folder.is_dir():
+            result = count_lines(operator, kernel, folder)
+        elif not (result := recorded_lines(operator, kernel, source)):
+            missing["lines"] = f"the package {source} is not fetched"
+            return None
     except (SyntaxError, OSError) as error:
         missing["lines"] = str(error)
         return None

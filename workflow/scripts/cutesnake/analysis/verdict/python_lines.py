@@ -1,6 +1,6 @@
 """Count the lines of Python of a kernel, host and device apart.
 
-The syntax trees decide.
+The syntax trees decide. `python -m cutesnake.analysis.verdict.python_lines` records the lines of fetched packages.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from cutesnake.model.catalog import kernel_file, label, roots
+from cutesnake.model import record
+from cutesnake.model.catalog import kernel_file, kernel_files, label, load_kernel, operators, roots
+from cutesnake.model.paths import ROOT
 from cutesnake.model.records.verdict import Lines
+from cutesnake.planning import strict_yaml
 from cutesnake.planning.staleness import TASK
+
+RECORDED = ROOT / "kernels/upstream_lines.yaml"
 
 DSL_MODULES = ("cutlass", "cuda.tile")
 LAUNCH = "launch"
@@ -46,6 +51,35 @@ def count_lines(operator: str, kernel: str, fetched: Path | None = None) -> Line
         host, device = host + own_host, device + own_device
     shown = [*map(label, own), *(path.relative_to(fetched).as_posix() for path, _ in used if fetched)]
     return Lines(host, device, shown)
+
+
+def recorded_lines(operator: str, kernel: str, source: str) -> Lines | None:
+    """Return a kernel's lines with recorded ones of its package; None without them."""
+    package = strict_yaml.read(RECORDED).get(_pinned(source), {}).get(f"{operator}/{kernel}")
+    own = count_lines(operator, kernel)
+    if own is None or package is None:
+        return None
+    return Lines(own.host + package[0], own.device + package[1], own.files)
+
+
+def _pinned(source: str) -> str:
+    """Return a package with the version that kernels/upstream.yaml pins."""
+    return f"{source} {strict_yaml.read(ROOT / 'kernels/upstream.yaml').get(source, {}).get('version')}"
+
+
+def record_lines(fetched: Path, output: Path = RECORDED) -> None:
+    """Write the host and device lines of each kernel's package below `fetched`."""
+    known: dict[str, list[str]] = {}
+    for operator in operators():
+        for kernel in kernel_files(operator):
+            folder = fetched / (source := load_kernel(operator, kernel).SOURCE)
+            if folder.is_dir() and (every := count_lines(operator, kernel, folder)):
+                own = count_lines(operator, kernel) or Lines(0, 0, [])
+                rows = known.setdefault(_pinned(source), [])
+                rows.append(f"  {operator}/{kernel}: [{every.host - own.host}, {every.device - own.device}]\n")
+    texts = (f"{package}:\n{''.join(rows)}" for package, rows in sorted(known.items()))
+    head = "# Lines of Python that kernels use of a package: [host, device]. Written by python_lines.py.\n"
+    record.write_text(output, head + "".join(texts))
 
 
 @cache
@@ -203,3 +237,7 @@ def _reachable(tree: ast.Module, names: frozenset[str]) -> list[Definition]:
             if isinstance(node, ast.Name) and node.id in known:
                 waiting.append(node.id)
     return list(result.values())
+
+
+if __name__ == "__main__":
+    record_lines(Path("results/fetch"))

@@ -81,7 +81,7 @@ CAUSES = {
         "CTAs, {slow} in {slow_ctas}. No other cause is known.{other}"
     ),
     "same_tiles_memory": (
-        "The cause is not known. The tile is none: both compute {tiles} output tiles of {tile} on {processors} SMs. "
+        "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs. "
         "{fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of the DRAM peak, {slow} {slow_mb:.0f} MB at "
         "{slow_dram:.0f} %; waits for memory are {fast_wait:.0f} and {slow_wait:.0f} % of their stalls.{other}"
     ),

@@ -36,13 +36,14 @@ def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
 
     A row per warp and engine of the representative cluster's first CTA.
     """
-    entries = [
+    every = [
         (entry.case, entry.metrics)
         for entry in evidence.predicted.values()
-        if entry.case.kernel == kernel and entry.status == "ok" and entry.metrics and entry.metrics.timeline.tracks
+        if entry.case.kernel == kernel and entry.status == "ok" and entry.metrics
     ]
+    entries = [(case, metrics) for case, metrics in every if metrics.timeline.tracks]
     if not entries:
-        raise NothingToShow(f"no prediction for {kernel}")
+        raise NothingToShow("recorded predictions have no timeline" if every else "nothing was predicted")
     case, metrics = max(entries, key=lambda one: one[1].cold_us)
     return draw_timeline(kernel, metrics, labels(evidence).get(case.workload, case.workload))
 

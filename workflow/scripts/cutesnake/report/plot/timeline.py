@@ -61,7 +61,7 @@ def draw_timeline(evidence: Evidence, source: Source, target: str) -> Drawing:
         "Kernels of one call. " + ". ".join(row_texts) + ".",
         "Blocks in launch order; hatches separate neighbours. Gaps: the GPU ran nothing of this call. Half-height "
         "blocks: kernels that started early and overlap their predecessor (programmatic dependent launch). "
-        f"Each panel has its own scale.{_which_call(cases)}{left_out}",
+        f"Each panel has its own scale. The profiled variant may not be the fastest.{_which_call(cases)}{left_out}",
     )
 
 
