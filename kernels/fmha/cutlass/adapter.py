@@ -1,16 +1,11 @@
 """What the adapters of NVIDIA's CUTLASS attention examples share: `cutlass_sm90` and `cutlass_sm100`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.fmha.operator import Inputs, Outputs, Workload
 from kernels.upstream import examples
-
-if TYPE_CHECKING:
-    from kernels.fmha.operator import Inputs, Outputs, Workload
 
 LOG2_E = 1.0 / math.log(2.0)
 

@@ -1,19 +1,14 @@
 """What the adapters of NVIDIA's block-scaled GEMM examples share: variants, compilation, grids and arguments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import examples
 from kernels.upstream.gemm import Tiling, cluster_params
 
-if TYPE_CHECKING:
-    from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
-
-TARGETS = BLACKWELL
 ALIGNED = 32  # elements: what the examples assume of M, N and K
 TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
