@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -25,6 +25,12 @@ class Reading:
     repetitions: int
     sm_clock_mhz: float | None
     also: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Iterable[float], also: dict[str, Any] | None = None, left_out: int = 0) -> Reading:
+        """Return the reading of repetitions; its range leaves some out at either end."""
+        order = sorted(values)
+        return cls(statistics.median(order), order[left_out], order[-1 - left_out], len(order), None, also or {})
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Outcome:
 
 
 def finding_lines(finding: Finding) -> list[str]:
-    """Return a finding as lines; its source file is named once, as a relative path."""
+    """Return a finding as lines, with paths as relative ones."""
     times = f" ({finding.count} times)" if finding.count > 1 else ""
     where = [finding.source or "", "" if finding.ptx_line is None else f"PTX line {finding.ptx_line}"]
     where += ["" if finding.cta is None else f"CTA {finding.cta}"]
@@ -49,13 +49,13 @@ def finding_lines(finding: Finding) -> list[str]:
 
 
 def _short_paths(text: str) -> str:
-    """Shorten paths to relative ones; a path that was already named becomes its line number."""
+    """Shorten paths to relative ones; a path that was named before becomes its file name."""
     seen: set[str] = set()
 
     def short(m: re.Match[str]) -> str:
         path = m["path"]
         if path in seen:
-            return f"its line {m['line']}"
+            return f"{os.path.basename(path)}:{m['line']}"
         seen.add(path)
         near = os.path.relpath(path) if os.path.isabs(path) else path
         return f"{path if near.startswith('../..') else near}:{m['line']}"

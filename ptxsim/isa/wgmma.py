@@ -18,6 +18,7 @@ from ..frontend.generator import Generator
 from ..frontend.pending import product_origin
 from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, Operand, Reg, Vec
+from ..memory.matrix_operand import quarter
 from .accumulator import ELEMENT_BITS, fragment_a, from_registers, integer_product, to_registers
 from .descriptor import operand_values
 from .hopper_product import multiply
@@ -173,8 +174,10 @@ def wgmma(f: Fragment, spec: Product, a: np.ndarray | None, b: np.ndarray, accum
                 key = (warp, product_origin(spec.at))
                 cta.unfinished[key] = cta.unfinished.get(key, 0) + 1
         lane = 32 * warps[0] - f.lo
+        others = [] if a is None else [f.issue(spec.at, warp) for warp in warps[1:]]
         task = WarpgroupProduct(
-            origin=f.issue(spec.at, warps[0]),
+            origin=f.issue(spec.at, warps[0]),  # the last serial: its end covers the reads of all warps
+            others=others,
             spec=spec,
             warps=warps,
             a=None if a is None else _in_lane(a, lane),
@@ -194,9 +197,13 @@ def _in_lane(operand: np.ndarray, lane: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class WarpgroupProduct(Task):
-    """A product as issued by warps of one warpgroup; `a` and `b` are shared-memory descriptors."""
+    """A product as issued by warps of one warpgroup; `a` and `b` are shared-memory descriptors.
+
+    `others` are the origins of the warps after the first, if A is in shared memory: each warp reads its rows of A.
+    """
 
     origin: Origin
+    others: list[Origin]
     spec: Product
     warps: list[int]
     a: int | None
@@ -236,18 +243,17 @@ class WarpgroupProduct(Task):
         Raises IndexError or ValueError for operands that cannot be read.
         """
         spec = self.spec
-        b = self._from_shared(self.b, spec.b_mn, spec.n, spec.b_type)
+        cta, bits = self.origin.cta, ELEMENT_BITS[spec.a_type]
+        read = self.origin.cluster.observer.operand_read
+        b = operand_values(cta.shared, self.b, False, spec.b_mn, spec.n, spec.k, ELEMENT_BITS[spec.b_type], spec.b_type)
+        read(cta, b.chunks, self.origin, self.group)
         if self.a is None:
-            words = self.origin.cta.registers.arrays[32][list(spec.a or ()), self.threads]
-            return fragment_a(words, spec.k, spec.a_type), b
-        a = self._from_shared(self.a, spec.a_mn, 64, spec.a_type)
-        return a[16 * (self.warps[0] % 4) : 16 * (self.warps[-1] % 4) + 16], b
-
-    def _from_shared(self, descriptor: int, mn_major: bool, extent: int, element: str) -> np.ndarray:
-        cta, bits = self.origin.cta, ELEMENT_BITS[element]
-        operand = operand_values(cta.shared, descriptor, False, mn_major, extent, self.spec.k, bits, element)
-        self.origin.cluster.observer.operand_read(cta, operand.chunks, self.origin, self.group)
-        return operand.values
+            words = cta.registers.arrays[32][list(spec.a or ()), self.threads]
+            return fragment_a(words, spec.k, spec.a_type), b.values
+        a = operand_values(cta.shared, self.a, False, spec.a_mn, 64, spec.k, bits, spec.a_type)
+        for origin in (self.origin, *self.others):
+            read(cta, quarter(a.chunks, origin.warp % 4, spec.a_mn), origin, self.group)
+        return a.values[16 * (self.warps[0] % 4) : 16 * (self.warps[-1] % 4) + 16], b.values
 
     def _accumulate(self, a: np.ndarray, b: np.ndarray) -> None:
         spec, file = self.spec, self.origin.cta.registers.arrays[32]

@@ -104,6 +104,13 @@ def chunks(m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> Chunks:
     return Chunks(index, int(index.min()), int(index.max()))
 
 
+@lru_cache(maxsize=4096)
+def quarter(of: Chunks, n: int, mn_major: bool) -> Chunks:
+    """Return the chunks of the n-th quarter of an operand's rows."""
+    numbers = np.array_split(of.numbers, 4, axis=int(mn_major))[n]
+    return Chunks(numbers, int(numbers.min()), int(numbers.max()))
+
+
 def gather(shared: np.ndarray, m: Matrix, mn_major: bool, extent: int, k: int, bits: int) -> tuple[np.ndarray, Chunks]:
     """Return (bytes, chunks) of an operand.
 

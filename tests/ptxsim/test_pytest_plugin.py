@@ -194,7 +194,7 @@ def test_a_race_fails_the_test_and_names_both_source_lines(run) -> None:
     result = run(RACE)
     result.assert_outcomes(failed=1)
     text = result.stdout.str()
-    assert "race: warp " in text and f"its line {line('reads what another warp wrote')}" in text
+    assert "race: warp " in text and f"test_kernel.py:{line('reads what another warp wrote')}, PTX line" in text
     assert f"test_kernel.py:{line('buffer[thread] = x')}" in text
     assert ">   y[row, thread] = buffer[COLUMNS - 1 - thread]" in text and "1 launches, 1 findings (sm_90a)" in text
 

@@ -29,30 +29,26 @@ S: ld.param.u64 %d3, [p2]; mul.wide.u32 %d4, %r2, 32; add.u64 %d3, %d3, %d4;
 st.global.v4.b32 [%d3], {%r20,%r21,%r22,%r23}; st.global.v4.b32 [%d3+16], {%r24,%r25,%r26,%r27};"""
 
 
-def product(fmt: str, dtype: str, accumulate: bool, schedule: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(accumulator words by PTX's plot of D, exact products) of a 64 by 16 product.
+def ran(fmt: str, dtype: str, scale: int, args: tuple[np.ndarray, ...], schedule: str, seed: int = 0, first: str = ""):
+    """Run a 64 by 16 product, after the code `first`; warp 0 then overwrites A."""
+    k = {"f16": 16, "bf16": 16, "tf32": 8}.get(fmt, 32)
+    desc = 128 // 16 << 16 | 8 * K_BYTES // 16 << 32
+    flags = {"f16": ", 1, 1, 0, 0", "bf16": ", 1, 1, 0, 0"}.get(fmt, "" if fmt in ("s8", "u8") else ", 1, 1")
+    body = BODY.replace("wgmma.fence", first + "wgmma.fence")
+    names = {"DESC": desc, "KSTEP": k, "DT": dtype, "TYPE": fmt, "FLAGS": flags, "SCALE": scale}
+    for name, value in names.items():
+        body = body.replace(name, str(value))
+    checks = ("race", "uninitialised")
+    return run_kernel(body, *args, threads=128, shared=8192, schedule=schedule, seed=seed, checks=checks)
 
-    Warp 0 then overwrites A.
-    """
+
+def product(fmt: str, dtype: str, accumulate: bool, schedule: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """(accumulator words by PTX's plot of D, exact products) of a 64 by 16 product."""
     k = {"f16": 16, "bf16": 16, "tf32": 8}.get(fmt, 32)
     (a, av), (b, bv) = random_matrix(fmt, 64, k, 1), random_matrix(fmt, 16, k, 2)
     out = np.zeros((128, 8), np.uint32)
-    desc = 128 // 16 << 16 | 8 * K_BYTES // 16 << 32
-    flags = {"f16": ", 1, 1, 0, 0", "bf16": ", 1, 1, 0, 0"}.get(fmt, "" if fmt in ("s8", "u8") else ", 1, 1")
-    body = BODY
-    for name, value in {
-        "DESC": desc,
-        "KSTEP": k,
-        "DT": dtype,
-        "TYPE": fmt,
-        "FLAGS": flags,
-        "SCALE": int(not accumulate),
-    }.items():
-        body = body.replace(name, str(value))
     args = (core_matrices(a), core_matrices(b), out)
-    result = run_kernel(
-        body, *args, threads=128, shared=8192, schedule=schedule, seed=seed, checks=("race", "uninitialised")
-    )
+    result = ran(fmt, dtype, int(not accumulate), args, schedule, seed)
     assert not result.findings, [str(f) for f in result.findings]
     assert result.counts[0].mma_flops == 2 * 64 * 16 * k
     got = np.zeros((64, 16), np.uint32)
@@ -84,6 +80,18 @@ def test_a_wait_covers_the_whole_warpgroup(seed) -> None:
     # Warp 0 overwrites A after its wait. On hardware no part of the product can still be outstanding then.
     got, want = product("f16", "f32", False, "warps", seed)
     np.testing.assert_allclose(got.view(np.float32), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "late", "warps"])
+@pytest.mark.parametrize(("mask", "kinds"), [(0, set()), (512, {"race"})])  # a warp has 512 bytes of A
+def test_a_warp_may_store_its_own_rows_of_a_without_a_barrier_of_the_warpgroup(schedule, mask, kinds) -> None:
+    a, b = core_matrices(random_matrix("f16", 64, 16, 1)[0]), core_matrices(random_matrix("f16", 16, 16, 2)[0])
+    store = "bar.warp.sync -1; mul.lo.u32 %r7, %r2, 16; xor.b32 %r7, %r7, MASK; add.u32 %r7, %r7, %r1; mov.u32 %r8, 0;"
+    store += "st.shared.v4.b32 [%r7], {%r8,%r8,%r8,%r8}; fence.proxy.async.shared::cta; bar.warp.sync -1;"
+    out = np.zeros((128, 8), np.uint32)
+    findings = ran("f16", "f32", 1, (a, b, out), schedule, first=store.replace("MASK", str(mask))).findings
+    assert {x.kind for x in findings if "wgmma" in x.message} == kinds, [str(x) for x in findings]
+    assert mask or not out.any()
 
 
 @pytest.mark.parametrize("trans", ["", ".trans"])

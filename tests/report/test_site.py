@@ -126,7 +126,7 @@ def test_the_notebook_finds_the_speedups_without_a_gpu(tmp_path: Path, monkeypat
     rows = every_row(sample.evidence(recorded=True))
     record.write_text(tmp_path / "results/compare/blend.csv", to_csv("blend", rows, reasons(rows)))
     notebook = json.loads((ROOT / "docs/how-to/results.ipynb").read_text())
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cutesnake.model.paths.ROOT", tmp_path)
     names: dict[str, Any] = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

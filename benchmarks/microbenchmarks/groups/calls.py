@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups.global_memory import LARGE, UNROLL, _laps
-from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, SPIN
+from benchmarks.microbenchmarks.groups.launches import PLACE, SPIN, hold
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -47,11 +47,8 @@ def _again(ctas: int, threads: int, rounds: int) -> Benchmark:
         replay = gpu.graph([put] * CALLS)
         replay()
 
-        def hold() -> None:
-            gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
-
-        values = sorted(gpu.microseconds(replay, hold) / CALLS for _ in range(REPETITIONS))
-        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, {"footprint_bytes": size})
+        values = (gpu.microseconds(replay, lambda: hold(gpu, 16)) / CALLS for _ in range(REPETITIONS))
+        return Reading.of(values, {"footprint_bytes": size})
 
     parameters = {"ctas_per_sm": ctas, "threads": threads, "rounds": rounds, "kernel": "read"}
     return Benchmark("launches over the same bytes", parameters, "µs", measure)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape, checked
 from benchmarks.microbenchmarks.groups.global_memory import BLOCK, LARGE, UNROLL, _laps
-from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, SPIN
+from benchmarks.microbenchmarks.groups.launches import PLACE, SPIN, hold
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -37,7 +37,7 @@ def _flush(gpu: Gpu, flush: str) -> Callable[[], None]:
     target, other = gpu.buffer("l2", 1 << 28), gpu.buffer("clean", 1 << 29)
 
     def put() -> None:
-        gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
+        hold(gpu, 16)
         if flush != "none":
             checked(gpu.driver.cuMemsetD8Async(target, 0, size, gpu.stream))
         if flush == "memset, then reads":
@@ -49,10 +49,9 @@ def _flush(gpu: Gpu, flush: str) -> Callable[[], None]:
 
 
 def _around(gpu: Gpu, flush: str, work: Callable[[], None]) -> Reading:
-    hold = _flush(gpu, flush)
-    gpu.microseconds(work, hold)
-    values = sorted(gpu.microseconds(work, hold) for _ in range(REPETITIONS))
-    return Reading(values[REPETITIONS // 2], values[1], values[-2], REPETITIONS, None)
+    before = _flush(gpu, flush)
+    gpu.microseconds(work, before)
+    return Reading.of((gpu.microseconds(work, before) for _ in range(REPETITIONS)), left_out=1)
 
 
 def _moved(flush: str, steps: int) -> Benchmark:

@@ -14,7 +14,7 @@ from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
 from benchmarks.microbenchmarks.groups import instruction_fetch
 from benchmarks.microbenchmarks.groups.cold import _flush
 from benchmarks.microbenchmarks.groups.global_memory import LARGE
-from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN
+from benchmarks.microbenchmarks.groups.launches import PLACE, PROCESSORS, SPIN, hold
 from benchmarks.microbenchmarks.groups.tma import ROW_BYTES
 from benchmarks.microbenchmarks.kernel import STAMPS, lines, registers, timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading, Run
@@ -125,10 +125,6 @@ def _inside(gpu: Gpu, shape: Shape) -> tuple[float, float]:
     return run.cycles, slowest
 
 
-def _hold(gpu: Gpu) -> None:
-    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 16, e=HOLD_PLACE), 1)
-
-
 def _warm(kernel: str, shape: Shape) -> Benchmark:
     """Return microseconds between launches in a graph, and cycles inside one."""
 
@@ -139,12 +135,11 @@ def _warm(kernel: str, shape: Shape) -> Benchmark:
         replay()
         values = []
         for _ in range(REPETITIONS):
-            few, many = (gpu.microseconds(replays[count], lambda: _hold(gpu)) for count in (1, 9))
+            few, many = (gpu.microseconds(replays[count], lambda: hold(gpu, 16)) for count in (1, 9))
             values.append((many - few) / 8 / NODES)
-        values.sort()
         inside, slowest = _inside(gpu, shape)
         also = {"cycles_inside": inside, "cycles_of_the_slowest": slowest}
-        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None, also)
+        return Reading.of(values, also)
 
     return Benchmark("once in a launch, warm", _named(kernel, shape), "µs per launch, a sixteenth of a graph", measure)
 
@@ -158,18 +153,16 @@ def _cold(flush: str, kernel: str, shape: Shape) -> Benchmark:
     def measure(gpu: Gpu) -> Reading:
         arguments = _arguments(gpu, kernel)
         replay = gpu.graph([lambda: gpu.launch(kernel, shape, arguments, 1)])
-        hold = _flush(gpu, flush)
-        gpu.microseconds(replay, hold)
+        before = _flush(gpu, flush)
+        gpu.microseconds(replay, before)
         values, inside, slowest = [], [], []
         for _ in range(COLD_REPETITIONS):
-            values.append(gpu.microseconds(replay, hold))
+            values.append(gpu.microseconds(replay, before))
             local = _inside(gpu, shape)
             inside.append(local[0])
             slowest.append(local[1])
-        values.sort()
         also = {"cycles_inside": float(np.median(inside)), "cycles_of_the_slowest": float(np.median(slowest))}
-        middle = COLD_REPETITIONS // 2
-        return Reading(values[middle], values[1], values[-2], COLD_REPETITIONS, None, also)
+        return Reading.of(values, also, left_out=1)
 
     return Benchmark("once in a launch, alone", {"flush": flush} | _named(kernel, shape), "µs", measure)
 

@@ -10,8 +10,8 @@ import ctypes
 from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape
-from benchmarks.microbenchmarks.groups.cold import _flush
-from benchmarks.microbenchmarks.groups.launches import HOLD_CYCLES, HOLD_PLACE, PLACE, PROCESSORS, SPIN, _parameters
+from benchmarks.microbenchmarks.groups.cold import _around
+from benchmarks.microbenchmarks.groups.launches import PLACE, PROCESSORS, SPIN, _parameters, hold
 from benchmarks.microbenchmarks.kernel import timed
 from benchmarks.microbenchmarks.reading import Benchmark, Reading
 
@@ -19,7 +19,6 @@ NAME = "graphs"
 CALLS = (8, 16, 32)  # launches in a graph
 MOST_NODES = 320  # of all graphs behind one hold
 REPETITIONS = 5
-SINGLE_REPETITIONS = 11
 PARAMETER_BYTES = 512  # of a call with four tensor maps
 
 
@@ -53,10 +52,6 @@ def _graph(gpu: Gpu, kernel: str, shape: Shape, spin: int, calls: int) -> Callab
     return gpu.graph([lambda: gpu.launch(kernel, shape, arguments, 1)] * calls)
 
 
-def _hold(gpu: Gpu) -> None:
-    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // 2, e=HOLD_PLACE), 1)
-
-
 def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
     """Microseconds of a graph among many that the host has enqueued beforehand."""
 
@@ -68,8 +63,7 @@ def _replayed(shape: Shape, kernel: str, spin: int, calls: int) -> Benchmark:
                 replay()
 
         work()
-        values = sorted(gpu.microseconds(work, lambda: _hold(gpu)) / count for _ in range(REPETITIONS))
-        return Reading(values[REPETITIONS // 2], values[0], values[-1], REPETITIONS, None)
+        return Reading.of(gpu.microseconds(work, lambda: hold(gpu, 2)) / count for _ in range(REPETITIONS))
 
     named = _parameters(shape, kernel) | {"kernel": kernel, "spin_cycles": spin, "launches": calls}
     return Benchmark("graph after graph", named, "µs per graph", measure)
@@ -79,10 +73,7 @@ def _single(shape: Shape, calls: int) -> Benchmark:
     """Event to event around one replay behind the flush."""
 
     def measure(gpu: Gpu) -> Reading:
-        work, hold = _graph(gpu, "nothing", shape, 0, calls), _flush(gpu, "memset")
-        gpu.microseconds(work, hold)
-        values = sorted(gpu.microseconds(work, hold) for _ in range(SINGLE_REPETITIONS))
-        return Reading(values[SINGLE_REPETITIONS // 2], values[1], values[-2], SINGLE_REPETITIONS, None)
+        return _around(gpu, "memset", _graph(gpu, "nothing", shape, 0, calls))
 
     named = {"flush": "memset"} | _parameters(shape, "nothing") | {"kernel": "nothing", "spin_cycles": 0}
     return Benchmark("events around a lone graph", named | {"launches": calls, "through": "graph"}, "µs", measure)

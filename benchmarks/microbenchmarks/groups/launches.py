@@ -52,8 +52,9 @@ def _sequence(gpu: Gpu, kernel: str, shape: Shape) -> list[Callable[[], None]]:
     ]
 
 
-def _hold(gpu: Gpu) -> None:
-    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES, e=HOLD_PLACE), 1)
+def hold(gpu: Gpu, part: int = 1) -> None:
+    """Keep the GPU busy for HOLD_CYCLES / `part`."""
+    gpu.launch("spin", Shape(), Arguments(c=HOLD_CYCLES // part, e=HOLD_PLACE), 1)
 
 
 def _period(shape: Shape, kernel: str) -> Benchmark:
@@ -68,7 +69,7 @@ def _period(shape: Shape, kernel: str) -> Benchmark:
         gpu.synchronize()
         periods, gaps, inside, spread = [], [], [], []
         for _ in range(5):
-            _hold(gpu)
+            hold(gpu)
             replay()
             gpu.synchronize()
             rows = gpu.read(gpu.out, COUNT * _words(shape)).astype(np.int64).reshape(COUNT, -1, STAMPS)
@@ -110,8 +111,7 @@ def _wave() -> Benchmark:
                 shape = Shape(gpu.processors * waves, 384, 200 * 1024)
                 spans.append(gpu.run("spin", shape, Arguments(c=2000), 1).nanoseconds)
             values.append((spans[1] - spans[0]) / 8)
-        values.sort()
-        return Reading(values[2], values[0], values[-1], 5, None)
+        return Reading.of(values)
 
     parameters = {"threads": 384, "shared_bytes": 200 * 1024, "ctas_per_sm": 1, "cluster": 1}
     return Benchmark("wave of CTAs that spin 2,000 cycles", parameters, "ns", measure)

@@ -12,6 +12,7 @@ def checked():
     for line in (RECORDED / "nsys-mla_decode-cute_sm90.jsonl").read_text().splitlines():
         metrics = json.loads(line)["metrics"] or {}
         if metrics.get("timing_check"):
+            # spacing: whether the GPU was idle before each call
             yield metrics["spacing"], metrics["timing_check"]["agrees"]
 
 

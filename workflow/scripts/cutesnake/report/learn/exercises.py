@@ -116,7 +116,7 @@ def read_exercises(path: Path | str = ROOT / FILE) -> dict[str, Exercise]:
     return {name: Exercise(name, **values) for name, values in read_goals(path)["exercises"].items()}
 
 
-def fetched_source(exercise: Exercise, fetched: Path = Path("results/fetch")) -> str:
+def fetched_source(exercise: Exercise, fetched: Path = ROOT / "results/fetch") -> str:
     """Return the unchanged source from the fetched wheel; raise FetchError without one."""
     return (fetched_package(SOURCE, fetched) / FOLDER / exercise.file).read_text(encoding="utf-8")
 
