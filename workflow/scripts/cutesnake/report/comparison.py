@@ -230,7 +230,7 @@ def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None, limit: st
         "class": f"ratio {winner or ''}".strip(),
         "value": _rounded(ratio),
         "mark": "",
-        "title": limit and f"a difference counts from {limit} on",
+        "title": limit and f"counts from {limit} on",
     }
 
 
