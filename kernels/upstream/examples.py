@@ -12,6 +12,7 @@ from kernels.programs import Compile, compile_program
 
 SOURCE = "flashinfer-python"  # the wheel, a key of kernels/upstream.yaml
 FOLDER = "flashinfer/data/cutlass/examples/python/CuTeDSL"
+OWN = "flashinfer/cute_dsl"  # FlashInfer's own kernels
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Example:
 
 
 def module(name: str) -> Any:
-    """Import an example by its path below the folder of examples, such as `blackwell.mla.mla_decode_fp16`.
+    """Import a kernel by its path below a folder of the wheel, such as `blackwell.mla.mla_decode_fp16`.
 
     To be called where the DSL is set up already, inside the `program` of a build. The torch that most examples import
     for their own drivers is a stand-in. An example may import others of its own folder by their bare names. Raises
@@ -46,7 +47,7 @@ def module(name: str) -> Any:
     from cutesnake.stages.compile.torch_import import StandIn, without_torch
     from cutesnake.stages.fetch import fetched
 
-    root = (fetched(SOURCE) / FOLDER).resolve()
+    root = (fetched(SOURCE) / (OWN if name.startswith("attention.") else FOLDER)).resolve()
     for folder in map(str, (root.joinpath(*name.split(".")[:-1]), root)):
         if folder not in sys.path:
             sys.path.insert(0, folder)

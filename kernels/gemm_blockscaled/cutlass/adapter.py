@@ -54,7 +54,10 @@ class Example(examples.Example):
         return p["cluster_m"], p["cluster_n"], min(along_m * along_n, p["most_clusters"])
 
 
-TILINGS = (Tiling(256, 256, (2, 1)), Tiling(256, 128, (2, 1)), Tiling(128, 128, (1, 1)))  # 256 rows take a pair of CTAs
+TILINGS = (  # 256 rows take a pair of CTAs; the first is the default
+    *(Tiling(256, n, (2, 1)) for n in (256, 128, 192)),
+    *(Tiling(128, n, (1, 1)) for n in (128, 256, 192, 64)),
+)
 
 
 @not_baked

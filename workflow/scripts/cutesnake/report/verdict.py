@@ -165,6 +165,7 @@ def _box(verdict: TargetVerdict) -> View:
         "id": slug("verdict", verdict.gpu),
         "gpu": verdict.gpu,
         "target": verdict.target,
+        "compared": {getattr(pair, side) for one in decisions for pair in one.pairs for side in SIDES},
         "basis": BASIS[main.basis],
         "predicted": verdict.predicted,
         "headlines": _headlines(decisions),
