@@ -3,8 +3,6 @@
 The tile of vectors is NVIDIA's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar

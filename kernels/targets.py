@@ -1,7 +1,5 @@
 """Targets of several kernels, with the features needed there."""
 
-from __future__ import annotations
-
 from cutesnake.model.targets import TARGETS as KNOWN
 
 # Of an H100 SXM or H200, a B200, a B300. Kernels that stay on the GPU use it; NVIDIA's runners ask the device instead.

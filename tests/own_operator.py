@@ -12,7 +12,6 @@ from cutesnake.model.contract import Cost
 
 DTYPES = {"fp32": 4}
 DISTRIBUTIONS = ("randn",)
-PLANNED = ()
 AXIS, AXIS_LABEL = "size", "elements"
 
 @dataclass(frozen=True)

@@ -3,17 +3,12 @@
 The kernel is this project's.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner
 from kernels.async_copies.cute import adapter
 from kernels.async_copies.cute.adapter import TARGETS, supports, variants
-
-if TYPE_CHECKING:
-    from kernels.async_copies.operator import Inputs, Outputs, Workload
+from kernels.async_copies.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"

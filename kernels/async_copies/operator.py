@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 DTYPES = {"fp32": 4}
 DISTRIBUTIONS = ("randn", "numbered")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "rows", "rows"
 
 

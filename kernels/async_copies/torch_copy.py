@@ -1,16 +1,11 @@
 """The copy by PyTorch: the baseline a user has without own kernels."""
 
-from __future__ import annotations
-
-from cutesnake.model.contract import Build, Runner
 from kernels.async_copies.operator import Inputs, Outputs, Workload
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, baseline, compile, supports, variants
 
 DSL = "torch"
 
 
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    def call() -> None:
-        outputs.y.copy_(inputs.x)
-
-    return runner(inputs.x, call)
+@baseline
+def bind(workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
+    outputs.y.copy_(inputs.x)

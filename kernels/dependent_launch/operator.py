@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
 DISTRIBUTIONS = ("randn", "large", "cancelling")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "rows", "rows"
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
 DISTRIBUTIONS = ("randn", "large")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "rows", "rows"
 
 

@@ -3,16 +3,10 @@
 Not its persistent form, whose grid is the number of multiprocessors of the GPU that it is compiled on.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kernels.fmha.cutlass.adapter import Example
+from kernels.fmha.operator import Workload
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.fmha.operator import Workload
 
 DSL = "cute"
 WIDTHS = (32, 64, 128)

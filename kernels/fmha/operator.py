@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}
 DISTRIBUTIONS = ("randn", "large", "dominant", "constant", "rising")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "length", "sequence length (tokens)"
 OUTPUT = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp16"}  # element type of the output
 RISE = 0.02  # of a score from key to key in `rising`

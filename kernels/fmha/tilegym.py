@@ -3,20 +3,15 @@
 It has one block per tile of queries of a head.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.fmha.operator import Inputs, Outputs, Workload
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.fmha.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_fmha"
 # Queries, keys, CTAs and blocks per multiprocessor, as its `_fmha_autotune_configs` lists them for both targets. On
 # Hopper all of them spill. CTAs are paired on Blackwell only.

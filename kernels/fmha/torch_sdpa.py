@@ -3,8 +3,6 @@
 It chooses among PyTorch's own kernels: FlashAttention's and cuDNN's take 16-bit operands on Hopper and Blackwell.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from cutesnake.model.contract import Build, Runner

@@ -27,7 +27,6 @@ DTYPES = {"bf16": 2, "fp16": 2}
 DISTRIBUTIONS = ("randn", "rising")  # with equal keys dQ is 0, and errors relative to it mean nothing
 LENGTHS = ("full", "ragged")
 LEAST_RAGGED = 2  # tokens: a single one's dq and dk are 0, and what a kernel computes in their place is rounding alone
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = fmha.AXIS, fmha.AXIS_LABEL
 
 

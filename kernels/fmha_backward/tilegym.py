@@ -3,21 +3,16 @@
 It has kernels for row sums, for dK and dV, for dQ.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.fmha_backward.operator import Inputs, Outputs, Workload
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.fmha_backward.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOLS = ("tilegym_fmha_bwd_preprocess", "tilegym_fmha_bwd_dkdv", "tilegym_fmha_bwd_dq")
 STEMS = ("preprocess", "kernel", "dq")
 WIDTH = 128

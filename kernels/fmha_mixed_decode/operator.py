@@ -26,7 +26,6 @@ BITS = {"int8": 8, "fp8": 8, "int4": 4}
 LARGEST = {"int8": 127.0, "fp8": 448.0, "int4": 7.0}  # code, which a token's largest element is given
 LOWEST = {"int8": -128.0, "fp8": -448.0, "int4": -8.0}
 DISTRIBUTIONS = ("randn", "large", "dominant", "scales", "extremes")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "kv_length", "cache length (tokens)"
 
 

@@ -3,23 +3,17 @@
 A call dequantizes the whole cache to bf16 first, as there is no call that reads it as it is.
 """
 
-from __future__ import annotations
-
-from cutesnake.model.contract import Build, Runner
 from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload, dequantized
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, baseline, compile, supports, variants
 
 DSL = "torch"
 
 
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
+@baseline
+def bind(workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
     from torch.nn.functional import scaled_dot_product_attention
 
     i, gqa = inputs, workload.group > 1
-
-    def call() -> None:
-        k, v = (dequantized(*cache).to(i.q.dtype) for cache in ((i.k, i.k_scale), (i.v, i.v_scale)))
-        result = scaled_dot_product_attention(i.q[:, :, None], k, v, scale=i.softmax_scale, enable_gqa=gqa)
-        outputs.out.copy_(result[:, :, 0])
-
-    return runner(i.q, call)
+    k, v = (dequantized(*cache).to(i.q.dtype) for cache in ((i.k, i.k_scale), (i.v, i.v_scale)))
+    result = scaled_dot_product_attention(i.q[:, :, None], k, v, scale=i.softmax_scale, enable_gqa=gqa)
+    outputs.out.copy_(result[:, :, 0])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 DTYPES = {"bf16": 2, "fp16": 2, "fp8": 1}  # of A and B; fp8 is E4M3
 OUTPUT = {"bf16": "bf16", "fp16": "fp16", "fp8": "bf16"}  # element type of C
 DISTRIBUTIONS = ("randn", "large", "dominant", "cancelling", "constant")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A and C (M)"
 
 # Factors of `large`, with which products of normal numbers still fit into C for every K up to 16,384.

@@ -3,22 +3,17 @@
 It wants B as (K, N): the operator's B goes in as a view. Where K is contiguous, TMA fetches it so.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import tilegym_tiles
+from kernels.gemm.operator import Inputs, Outputs, Workload, factors
 from kernels.gemm.tilegym_tiles import Tiles, supports
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.gemm.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_matmul"
 # TileGym's autotuner tries all of them. On sm_90a tiles of 256 columns spill registers, and go last here.
 TILES = {
@@ -59,8 +54,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `_cutile_autotune_matmul`."""
-    from kernels.gemm.operator import factors
-
     p = build.params
     a, b = (factor[0] for factor in factors(inputs, workload))
     tiles = -(-workload.m // p["tile_size_m"]) * -(-workload.n // p["tile_size_n"])

@@ -3,22 +3,17 @@
 As many blocks as fit at once have several tiles each.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import tilegym_tiles
+from kernels.gemm.operator import Inputs, Outputs, Workload
 from kernels.gemm.tilegym_tiles import Tiles, supports
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.gemm.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_matmul_persistent"
 GROUP_SIZE_M = 8  # tiles of a column that follow each other, in all of TileGym's configurations
 INFERRED = -1  # latency of the loads: the compiler's own guess

@@ -3,18 +3,14 @@
 It has what they support, their tiles, and views of the inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Variant, not_baked
+from kernels.gemm.operator import DTYPES, OUTPUT, Workload
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import misaligned
-
-if TYPE_CHECKING:
-    from kernels.gemm.operator import Workload
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,6 @@ def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...
 
     `aligned` ones promise rows that TMA can fetch.
     """
-    from kernels.gemm.operator import DTYPES, OUTPUT
-
     w = workload
     layout = ("_am" if w.a_major == "m" else "") + ("_bn" if w.b_major == "n" else "")
     contiguous = ((w.a_major, w.dtype), (w.b_major, w.dtype), ("n", OUTPUT[w.dtype]))

@@ -1,7 +1,5 @@
 """Baseline of `gemm` in plain PyTorch, which calls cuBLAS."""
 
-from __future__ import annotations
-
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm.operator import Inputs, Outputs, Workload, factors
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, variants

@@ -30,7 +30,6 @@ BLOCK = {"mxfp8": 32, "mxfp4": 32, "nvfp4": 16}  # elements of a row that share 
 LARGEST = {"mxfp8": 448.0, "mxfp4": 6.0, "nvfp4": 6.0}  # code: of e4m3 and e2m1
 EXPONENT = {"mxfp8": 8, "mxfp4": 2}  # of the largest code, which a block's largest element is given
 DISTRIBUTIONS = ("randn", "scales", "outlier", "constant")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A and C (M)"
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # codes 0 to 7; bit 3 is the sign
 TILE_ROWS, TILE_BLOCKS = 128, 4  # of scales

@@ -4,8 +4,6 @@ It dequantizes at every call, since codes and scales are what the operator is gi
 would keep them dequantized, in two to four times the memory.
 """
 
-from __future__ import annotations
-
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload, dequantize, e2m1_values
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants

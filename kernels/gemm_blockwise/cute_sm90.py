@@ -3,17 +3,11 @@
 A stage is a block along K, whose sums are scaled in registers.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"

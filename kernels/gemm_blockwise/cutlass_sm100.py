@@ -3,17 +3,11 @@
 Separate warps do loads, scales, products, scaled sums and stores.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
+from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 TILINGS = (adapter.Tiling(256, (2, 1), pair=True), adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)))

@@ -4,22 +4,17 @@ It scales a product per 128 of K. Its sizes are constants of the build. Of its t
 taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_blockwise"
 BLOCK = 128  # elements that share a scale: tiles of any other width or depth are refused
 GROUP_ROWS = 16  # of tiles that neighbouring blocks share, in all of TileGym's configurations

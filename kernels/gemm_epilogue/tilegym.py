@@ -5,22 +5,17 @@ first, and PyTorch applies the activation to D afterwards, in place: two more pa
 of it at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload, activate
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_gemm_alpha_beta"
 TILE_K = 64
 GROUP_ROWS = 8  # of tiles that neighbouring blocks share, in all of TileGym's configurations
@@ -75,7 +70,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `gemm_alpha_beta`, D as its C."""
     from cutesnake.stages.load.cutile import multiprocessors
-    from kernels.gemm_epilogue.operator import activate
     from kernels.upstream.installed import on_stream
 
     w, p, d = workload, build.params, outputs.d

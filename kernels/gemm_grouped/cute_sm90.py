@@ -3,16 +3,10 @@
 Other than NVIDIA's example, a launch takes the sizes from the host, and a build serves all sizes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, results
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"
@@ -36,7 +30,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind sizes, which the host must know, and as many CTAs as fit."""
     from cutesnake.stages.load.cute import multiprocessors
-    from kernels.gemm_grouped.operator import matrices, results
 
     p = build.params
     groups = zip(workload.problems, matrices(inputs, workload), results(outputs, workload), strict=True)

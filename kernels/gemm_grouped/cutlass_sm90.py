@@ -4,8 +4,6 @@ Operands have 16 bits; TMA descriptors are changed from group to group. `cutlass
 that DSL 4.8.1 compiles it.
 """
 
-from __future__ import annotations
-
 from cutesnake.model.contract import Variant, not_baked
 from kernels.gemm_grouped.cutlass.adapter import Example
 from kernels.targets import HOPPER as TARGETS

@@ -26,7 +26,6 @@ SCALED = tuple(blockscaled.DTYPES)  # of the element types, those with a scale p
 DTYPES = {"bf16": 2, "fp16": 2, **blockscaled.DTYPES}
 OUTPUT = {"bf16": "bf16", "fp16": "fp16", **dict.fromkeys(SCALED, "fp16")}  # element type of C
 DISTRIBUTIONS = ("randn", "constant", "scales", "large")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
 STEP = 32  # sizes are multiples, so that rows of all element types are multiples of 16 bytes
 

@@ -3,22 +3,17 @@
 Its blocks stay, and count through the tiles of a list of matrices.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, results
 from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_group_gemm"
 
 
@@ -108,7 +103,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `group_gemm`, without blocks that get no tile."""
     from cutesnake.stages.load.cutile import ArrayList
-    from kernels.gemm_grouped.operator import matrices, results
 
     a, b = zip(*matrices(inputs, workload), strict=True)
     values = (ArrayList(a), ArrayList(b), ArrayList(results(outputs, workload)))

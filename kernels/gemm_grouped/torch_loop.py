@@ -3,8 +3,6 @@
 Scaled operands are dequantized to fp16 at every call.
 """
 
-from __future__ import annotations
-
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockscaled.operator import e2m1_values
 from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, operands, results

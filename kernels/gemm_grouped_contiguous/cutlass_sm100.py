@@ -3,17 +3,11 @@
 It looks up the group of each tile's first row.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
+from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 # A cluster has no more than 128 rows of C, so that none has rows of two groups.

@@ -7,22 +7,17 @@ default on Hopper from 256 rows per group on, it multiplies both blocks of 128 c
 tests/kernels/test_gemm_blockwise.py shows it on TileGym's source. Only tiles of 128 columns are taken here.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_grouped_contiguous"
 BLOCK = 128  # columns and depth of a tile
 KERNELS = {

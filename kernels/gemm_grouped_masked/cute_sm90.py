@@ -3,18 +3,13 @@
 CTAs count through the tiles that have rows in use.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_grouped_masked.operator import DTYPES, Inputs, Outputs, Workload, clear_unused
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"
@@ -22,8 +17,6 @@ SOURCE = "ours"
 
 def supports(workload: Workload) -> str | None:
     """All whose rows are whole multiples of 16 bytes, which TMA asks for."""
-    from kernels.gemm_grouped_masked.operator import DTYPES
-
     return refused_rows(("k", workload.k, 8 * DTYPES[workload.dtype], "A and B"), ("n", workload.n, 16, "C"))
 
 
@@ -36,8 +29,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    from kernels.gemm_grouped_masked.operator import clear_unused
-
     i = inputs
     scales = (i.a_scales, i.b_scales) if workload.dtype == "fp8" else (None, None)
     finish = partial(clear_unused, inputs, outputs)

@@ -5,18 +5,13 @@ one has, before it asks whether there is such a tile: the operator's `rows` is l
 sake.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
 from kernels.gemm_blockwise.cutlass.adapter import TARGETS
+from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload, clear_unused
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 TILINGS = (adapter.Tiling(128, (1, 1)), adapter.Tiling(128, (1, 2)), adapter.Tiling(256, (2, 1), pair=True))
@@ -28,8 +23,6 @@ supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compil
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the tensors without copies, as views with the groups last."""
-    from kernels.gemm_grouped_masked.operator import clear_unused
-
     w, i = workload, inputs
     values = (*adapter.operands(i.a, i.b, outputs.c, i.a_scales, i.b_scales), i.rows)
     grid = adapter.grid(build, w.m, w.n, w.groups)

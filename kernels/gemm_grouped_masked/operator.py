@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 DTYPES = {**blockwise.DTYPES, "bf16": 2}
 DISTRIBUTIONS = blockwise.DISTRIBUTIONS
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "room for rows per group"
 SPARE = 256  # entries of `rows` past the groups, all 0: NVIDIA's kernel looks up tiles past the last (found by ptxsim)
 
@@ -154,6 +153,4 @@ def cost(workload: Workload) -> Cost:
     return Cost(2 * rows * w.n * w.k, a + b, 2 * rows * w.n)
 
 
-def tolerance(dtype: str) -> float:
-    """Largest relative error norm when `same_precision` is exact: one rounding to bf16."""
-    return blockwise.tolerance(dtype)
+tolerance = blockwise.tolerance

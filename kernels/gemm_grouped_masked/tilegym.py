@@ -4,23 +4,18 @@ Its blocks stay, and skip the tiles that have no row in use. It multiplies opera
 that of this operator's element types it has bf16 alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload, clear_unused
 from kernels.upstream import tilegym as upstream
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_grouped_masked"
 GROUP_ROWS = 8  # of tiles that neighbouring blocks share
 
@@ -74,7 +69,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind the grid and arguments of TileGym's `masked_bmm`."""
     from cutesnake.stages.load.cutile import multiprocessors
-    from kernels.gemm_grouped_masked.operator import clear_unused
 
     w, p = workload, build.params
     tiles = -(-w.m // p["tile_m"]) * -(-w.n // p["tile_n"]) * w.groups

@@ -4,8 +4,6 @@ Operands are dequantized to bf16 at every call. It takes how many rows are in us
 alone would have to wait for the GPU to say so.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from cutesnake.model.contract import Build, Runner

@@ -3,17 +3,13 @@
 Weights become bf16 in registers, from which wgmma takes them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_mixed.operator import BITS, Inputs, Outputs, Workload
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"
@@ -21,8 +17,6 @@ SOURCE = "ours"
 
 def supports(workload: Workload) -> str | None:
     """Whole multiples of 16 bytes, which TMA asks for, and no fp8."""
-    from kernels.gemm_mixed.operator import BITS
-
     w = workload
     if w.dtype == "fp8":
         return "dtype is fp8: this kernel takes int8 and int4"

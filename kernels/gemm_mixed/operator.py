@@ -28,7 +28,6 @@ LOWEST = {"int8": -128.0, "int4": -8.0, "fp8": -448.0}
 UNIT = {"int8": 32.0, "int4": 2.0, "fp8": 1.0}  # codes that stand for a normal number of size 1
 BLOCK = 128  # elements of a row of B that share a scale, where there are scales
 DISTRIBUTIONS = ("randn", "scales", "extremes", "constant")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A and C (M)"
 
 

@@ -1,16 +1,10 @@
 """`gemm_mixed_grouped` for Hopper in CuTe DSL: CTAs count through the tiles of all groups."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_mixed import cute_sm90 as gemm_mixed
+from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
-
-if TYPE_CHECKING:
-    from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"

@@ -4,16 +4,10 @@ int4 weights are converted and multiplied, then the sums of each block are scale
 few rows.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, Tiling
 from kernels.gemm_mixed.cutlass.adapter import bind_groups as bind
+from kernels.gemm_mixed_grouped.operator import Workload
 from kernels.upstream.examples import SOURCE
-
-if TYPE_CHECKING:
-    from kernels.gemm_mixed_grouped.operator import Workload
 
 DSL = "cute"
 TILINGS = (Tiling(128, 16, 128, (1, 1)), Tiling(256, 16, 128, (2, 1), pair=True))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 DTYPES = mixed.DTYPES
 DISTRIBUTIONS = mixed.DISTRIBUTIONS
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "m", "rows of A per group, mean"
 
 
@@ -108,6 +107,4 @@ def cost(workload: Workload) -> Cost:
     return Cost(2 * w.rows * w.n * w.k, read, 2 * w.rows * w.n)
 
 
-def tolerance(dtype: str) -> float:
-    """Largest relative error norm when `same_precision` is exact: one rounding to bf16."""
-    return mixed.tolerance(dtype)
+tolerance = mixed.tolerance

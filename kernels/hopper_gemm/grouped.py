@@ -4,8 +4,6 @@ A build is for a number of groups, and each group has TMA descriptors of its own
 changed on the GPU, and a warp that loads chooses between them by branches.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import cutlass

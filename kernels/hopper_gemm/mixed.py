@@ -7,8 +7,6 @@ weights from registers: a thread reads codes of its rows from shared memory and 
 instructions. Scales of int4 multiply the sums of a block of 128, so that codes are multiplied as they are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import cutlass

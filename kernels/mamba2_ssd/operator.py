@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DTYPES = {"bf16": 2, "fp16": 2}
 DISTRIBUTIONS = ("randn", "long_memory", "short_memory", "impulse")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "length", "sequence length (tokens)"
 CHUNK = 128  # tokens: of the yardstick
 

@@ -3,21 +3,16 @@
 It has kernels for sums of decays, for states, for outputs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.mamba2_ssd.operator import Inputs, Outputs, Workload
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.mamba2_ssd.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOLS = ("tilegym_chunk_cumsum", "tilegym_fwd_pass_state", "tilegym_compute_out")
 STEMS = ("cumsum", "states", "kernel")
 HEADS_PER_BLOCK, SUM_BLOCKS = 4, 4  # of the sums: heads of a block, blocks per multiprocessor, TileGym's first choice

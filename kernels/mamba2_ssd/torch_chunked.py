@@ -3,19 +3,14 @@
 It is the operator's own chunked form, whose products PyTorch hands to its libraries; there is no call for the whole.
 """
 
-from __future__ import annotations
-
-from cutesnake.model.contract import Build, Runner
 from kernels.mamba2_ssd.operator import CHUNK, Inputs, Outputs, Workload, chunked
-from kernels.upstream.pytorch import SOURCE, TARGETS, compile, runner, supports, variants
+from kernels.upstream.pytorch import SOURCE, TARGETS, baseline, compile, supports, variants
 
 DSL = "torch"
 
 
-def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    def call() -> None:
-        result = chunked(inputs, workload, CHUNK)
-        outputs.y.copy_(result.y)
-        outputs.final_state.copy_(result.final_state)
-
-    return runner(inputs.x, call)
+@baseline
+def bind(workload: Workload, inputs: Inputs, outputs: Outputs) -> None:
+    result = chunked(inputs, workload, CHUNK)
+    outputs.y.copy_(result.y)
+    outputs.final_state.copy_(result.final_state)

@@ -3,20 +3,18 @@
 Its dense decode is for SM90 alone: on SM100 the package has sparse decode only (the support matrix of its README).
 """
 
-from __future__ import annotations
+from functools import partial
 
-from pathlib import Path
-from typing import Any
-
-from cutesnake.model.contract import INSTALLED, Build, Runner, Variant
+from cutesnake.model.contract import INSTALLED, Build, Runner
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
-from kernels.upstream.installed import VARIANTS, copying_runner, import_package, nothing_built
+from kernels.upstream.installed import copying_runner, import_package, nothing_built, variants
 
 DSL = "cuda"
 SOURCE = INSTALLED
 NEEDS = {"flash_mla": "flash_mla"}
 TARGETS = {"sm_90a": ("wgmma", "TMA")}
 PAGE_SIZE = 64  # the only one that its dense decode takes
+compile = partial(nothing_built, "flash_mla")
 
 
 def supports(workload: Workload) -> str | None:
@@ -27,14 +25,6 @@ def supports(workload: Workload) -> str | None:
         f"FlashMLA's dense decode takes bf16 and fp16, latent 512, rope 64 and pages of {PAGE_SIZE} tokens, "
         "with any number of heads and query tokens"
     )
-
-
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return VARIANTS
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return nothing_built("flash_mla")
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

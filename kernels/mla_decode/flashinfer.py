@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import INSTALLED, Build, Runner, Variant, not_baked
+from cutesnake.model.contract import INSTALLED, Build, Runner, not_baked
 from kernels.mla_decode.operator import PAGE, Inputs, Outputs, Workload
-from kernels.upstream.installed import VARIANTS, import_package, nothing_built, on_stream
+from kernels.upstream.installed import import_package, nothing_built, on_stream, variants
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +29,8 @@ UNSUPPORTED = {
 BACKEND = "fa3"
 WORKSPACE_BYTES = 128 << 20  # what the wrapper's documentation advises
 COMPILED = "FLASHINFER_WORKSPACE_BASE"  # below it, in .cache/flashinfer, the package keeps what it has compiled
+# It compiles its kernel when it is first asked for it, or brings it along.
+compile = partial(nothing_built, "flashinfer")
 
 
 def supports(workload: Workload) -> str | None:
@@ -39,18 +41,6 @@ def supports(workload: Workload) -> str | None:
         "FlashInfer's fa3 MLA decode takes bf16 and fp16, latent 512 and rope 64, "
         "with any number of heads, query tokens and tokens per page"
     )
-
-
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return VARIANTS
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    """Compile nothing.
-
-    The package compiles its kernel when it is first asked for it, or brings it along.
-    """
-    return nothing_built("flashinfer")
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

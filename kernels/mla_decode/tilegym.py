@@ -3,28 +3,20 @@
 It has one block per 16 heads and request, and no split of the keys.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode import tilegym_inputs
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.mla_decode.tilegym_inputs import supports
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOL = "tilegym_mla_decoding"
 MANY_TILES = 8  # from here on the compiler makes one loop of any number of tiles
 TILING = {"sm_90a": (16, 64), "sm_100a": (16, 128)}  # heads x keys, as its `_select_tile_config` answers
-
-
-def supports(workload: Workload) -> str | None:
-    return tilegym_inputs.supports(workload)
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:

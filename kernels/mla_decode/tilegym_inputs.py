@@ -9,11 +9,10 @@ import math
 from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import not_baked
+from kernels.mla_decode.operator import Inputs, Workload
 
 if TYPE_CHECKING:
     import torch
-
-    from kernels.mla_decode.operator import Inputs, Workload
 
 LN_2 = math.log(2.0)
 

@@ -1,28 +1,20 @@
 """Adapter of TileGym's `mla_decoding_split_kv` with its `splitk_reduce` (cuTile, 16 heads per block, split keys)."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.mla_decode import tilegym_inputs
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.mla_decode.tilegym_inputs import supports
 from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.upstream.tilegym import SOURCE, TARGETS
 
 DSL = "cutile"
-SOURCE = upstream.SOURCE
-TARGETS = upstream.TARGETS
 SYMBOLS = ("tilegym_mla_decoding_split_kv", "tilegym_splitk_reduce")
 TILE_H, TILE_N = 16, 128
 REDUCE_TILE_D = 128
-
-
-def supports(workload: Workload) -> str | None:
-    return tilegym_inputs.supports(workload)
 
 
 def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:

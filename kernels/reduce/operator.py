@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 DTYPES = {"fp32": 4, "fp16": 2, "bf16": 2}
 DISTRIBUTIONS = ("randn", "ones", "negative", "peak", "wide", "infinite")
 OPERATIONS = ("sum", "max")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "columns", "columns"
 
 

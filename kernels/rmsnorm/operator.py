@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 DTYPES = {"bf16": 2, "fp16": 2, "fp32": 4}
 DISTRIBUTIONS = ("randn", "large", "tiny", "outlier", "zeros")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "rows", "rows"
 EPS = 1.0e-6  # what Llama and NVIDIA's example use
 

@@ -3,31 +3,21 @@
 The package compiles a kernel for the number of columns and the types at the first call, which `bind` makes.
 """
 
-from __future__ import annotations
+from functools import partial
 
-from pathlib import Path
-from typing import Any
-
-from cutesnake.model.contract import INSTALLED, Build, Runner, Variant
+from cutesnake.model.contract import INSTALLED, Build, Runner
 from kernels.rmsnorm.operator import Inputs, Outputs, Workload
-from kernels.upstream.installed import VARIANTS, copying_runner, import_package, nothing_built
+from kernels.upstream.installed import copying_runner, import_package, nothing_built, variants
 
 DSL = "cute_jit"
 SOURCE = INSTALLED
 NEEDS = {"quack": "quack-kernels"}
 TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a", "sm_120a"), ("clusters",))
+compile = partial(nothing_built, "quack")
 
 
 def supports(workload: Workload) -> str | None:
     return None
-
-
-def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    return VARIANTS
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return nothing_built("quack")
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -6,18 +6,14 @@ kernel, whose blocks hold whole rows and take tile after tile; fewer go to a blo
 writes 1 / root of each row, which its backward pass reads; it goes to a workspace here.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.matrices import refuse_extents
+from kernels.rmsnorm.operator import DTYPES, EPS, Inputs, Outputs, Workload
 from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import tilegym as upstream
-
-if TYPE_CHECKING:
-    from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = upstream.SOURCE
@@ -36,8 +32,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     On a B200 the mode `reload` comes first: it does not spill, and is predicted to be as fast or faster.
     """
-    from kernels.rmsnorm.operator import DTYPES, EPS
-
     w = workload
     size, padded = DTYPES[w.dtype], 1 << (w.columns - 1).bit_length()
     known = {"dtype": w.dtype, "eps": EPS, "aligned": w.columns * size % 16 == 0}

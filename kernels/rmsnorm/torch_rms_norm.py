@@ -3,16 +3,10 @@
 It has no argument for the output: what it returns is copied to the outputs by `finish`, outside of the timed calls.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner
+from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 from kernels.upstream.installed import copying_runner
 from kernels.upstream.pytorch import SOURCE, TARGETS, compile, supports, variants
-
-if TYPE_CHECKING:
-    from kernels.rmsnorm.operator import Inputs, Outputs, Workload
 
 DSL = "torch"
 

@@ -1,7 +1,5 @@
 """Order of tensor-memory work against barriers between threads: PTX ISA, tcgen05.fence."""
 
-from __future__ import annotations
-
 from cutlass._mlir.dialects import nvvm
 from cutlass.cutlass_dsl import dsl_user_op
 

@@ -1,16 +1,10 @@
 """`tensor_products` for Hopper in CuTe DSL: wgmma, with sums in float32."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.hopper_gemm import adapter
 from kernels.hopper_gemm.adapter import TARGETS, compile
+from kernels.tensor_products.operator import BITS, Inputs, Outputs, Workload
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.tensor_products.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 SOURCE = "ours"
@@ -18,8 +12,6 @@ SOURCE = "ours"
 
 def supports(workload: Workload) -> str | None:
     """Of fp16 and fp8, all whose rows are whole multiples of 16 bytes."""
-    from kernels.tensor_products.operator import BITS
-
     w = workload
     if w.dtype not in ("fp16", "fp8"):
         return f"dtype is {w.dtype}: this kernel takes fp16 and fp8"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 DTYPES = {"fp16": 2, "tf32": 4, "fp8": 1, "int8": 1, "mxf4": 1}  # bytes that hold an element of A or B; of mxf4, two
 BITS = {"fp16": 16, "tf32": 32, "fp8": 8, "int8": 8, "mxf4": 4}
 DISTRIBUTIONS = ("randn", "extremes")
-PLANNED = ()  # no binding looks at values
 AXIS, AXIS_LABEL = "k", "K (elements)"
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
 

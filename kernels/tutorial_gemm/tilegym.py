@@ -1,19 +1,13 @@
 """TileGym's plain `matmul` (cuTile), for comparison with the tutorial's steps: the adapter of `gemm`."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import tilegym
-
-if TYPE_CHECKING:
-    from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
+from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = tilegym.SOURCE
 TARGETS = {"sm_100a": tilegym.TARGETS["sm_100a"]}  # where the tutorial runs; on sm_90a it is a kernel of `gemm`
+compile = tilegym.compile
 
 
 def supports(workload: Workload) -> str | None:
@@ -22,10 +16,6 @@ def supports(workload: Workload) -> str | None:
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return tilegym.variants(workload.plain, target)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return tilegym.compile(variant, target, folder)
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -1,19 +1,13 @@
 """Baseline of `tutorial_gemm` in plain PyTorch, which calls cuBLAS."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm import torch_matmul
-
-if TYPE_CHECKING:
-    from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
+from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
 
 DSL = "torch"
 SOURCE = "ours"
 TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(("sm_100a", "sm_103a"), ())  # where the tutorial runs
+compile = torch_matmul.compile
 
 
 def supports(workload: Workload) -> str | None:
@@ -22,10 +16,6 @@ def supports(workload: Workload) -> str | None:
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return torch_matmul.variants(workload.plain, target)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    return torch_matmul.compile(variant, target, folder)
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -6,8 +6,6 @@ in shared memory, in a field `clc_response` declared as four Int32. Since DSL 4.
 requirement (128 bits)»). NVIDIA's later kernels, in nvidia-cutlass-operators 0.3.0, declare the field aligned by 16.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import cutlass.cute as cute

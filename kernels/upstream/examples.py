@@ -3,19 +3,16 @@
 Adapters share what is here to compile the examples.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from cutesnake.model.contract import Variant
+from kernels.programs import Compile, compile_program
 
 SOURCE = "flashinfer-python"  # the wheel, a key of kernels/upstream.yaml
 FOLDER = "flashinfer/data/cutlass/examples/python/CuTeDSL"
+OWN = "flashinfer/cute_dsl"  # FlashInfer's own kernels
 
 
 @dataclass(frozen=True)
@@ -35,26 +32,13 @@ class Example:
     def chosen(self) -> tuple[Any, ...]:
         return ()
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        arguments = (self.path, self.name, *self.chosen)
-        return build_program(self.PROGRAM, self.FUNCTION, target, folder, *arguments, **variant.params)
-
-
-def row_major(element: Any, *shape: Any, align: int = 16) -> Any:
-    """Return a fake compact row-major tensor of type `element`, aligned by `align` bytes.
-
-    An extent is a number, or a `cute.sym_int32()` where only a launch knows it.
-    """
-    from cutlass.cute.runtime import make_fake_compact_tensor
-
-    order = tuple(reversed(range(len(shape))))
-    return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
+    @property
+    def compile(self) -> Compile:
+        return compile_program(self.PROGRAM, self.FUNCTION, self.path, self.name, *self.chosen)
 
 
 def module(name: str) -> Any:
-    """Import an example by its path below the folder of examples, such as `blackwell.mla.mla_decode_fp16`.
+    """Import a kernel by its path below a folder of the wheel, such as `blackwell.mla.mla_decode_fp16`.
 
     To be called where the DSL is set up already, inside the `program` of a build. The torch that most examples import
     for their own drivers is a stand-in. An example may import others of its own folder by their bare names. Raises
@@ -63,7 +47,7 @@ def module(name: str) -> Any:
     from cutesnake.stages.compile.torch_import import StandIn, without_torch
     from cutesnake.stages.fetch import fetched
 
-    root = (fetched(SOURCE) / FOLDER).resolve()
+    root = (fetched(SOURCE) / (OWN if name.startswith("attention.") else FOLDER)).resolve()
     for folder in map(str, (root.joinpath(*name.split(".")[:-1]), root)):
         if folder not in sys.path:
             sys.path.insert(0, folder)

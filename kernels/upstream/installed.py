@@ -8,18 +8,23 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Runner, Variant, not_baked
+from cutesnake.model.contract import Runner, Variant, Workload, not_baked
 
 if TYPE_CHECKING:
     import torch
 
-VARIANTS = (Variant("package", {}),)  # nothing is a compile-time constant: one build for everything
+
+@not_baked
+def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
+    """Nothing is a compile-time constant: one build for everything."""
+    return (Variant("package", {}),)
 
 
-def nothing_built(package: str) -> dict[str, Any]:
+def nothing_built(package: str, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     """Return the result of a `compile` that has nothing to compile."""
     notes = [f"the kernels of the Python package {package}"]
     return {"symbols": [], "launch": {}, "function": None, "compilers": {}, "notes": notes}

@@ -1,7 +1,5 @@
 """NVIDIA's GEMMs of nvidia-cutlass-operators (BSD-3): implementations in CuTe DSL, without the library around them."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

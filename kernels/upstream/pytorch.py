@@ -1,24 +1,24 @@
 """Shared code of the baselines in plain PyTorch.
 
 Nothing is compiled, and they run on every target. A baseline's contract module imports these names and adds its DSL and
-`bind`, which calls `runner`; one that refuses workloads has a `supports` of its own.
+`bind`, by `baseline` or `runner`; one that refuses workloads has a `supports` of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model.contract import Runner, Variant, Workload, not_baked, nothing
-from kernels.targets import EVERY
+from cutesnake.model.contract import Build, Runner, Variant, Workload, not_baked, nothing
+from kernels.targets import EVERY as TARGETS
 from kernels.upstream.installed import on_stream
 
 if TYPE_CHECKING:
     import torch
 
 SOURCE = "ours"
-TARGETS = EVERY
 
 
 @not_baked
@@ -45,6 +45,17 @@ def runner(compared: torch.Tensor, call: Callable[[], Any], finish: Callable[[],
             call()
 
     return Runner(enqueue, finish=finish)
+
+
+@not_baked
+def baseline(call: Callable[[Any, Any, Any], Any]) -> Callable[[Build, Any, Any, Any], Runner]:
+    """Return a `bind` whose runner calls a function of workload, inputs and outputs."""
+
+    def bind(build: Build, workload: Workload, inputs: Any, outputs: Any) -> Runner:
+        first, *_ = vars(outputs).values()
+        return runner(first, partial(call, workload, inputs, outputs))
+
+    return bind
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """TileGym's cuTile kernels: loaded unmodified from the fetched wheel."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import sys

@@ -17,6 +17,7 @@ from cutesnake.stages.simulate import simulation
 torch = pytest.importorskip("torch")
 OPERATOR = load_operator("fmha")
 EXAMPLES = {"cutlass_sm90": "sm_90a", "cutlass_sm100": "sm_100a"}
+TARGET = EXAMPLES | {"flashinfer_sm100": "sm_100a"}
 # Hopper's waits for all of its bulk stores but the last one before it exits.
 UNWAITED = r"exit: thread \d+ of CTA \d exits without cp\.async\.bulk\.wait_group\.read for this bulk store"
 PRODUCTS = {"sm_90a": "HGMMA", "sm_100a": "UTCHMMA"}  # instructions of the tensor cores
@@ -101,6 +102,8 @@ def test_the_baseline_shares_key_heads_and_its_copy_is_spoiled() -> None:
         ("cutlass_sm90", {"head_dim": 32}, "64 and 128"),
         ("cutlass_sm100", {"dtype": "fp8"}, None),
         ("cutlass_sm100", {"head_dim": 256}, "32, 64, 128"),
+        ("flashinfer_sm100", {"dtype": "fp8"}, "16-bit"),
+        ("flashinfer_sm100", {"head_dim": 32}, "64 and 128"),
         ("tilegym", {"dtype": "fp8"}, "16-bit"),
         ("tilegym", {"head_dim": 96}, "powers of two"),
         ("torch_sdpa", {"dtype": "fp8"}, "no fp8"),
@@ -122,7 +125,7 @@ def test_the_mask_is_compiled_in_as_nvidias_runner_chooses_it() -> None:
 
 def simulate(kernel: str, distributions: list[str], **values) -> tuple[dict, Path]:
     """The record of one of NVIDIA's kernels on a workload, simulated, and its build."""
-    work, target = OPERATOR.Workload(**values), EXAMPLES[kernel]
+    work, target = OPERATOR.Workload(**values), TARGET[kernel]
     variant = load_kernel("fmha", kernel).variants(work, target)[0]
     folder = build("fmha", kernel, target, variant)
     case = Case(
@@ -159,6 +162,17 @@ def test_nvidias_kernels_are_right_on_every_distribution(kernel, values) -> None
     assert counted["launches"][0]["global_read_unique_bytes"] == counted["cost"]["bytes_read"]
     if kernel == "cutlass_sm100":  # Hopper's writes its log-sum-exp too
         assert counted["launches"][0]["global_write_unique_bytes"] == counted["cost"]["bytes_written"]
+
+
+@pytest.mark.slow
+def test_flashinfers_kernel_is_right_where_maxima_move_and_sequences_end_within_a_tile() -> None:
+    values = {"batch": 2, "length": 300, "heads": 2, "kv_heads": 1, "causal": True}
+    result, folder = simulate("flashinfer_sm100", ["large", "rising"], **values)
+    for check in result["metrics"]["checks"]:
+        assert all(output["passed"] for output in check["outputs"].values()), check["outputs"]
+        assert not check["findings"]
+    used = [line.split()[0] for line in (folder / "kernel.ptx").read_text().splitlines() if "ex2.approx" in line]
+    assert len(used) < 4 * 128, "a part of the exponentials is made on FMA units"
 
 
 @pytest.mark.slow

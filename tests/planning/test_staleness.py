@@ -229,3 +229,22 @@ def test_no_build_depends_on_a_contracts_bind_supports_and_variants(tree, first,
     path.write_text(text.replace("1", "2"))
     forget()
     assert staleness.digest_files([path], for_builds=True) not in digests
+
+
+@pytest.mark.parametrize(
+    ("use", "counts"),
+    [
+        ("def bind(inputs: Inputs):\n    return BITS", False),
+        ("@not_baked\ndef grid(inputs: Inputs) -> Inputs:\n    return BITS", False),
+        ("x: Inputs = None", False),
+        ("def compile():\n    return BITS", True),
+        ("TILES = BITS", True),
+        ("class Example(Inputs):\n    pass", True),
+    ],
+)
+def test_a_build_depends_on_an_operator_for_what_it_uses_itself_only(tree, use, counts) -> None:
+    (tree / "kernels/add/operator.py").write_text("BITS = 8\n")
+    head = 'from kernels.add.operator import BITS, Inputs\nDSL = "cute"\n'
+    (tree / "kernels/add/contract.py").write_text(head + use)
+    assert "operator.py" in outcome(tree, "kernels.add.contract")
+    assert ("operator.py" in outcome(tree, "kernels.add.contract", for_builds=True)) == counts

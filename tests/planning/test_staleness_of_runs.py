@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 KERNEL = "kernels/elementwise_add/cute/kernel.py"
 CONTRACT = "kernels/elementwise_add/cute/__init__.py"
+COMPILE = "\n\nplain = compile\n\n\ndef compile(*given):\n    {}\n    return plain(*given)\n"
 BUILD = "results/compile/elementwise_add/cute/sm_90a/fp32_t256_v4"
 AFTER_COMPARISON = {"compare": 1, "report": 1}
 AFTER_BUILD = {"compile": 1, "simulated": 1, **AFTER_COMPARISON}
@@ -100,14 +101,9 @@ def test_results_that_were_moved_and_linked_back_are_current_and_stay_so(project
 @pytest.mark.fault("Results", "a file that `compile` reads, edited", "builds remade")
 def test_a_file_that_a_build_reads_counts(project) -> None:
     # As a JSON with sizes of tiles, whose name no import has, and a module whose name is computed.
-    replace(
-        project / CONTRACT,
-        "    return build_program(",
-        "    _tiles()\n    return build_program(",
-    )
     append(
         project / CONTRACT,
-        "\n\ndef _tiles():\n    import importlib, json\n    from pathlib import Path\n\n"
+        COMPILE.format("_tiles()") + "\n\ndef _tiles():\n    import importlib, json\n    from pathlib import Path\n\n"
         "    importlib.import_module('kernels.elementwise_add.' + 'til' + 'ing')\n"
         "    return json.loads((Path(__file__).parent / 'tiles.json').read_text())\n",
     )
@@ -177,11 +173,7 @@ def test_what_was_forced_takes_what_follows_along(project) -> None:
 
 @pytest.mark.fault("Results", "the time limit raised, after a build hit it", "that build is tried again")
 def test_a_higher_time_limit_tries_a_build_again_that_hit_it(project) -> None:
-    replace(
-        project / CONTRACT,
-        "    return build_program(",
-        "    import time\n\n    time.sleep(20)\n    return build_program(",
-    )
+    append(project / CONTRACT, COMPILE.format("__import__('time').sleep(20)"))
     done = snakemake(project, "--config", "compile={max_seconds: 3}")
     assert done.returncode == 0, done.stderr
     assert json.loads((project / BUILD / "build.json").read_text())["status"] == "failed"

@@ -1,15 +1,11 @@
 """Shared code of `cute_l2` and `cute_descriptor`: a CTA per tile of 32 x 64 elements."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Variant, not_baked
 from kernels.async_copies.cute.tile import COLUMNS, ROWS
-
-if TYPE_CHECKING:
-    from kernels.async_copies.operator import Workload
+from kernels.async_copies.operator import Workload
 
 TARGETS = {target: ("TMA",) for target in ("sm_90a", "sm_100a", "sm_103a")}
 FUNCTION = "async_copies"

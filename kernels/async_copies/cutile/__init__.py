@@ -1,15 +1,11 @@
 """`async_copies` in cuTile: one tile per block, any matrix size from one build."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.async_copies.operator import Inputs, Outputs, Workload
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.async_copies.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"

@@ -1,20 +1,15 @@
 """`dependent_launch` in cuTile: the second kernel may start while the first one ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.dependent_launch.operator import DTYPES, Inputs, Outputs, Workload
 from kernels.matrices import refuse_extents
-from kernels.targets import EVERY
-
-if TYPE_CHECKING:
-    from kernels.dependent_launch.operator import Inputs, Outputs, Workload
+from kernels.targets import EVERY as TARGETS
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = EVERY
 TILE = (4, 1024)  # rows x columns
 
 
@@ -27,8 +22,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     `aligned` builds promise rows that start at multiples of 16 bytes.
     """
-    from kernels.dependent_launch.operator import DTYPES
-
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
     return tuple(
         Variant(

@@ -5,22 +5,15 @@ repeats its loads ten times, so that its kernels are long enough to overlap. Onl
 both as in the example's own driver: the first kernel does not wait for what the stream did before.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.dependent_launch.operator import DTYPES, Inputs, Outputs, Workload
 from kernels.matrices import refuse_coordinates, tiles
-from kernels.targets import EVERY
-from kernels.upstream.examples import SOURCE as EXAMPLES
-
-if TYPE_CHECKING:
-    from kernels.dependent_launch.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
+from kernels.targets import EVERY as TARGETS
+from kernels.upstream.examples import SOURCE
 
 DSL = "cute"
-SOURCE = EXAMPLES
-TARGETS = EVERY
+compile = compile_program("kernels.dependent_launch.cutlass_pdl.program:program", "dependent_launch")
 
 
 def supports(workload: Workload) -> str | None:
@@ -35,21 +28,12 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     )
 
 
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.dependent_launch.cutlass_pdl.program:program", "dependent_launch", target, folder, **variant.params
-    )
-
-
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind two launches by one call.
 
     A CTA has a tile of 16 rows by 32 vectors.
     """
     from cutesnake.stages.load.cute import Call
-    from kernels.dependent_launch.operator import DTYPES
 
     grid = (tiles(workload, DTYPES[workload.dtype]), 1, 1)
     tensors = (inputs.u, inputs.v, outputs.w, inputs.x, outputs.y)

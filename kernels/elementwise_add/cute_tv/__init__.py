@@ -6,21 +6,15 @@ matrix as one long vector, it keeps the matrix's shape: the layout can be dynami
 the compiler, at the price of a build for each shape.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
 from kernels.matrices import VECTOR_BYTES, refuse_coordinates, tiles
-from kernels.targets import EVERY
-
-if TYPE_CHECKING:
-    from kernels.elementwise_add.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
+from kernels.targets import EVERY as TARGETS
 
 DSL = "cute"
 SOURCE = "ours"
-TARGETS = EVERY
+compile = compile_program("kernels.elementwise_add.cute_tv.kernel:program", "elementwise_add")
 
 
 def supports(workload: Workload) -> str | None:
@@ -32,8 +26,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     `aligned` rows start at multiples of 16 bytes and are read in vectors.
     """
-    from kernels.elementwise_add.operator import DTYPES
-
     w = workload
     aligned = w.columns * DTYPES[w.dtype] % VECTOR_BYTES == 0
     dynamic = {"dtype": w.dtype, "aligned": aligned, "rows": 0, "columns": 0}
@@ -45,21 +37,11 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     )
 
 
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.elementwise_add.cute_tv.kernel:program", "elementwise_add", target, folder, **variant.params
-    )
-
-
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Bind one CTA per tile of 16 rows by 32 vectors.
 
     Raises ValueError for another shape than a static build's.
     """
-    from kernels.elementwise_add.operator import DTYPES
-
     p = build.params
     shape = (workload.rows, workload.columns)
     if p["rows"] and shape != (p["rows"], p["columns"]):

@@ -1,19 +1,14 @@
 """`elementwise_add` in cuTile: one tile per block, any matrix size from one build."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
-from kernels.targets import EVERY
-
-if TYPE_CHECKING:
-    from kernels.elementwise_add.operator import Inputs, Outputs, Workload
+from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
+from kernels.targets import EVERY as TARGETS
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = EVERY
 SYMBOL = "elementwise_add"
 TILES = ((4, 1024), (1, 4096), (16, 256))  # rows x columns; wide tiles make the longest contiguous reads
 
@@ -30,8 +25,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     `aligned` builds promise rows that start at multiples of 16 bytes, for TMA.
     """
-    from kernels.elementwise_add.operator import DTYPES
-
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
     return tuple(
         Variant(

@@ -4,22 +4,15 @@ Every element is copied by itself, behind a predicate. A host function of this p
 launches the example's kernel, since its own takes no stream.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.elementwise_add.operator import DTYPES, Inputs, Outputs, Workload
 from kernels.matrices import refuse_coordinates, tiles
-from kernels.targets import EVERY
-from kernels.upstream.examples import SOURCE as EXAMPLES
-
-if TYPE_CHECKING:
-    from kernels.elementwise_add.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
+from kernels.targets import EVERY as TARGETS
+from kernels.upstream.examples import SOURCE
 
 DSL = "cute"
-SOURCE = EXAMPLES
-TARGETS = EVERY
+compile = compile_program("kernels.elementwise_add.cutlass_ampere.program:program", "elementwise_add")
 
 
 def supports(workload: Workload) -> str | None:
@@ -31,18 +24,8 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return (Variant(workload.dtype, {"dtype": workload.dtype}),)
 
 
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.elementwise_add.cutlass_ampere.program:program", "elementwise_add", target, folder, **variant.params
-    )
-
-
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """One CTA per tile of 16 rows by 32 vectors."""
-    from kernels.elementwise_add.operator import DTYPES
-
     grid = (tiles(workload, DTYPES[workload.dtype]), 1, 1)
     tensors = (inputs.a, inputs.b, outputs.c)
     return build.runner(tensors, grid)

@@ -1,4 +1,4 @@
-"""NVIDIA's CUTLASS attention examples for Hopper and Blackwell, called unmodified with our operator's tensors."""
+"""NVIDIA's attention kernels for Hopper and Blackwell, called unmodified with our operator's tensors."""
 
 from typing import Any
 
@@ -7,7 +7,8 @@ import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module, row_major
+from kernels.programs import row_major
+from kernels.upstream.examples import module
 
 ELEMENTS = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}
 
@@ -109,9 +110,63 @@ class BlackwellAttention:
         )
 
 
+class FlashInferAttention:
+    """The operator on FlashInfer's kernel, without log-sum-exp, sinks and skipped tiles."""
+
+    def __init__(self, example: Any, right: int | None) -> None:
+        self.example, self.right = example, right
+
+    @cute.jit
+    def __call__(
+        self,
+        mQ: cute.Tensor,
+        mK: cute.Tensor,
+        mV: cute.Tensor,
+        mO: cute.Tensor,
+        mStart: cute.Tensor,
+        scale_log2: cutlass.Float32,
+        scale: cutlass.Float32,
+        stream: CUstream,
+    ) -> None:
+        """Launch on row-major tensors.
+
+        mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), mStart (B + 1).
+        """
+        batch, length, heads, width = mQ.shape
+        key_heads = mK.shape[2]
+        group = heads // key_heads
+        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
+        self.example(
+            *(_in_a_row(mX, key_heads, shared) for mX, shared in ((mQ, group), (mK, 1), (mV, 1), (mO, group))),
+            (batch, length, length, length, heads, key_heads, width, width),
+            mStart,
+            mStart,
+            None,  # no log-sum-exp
+            None,  # no sink
+            scale_log2,
+            scale,
+            cutlass.Float32(1.0),  # output scale
+            None,  # no tile is skipped
+            None,  # no window to the left
+            right,
+            None,
+            None,
+            stream,
+            False,  # no early launch
+        )
+
+
+def _in_a_row(mX: cute.Tensor, key_heads: Any, shared: Any) -> cute.Tensor:
+    """View (B, S, H, D) as (1, B S, key heads, group, D)."""
+    batch, length, heads, width = mX.shape
+    shape = (1, batch * length, key_heads, shared, width)
+    stride = (batch * length * heads * width, heads * width, shared * width, width, 1)
+    return cute.make_tensor(mX.iterator, cute.make_layout(shape, stride=stride))
+
+
 def program(
     path: str, name: str, dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str
-) -> tuple[HopperAttention | BlackwellAttention, tuple]:
+) -> tuple[HopperAttention | BlackwellAttention | FlashInferAttention, tuple]:
     """Return the host function and fake arguments.
 
     Batch, length and both head counts are dynamic. `path` and `name` are the example and its class. `tile_m` x `tile_n`
@@ -121,7 +176,14 @@ def program(
     example = module(path)
     masks = example.fmha_utils.MaskEnum
     kind = masks.RESIDUAL_MASK if mask == "residual" else masks.WINDOW_MASK
-    kernel = getattr(example, name)(cutlass.Float32, cutlass.Float32, (tile_m, tile_n, head_dim), False, kind)
+    attention, both = getattr(example, name), (cutlass.Float32, cutlass.Float32)
+    ragged = path.startswith("attention.")
+    if ragged:
+        kind = masks.WINDOW_MASK_INFERENCE if mask == "causal" else masks.RESIDUAL_MASK
+        choices = {"enable_ex2_emulation": True, "enable_skip_correction": True, "use_tma_store": False}  # FlashInfer's
+        kernel = attention(*both, (tile_m, tile_n), head_dim, False, kind, **choices)
+    else:
+        kernel = attention(*both, (tile_m, tile_n, head_dim), False, kind)
     batch, length, heads, key_heads = (cute.sym_int32() for _ in range(4))
     element = ELEMENTS[dtype]
     output = cutlass.Float16 if dtype == "fp8" else element
@@ -133,4 +195,7 @@ def program(
     if "hopper" in path:
         lse = row_major(cutlass.Float32, batch, heads, length, align=4)
         return HopperAttention(kernel, right), (q, k, v, o, lse, *scales, make_fake_stream())
+    if ragged:
+        starts = row_major(cutlass.Int32, cute.sym_int32())
+        return FlashInferAttention(kernel, right), (q, k, v, o, starts, *scales, make_fake_stream())
     return BlackwellAttention(kernel, right), (q, k, v, o, *scales, make_fake_stream())

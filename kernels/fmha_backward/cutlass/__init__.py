@@ -1,22 +1,18 @@
 """NVIDIA's CUTLASS example `blackwell/fmha_bwd.py` in CuTe DSL: unmodified, from the fetched wheel."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.fmha_backward.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
-if TYPE_CHECKING:
-    from kernels.fmha_backward.operator import Inputs, Outputs, Workload
-
 DSL = "cute"
-FUNCTION = "fmha_backward"
 WIDTHS = (64, 128)
 TILE = (128, 128)  # queries x keys, the example's default
 SUM_ROWS, CONVERT_ROWS = 16, 8  # queries of a block of the first and the last kernel
+compile = compile_program("kernels.fmha_backward.cutlass.program:program", "fmha_backward")
 
 
 def supports(workload: Workload) -> str | None:
@@ -33,12 +29,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     params |= {"mask": mask, "window": w.window, "ragged": ragged}
     name = f"{w.dtype}_d{w.head_dim}_{mask}" + f"_w{w.window}" * bool(w.window) + "_ragged" * ragged
     return (Variant(name, params),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program("kernels.fmha_backward.cutlass.program:program", FUNCTION, target, folder, **variant.params)
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

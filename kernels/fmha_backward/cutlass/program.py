@@ -8,7 +8,8 @@ from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
 from kernels.fmha.cutlass.program import ELEMENTS, grouped
-from kernels.upstream.examples import module, row_major
+from kernels.programs import row_major
+from kernels.upstream.examples import module
 
 Tensors = tuple[cute.Tensor, ...]
 

@@ -3,17 +3,13 @@
 Codes are expanded in registers.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.fmha_mixed_decode.operator import BITS, Inputs, Outputs, Workload
 from kernels.targets import TENSOR_CORES
-
-if TYPE_CHECKING:
-    from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
@@ -36,8 +32,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     It serves every batch and length.
     """
-    from kernels.fmha_mixed_decode.operator import BITS
-
     w = workload
     heads = min(max(1 << (w.group - 1).bit_length(), LEAST_HEADS), MOST_HEADS)
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "heads": heads}

@@ -4,24 +4,18 @@ It splits the cache among blocks; a second kernel of its own joins their results
 it imports and never uses, `mapa`, which DSL 4.8 keeps elsewhere: `program` gives it one.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream.examples import SOURCE
 
-if TYPE_CHECKING:
-    from kernels.fmha_mixed_decode.operator import Inputs, Outputs, Workload
-
 DSL = "cute"
-FUNCTION = "fmha_mixed_decode"
 WIDTH = 512  # elements of a head
 TOKENS = 128  # of the cache that a block takes at a time
 WIDEST_GROUP = 32  # query heads of a block
 REDUCED = 128  # columns that a block of the second kernel joins
+compile = compile_program("kernels.fmha_mixed_decode.cutlass.program:program", "fmha_mixed_decode")
 
 
 def supports(workload: Workload) -> str | None:
@@ -43,14 +37,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     params = {"dtype": w.dtype, "head_dim": w.head_dim, "head_tile": tile}
     params |= {"converters": 4 if w.group == 8 and w.dtype == "int4" else 2}
     return (Variant(f"{w.dtype}_d{w.head_dim}_h{tile}", params),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.fmha_mixed_decode.cutlass.program:program", FUNCTION, target, folder, **variant.params
-    )
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -8,7 +8,8 @@ from cuda.bindings.driver import CUstream
 from cutlass.cute.arch import nvvm_wrappers
 from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module, row_major
+from kernels.programs import row_major
+from kernels.upstream.examples import module
 
 CODES = {"int8": cutlass.Int8, "fp8": cutlass.Float8E4M3FN, "int4": cutlass.Int4}
 

@@ -3,17 +3,13 @@
 The kernel is this project's.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.fmha_mixed_prefill.operator import BITS, Inputs, Outputs, Workload
 from kernels.targets import TENSOR_CORES
-
-if TYPE_CHECKING:
-    from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
@@ -38,8 +34,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     It serves every batch and length.
     """
-    from kernels.fmha_mixed_prefill.operator import BITS
-
     w = workload
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "group": w.group, "causal": w.causal}
     # Rows of scales are read as they are: only rows of whole 16 bytes may come by TMA.

@@ -3,20 +3,14 @@
 One is for heads of 256 elements and one for 512.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import examples
 
-if TYPE_CHECKING:
-    from kernels.fmha_mixed_prefill.operator import Inputs, Outputs, Workload
-
-TARGETS = BLACKWELL
 QUERIES, KEYS = 128, 128  # of a CTA's tile; two CTAs take neighbouring tiles of queries
 LOG2_E = 1.0 / math.log(2.0)
 

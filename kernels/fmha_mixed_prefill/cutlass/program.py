@@ -7,7 +7,8 @@ import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module, row_major
+from kernels.programs import row_major
+from kernels.upstream.examples import module
 
 
 class MixedPrefill:

@@ -1,17 +1,13 @@
 """What the adapters of NVIDIA's dense GEMM examples share: variants, compilation, grids and arguments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.gemm.operator import DTYPES, OUTPUT, Inputs, Outputs, Workload
 from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 from kernels.upstream.gemm import Tiling
-
-if TYPE_CHECKING:
-    from kernels.gemm.operator import Inputs, Outputs, Workload
 
 
 @dataclass(frozen=True)
@@ -72,8 +68,6 @@ TILINGS["sm_103a"] = TILINGS["sm_100a"]
 @not_baked
 def supports(workload: Workload) -> str | None:
     """All whose contiguous dimensions are whole multiples of 16 bytes, which TMA asks for."""
-    from kernels.gemm.operator import DTYPES, OUTPUT
-
     w = workload
     contiguous = {"A": (w.a_major, w.dtype), "B": (w.b_major, w.dtype), "C": ("n", OUTPUT[w.dtype])}
     rows = [(major, getattr(w, major), 8 * DTYPES[dtype], name) for name, (major, dtype) in contiguous.items()]
@@ -100,8 +94,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def variant(workload: Workload, tiling: Tiling, target: str) -> Variant:
-    from kernels.gemm.operator import OUTPUT
-
     w = workload
     layout = ("_am" if w.a_major == "m" else "") + ("_bn" if w.b_major == "n" else "")
     params: dict[str, Any] = {"dtype": w.dtype, "output": OUTPUT[w.dtype], "sums": "fp32"}

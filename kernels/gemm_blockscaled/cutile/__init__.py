@@ -3,21 +3,16 @@
 One build per format serves every size.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
-from kernels.targets import BLACKWELL
-
-if TYPE_CHECKING:
-    from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
+from kernels.gemm_blockscaled.operator import BITS, BLOCK, Inputs, Outputs, Workload
+from kernels.targets import BLACKWELL as TARGETS
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = BLACKWELL
 SYMBOL = "gemm_blockscaled"
 ROW_BYTES = 128  # of a tile of codes: what a swizzled row of shared memory holds
 ALIGNED = 16  # bytes: what TMA asks of every row
@@ -58,7 +53,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.stages.compile.cutile import DeviceFunction, array, build
     from kernels.gemm_blockscaled.cutile.kernel import product
-    from kernels.gemm_blockscaled.operator import BITS, BLOCK
 
     p = variant.params
     per_byte = 8 // BITS[p["dtype"]]

@@ -1,19 +1,14 @@
 """What the adapters of NVIDIA's block-scaled GEMM examples share: variants, compilation, grids and arguments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import examples
 from kernels.upstream.gemm import Tiling, cluster_params
 
-if TYPE_CHECKING:
-    from kernels.gemm_blockscaled.operator import Inputs, Outputs, Workload
-
-TARGETS = BLACKWELL
 ALIGNED = 32  # elements: what the examples assume of M, N and K
 TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
@@ -59,7 +54,10 @@ class Example(examples.Example):
         return p["cluster_m"], p["cluster_n"], min(along_m * along_n, p["most_clusters"])
 
 
-TILINGS = (Tiling(256, 256, (2, 1)), Tiling(256, 128, (2, 1)), Tiling(128, 128, (1, 1)))  # 256 rows take a pair of CTAs
+TILINGS = (  # 256 rows take a pair of CTAs; the first is the default
+    *(Tiling(256, n, (2, 1)) for n in (256, 128, 192)),
+    *(Tiling(128, n, (1, 1)) for n in (128, 256, 192, 64)),
+)
 
 
 @not_baked

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from kernels.matrices import Groups, Product
 
-TARGETS = BLACKWELL
 TILE_N = 128  # all that the examples take: a block of B's scales
 
 

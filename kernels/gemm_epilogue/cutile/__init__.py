@@ -3,21 +3,16 @@
 It computes the sum and the activation before it stores the tile.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
-from kernels.targets import TENSOR_CORES
+from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+from kernels.targets import TENSOR_CORES as TARGETS
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = TENSOR_CORES
 SYMBOL = "gemm_epilogue"
 TILES = ((128, 128, 64), (128, 256, 64), (64, 128, 64))  # M x N x K
 # For Hopper: M x N x K, blocks per multiprocessor, worker warps (0: the compiler chooses). Tiles of 256 rows or columns

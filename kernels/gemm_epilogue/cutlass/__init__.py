@@ -4,21 +4,16 @@ It is the class under the examples `custom_epilogue_dense_gemm` and `activation_
 configure it as `program` does here, with other sums.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import gemm as upstream
 from kernels.upstream.examples import SOURCE
 
-if TYPE_CHECKING:
-    from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload
-
 DSL = "cute"
 TILES = ((256, 128, 2), (256, 256, 2), (128, 128, 1))  # elements of D that the CTAs of a cluster compute, CTAs
+compile = compile_program("kernels.gemm_epilogue.cutlass.program:program", "gemm_epilogue")
 
 
 def supports(workload: Workload) -> str | None:
@@ -42,14 +37,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
             },
         )
         for m, n, ctas in TILES
-    )
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.gemm_epilogue.cutlass.program:program", "gemm_epilogue", target, folder, dict(variant.params)
     )
 
 

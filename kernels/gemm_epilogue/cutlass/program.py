@@ -49,7 +49,7 @@ class EpilogueGemm:
         self.example(mA, mB, self.most_clusters, stream, packed)
 
 
-def program(params: dict[str, Any]) -> tuple[EpilogueGemm, tuple]:
+def program(**params: Any) -> tuple[EpilogueGemm, tuple]:
     """Return the host function and fake arguments for a variant; sizes are dynamic."""
     p = params
     example = module("blackwell.epilogue.common_dense_gemm_efc").DenseGemmEFC(

@@ -5,17 +5,14 @@ compile Tile IR program», without a place, by tileiras 13.4.92 and 13.5.37. Til
 compiled them after four minutes.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.gemm_blockscaled.operator import BITS, BLOCK
+from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, results
 from kernels.targets import BLACKWELL, MULTIPROCESSORS
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
@@ -49,7 +46,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.stages.compile.cutile import DeviceFunction, array, array_list, build
-    from kernels.gemm_blockscaled.operator import BITS, BLOCK
     from kernels.gemm_grouped.cutile.kernel import grouped_products
 
     p = variant.params
@@ -66,7 +62,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     A tile of scales is a row of 512 bytes.
     """
     from cutesnake.stages.load.cutile import ArrayList
-    from kernels.gemm_grouped.operator import matrices, results
 
     a, b, *scales = zip(*matrices(inputs, workload), strict=True)
     flat = [[x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in kind] for kind in scales]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.gemm_grouped.operator import Inputs, Outputs, Workload, matrices, results
 from kernels.targets import MULTIPROCESSORS
 from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
@@ -22,8 +23,6 @@ from kernels.upstream.gemm import Tiling
 
 if TYPE_CHECKING:
     import torch
-
-    from kernels.gemm_grouped.operator import Inputs, Outputs, Workload
 
 TILINGS = (Tiling(128, 128, (1, 1)), Tiling(256, 128, (2, 1), pair=True), Tiling(256, 256, (2, 1), pair=True))
 DESCRIPTOR_WORDS = 16  # of 8 bytes: a TMA descriptor
@@ -105,8 +104,6 @@ def tables(inputs: Inputs, outputs: Outputs, workload: Workload) -> tuple[torch.
     Sizes are (groups, 4), strides (groups, 3, 2), addresses (groups, 3), those for scales (groups, 2).
     """
     import torch
-
-    from kernels.gemm_grouped.operator import matrices, results
 
     device, problems = outputs.c.device, workload.problems
     sizes = [(p.m, p.n, p.k, 1) for p in problems]

@@ -5,8 +5,6 @@ no more. It calls it in one of two ways to load tiles; the other one, by `cute.c
 The choice is a branch whose both sides are traced, so that the side not taken must be one that can be.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

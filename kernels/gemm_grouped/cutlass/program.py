@@ -5,10 +5,11 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
 from kernels.gemm_blockscaled.cutlass.program import FORMATS
 from kernels.gemm_grouped.cutlass import hopper
+from kernels.programs import row_major
 from kernels.upstream.examples import module
 from kernels.upstream.gemm import element
 
@@ -93,17 +94,6 @@ def template(pointer: cute.Pointer, dtype: type[cutlass.Numeric], extent: cutlas
     return cute.make_tensor(cute.recast_ptr(pointer, dtype=dtype), layout)
 
 
-def vector(dtype: type[cutlass.Numeric]) -> Any:
-    """Return a fake vector of any length."""
-    return make_fake_compact_tensor(dtype, (cute.sym_int32(),), assumed_align=16)
-
-
-def table(dtype: type[cutlass.Numeric], *shape: int) -> Any:
-    """Return a fake compact table of constant sizes."""
-    order = tuple(reversed(range(len(shape))))
-    return make_fake_compact_tensor(dtype, shape, stride_order=order, assumed_align=16)
-
-
 def program(path: str, name: str, takes: str, **params: Any) -> tuple[Any, tuple]:
     """Return the class `name` of the example `path` and fake arguments.
 
@@ -114,19 +104,19 @@ def program(path: str, name: str, takes: str, **params: Any) -> tuple[Any, tuple
     p, groups, example = params, params["groups"], getattr(module(path), name)
     tile, cluster = (p["tile_m"], p["tile_n"]), (p["cluster_m"], p["cluster_n"])
     whole, wide = cutlass.Int32, cutlass.Int64
-    tables = (table(whole, groups, 4), table(whole, groups, 3, 2), table(wide, groups, 3))
+    tables = (row_major(whole, groups, 4), row_major(whole, groups, 3, 2), row_major(wide, groups, 3))
     if takes != "scaled":
-        dtype, room = element(p["dtype"]), table(wide, p["processors"], 3, DESCRIPTOR_WORDS)
+        dtype, room = element(p["dtype"]), row_major(wide, p["processors"], 3, DESCRIPTOR_WORDS)
         if takes == "hopper":
             hopper.load_by_copies(module(path))
             made = example(cutlass.Float32, tile, cluster, 1, True)  # tiles in the order of rows
         else:
             made = example(cutlass.Float32, p["pair"], tile, cluster)
         kernel = Plain(made, groups, p["tiles"] or p["most_clusters"], p["most_clusters"])
-        return kernel, (*(vector(dtype) for _ in "ABC"), *tables, room, EXTENT, make_fake_stream())
+        return kernel, (*(row_major(dtype, cute.sym_int32()) for _ in "ABC"), *tables, room, EXTENT, make_fake_stream())
     byte, block = cutlass.Uint8, FORMATS[p["dtype"]][2]
-    vectors = (vector(byte), vector(byte), vector(cutlass.Float16), vector(byte), vector(byte))
-    tables = (*tables, table(wide, groups, 2))
-    room = table(wide, p["processors"], 5, DESCRIPTOR_WORDS)
+    vectors = (row_major(kind, cute.sym_int32()) for kind in (byte, byte, cutlass.Float16, byte, byte))
+    tables = (*tables, row_major(wide, groups, 2))
+    room = row_major(wide, p["processors"], 5, DESCRIPTOR_WORDS)
     scaled = Scaled(example(block, tile, cluster), p["dtype"], groups, p["most_clusters"])
     return scaled, (*vectors, *tables, room, EXTENT, make_fake_stream())

@@ -3,23 +3,18 @@
 A block whose tile has no row in use leaves at once.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
-from kernels.targets import TENSOR_CORES
+from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload, clear_unused
+from kernels.targets import TENSOR_CORES as TARGETS
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_grouped_masked.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = TENSOR_CORES
 SYMBOL = "gemm_grouped_masked"
 BLOCK = 128  # elements along K, and along N of B, that share a scale
 
@@ -66,8 +61,6 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
     """Blocks of a group that share columns of B follow each other."""
-    from kernels.gemm_grouped_masked.operator import clear_unused
-
     w, i, p = workload, inputs, build.params
     grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), w.groups)
     values = (i.a, i.b, i.a_scales, i.b_scales, i.rows, outputs.c)

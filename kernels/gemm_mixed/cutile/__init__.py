@@ -1,21 +1,16 @@
 """`gemm_mixed` in cuTile: a block per tile of C, weights converted tile by tile."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.targets import TENSOR_CORES
+from kernels.gemm_mixed.operator import BITS, Inputs, Outputs, Workload
+from kernels.targets import TENSOR_CORES as TARGETS
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = TENSOR_CORES
 SYMBOL = "gemm_mixed"
 TILE_K = 128  # a block of B's scales
 CODES = {"int8": "int8", "int4": "int8", "fp8": "fp8"}  # element type of the array of codes; of int4, bytes of two
@@ -33,8 +28,6 @@ TILES = (Tiles(64, 128), Tiles(128, 128), Tiles(64, 64))
 
 
 def supports(workload: Workload) -> str | None:
-    from kernels.gemm_mixed.operator import BITS
-
     return refused(workload.n, workload.k, BITS[workload.dtype])
 
 
@@ -60,8 +53,6 @@ def constraints(dtype: str) -> list[Any]:
 
 def constants(params: Any) -> list[int]:
     """Return the constants of both mixed kernels."""
-    from kernels.gemm_mixed.operator import BITS
-
     p = params
     return [p["tile_m"], p["tile_n"], p.get("tile_k", TILE_K), BITS[p["dtype"]], int(p["dtype"] == "int4")]
 

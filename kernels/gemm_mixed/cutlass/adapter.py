@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.gemm_mixed.operator import BITS, Inputs, Outputs, Workload
+from kernels.gemm_mixed_grouped.operator import Inputs as GroupedInputs
+from kernels.gemm_mixed_grouped.operator import Outputs as GroupedOutputs
+from kernels.gemm_mixed_grouped.operator import Workload as Grouped
+from kernels.targets import BLACKWELL as TARGETS
 from kernels.upstream import examples
 from kernels.upstream import gemm as upstream
 
 if TYPE_CHECKING:
     import torch
 
-    from kernels.gemm_mixed.operator import Inputs, Outputs, Workload
-    from kernels.gemm_mixed_grouped.operator import Inputs as GroupedInputs
-    from kernels.gemm_mixed_grouped.operator import Outputs as GroupedOutputs
-    from kernels.gemm_mixed_grouped.operator import Workload as Grouped
     from kernels.matrices import Groups, Product
-
-TARGETS = BLACKWELL
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,6 @@ class Example(examples.Example):
         NVIDIA's examples say that they are for weights of int8, uint8 and int4. They compile for fp8 weights as well,
         and are right with them in the simulator.
         """
-        from kernels.gemm_mixed.operator import BITS
-
         w = workload
         return upstream.refused_rows(
             ("k", w.k, BITS[w.dtype], "B"), ("k", w.k, 16, "A"), ("n", w.n, 16, "C and scales")

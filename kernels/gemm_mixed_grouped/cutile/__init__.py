@@ -1,16 +1,12 @@
 """`gemm_mixed_grouped` in cuTile: blocks that stay, and count through the groups' tiles."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_mixed import cutile as plain
 from kernels.gemm_mixed.cutile import SOURCE, TARGETS
-
-if TYPE_CHECKING:
-    from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
+from kernels.gemm_mixed_grouped.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SYMBOL = "gemm_mixed_grouped"

@@ -7,10 +7,11 @@ example's order, the copies fall away.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
+from kernels.mamba2_ssd.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
 from kernels.targets import BLACKWELL as TARGETS
 from kernels.targets import MULTIPROCESSORS
 from kernels.upstream.examples import SOURCE
@@ -18,11 +19,9 @@ from kernels.upstream.examples import SOURCE
 if TYPE_CHECKING:
     import torch
 
-    from kernels.mamba2_ssd.operator import Inputs, Outputs, Workload
-
 DSL = "cute"
-FUNCTION = "mamba2_ssd"
 CHUNK, WIDTH, STATE = 128, 64, 128  # tokens, elements of a head and of a state: all that its epilogue is written for
+compile = compile_program("kernels.mamba2_ssd.cutlass.program:program", "mamba2_ssd")
 
 
 def supports(workload: Workload) -> str | None:
@@ -45,12 +44,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         "most_blocks": MULTIPROCESSORS[target],
     }
     return (Variant(f"{w.dtype}_c{CHUNK}_d{w.head_dim}_n{w.state}", params),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program("kernels.mamba2_ssd.cutlass.program:program", FUNCTION, target, folder, **variant.params)
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

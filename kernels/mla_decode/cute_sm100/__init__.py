@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from cutesnake.stages.compile import cute as cute_build
 from kernels.mla_decode.cute_sm100 import sizes
-from kernels.mla_decode.operator import request_lengths
+from kernels.mla_decode.operator import Inputs, Outputs, Workload, request_lengths
 
 if TYPE_CHECKING:
     from kernels.mla_decode.cute_sm100.schedule import PairSchedule
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cute"
 TARGETS = {"sm_100a": ("tcgen05", "tensor memory"), "sm_103a": ("tcgen05", "tensor memory")}
@@ -72,13 +71,10 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 def _program(dtype: str, groups: int, in_place: bool, pairs: int = 1) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
-    from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+    from cutlass.cute.runtime import make_fake_stream
 
     from kernels.mla_decode.cute_sm100.kernel import MlaDecodeSm100
-
-    def tensor(element: Any, *shape: Any) -> Any:
-        order = tuple(reversed(range(len(shape))))
-        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
+    from kernels.programs import row_major as tensor
 
     element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16, "fp8": cutlass.Float8E4M3FN}[dtype]
     batch, rows, pages, table, work, workers, merges, partials, padded = (cute.sym_int32() for _ in range(9))

@@ -5,8 +5,6 @@ one block of 128 query rows. A request in one item is stored directly; of a spli
 result, which the combine kernel merges. A request without keys has one tile, all hidden, so that its output is written.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Sizes that the kernel, its schedule and its tests share; imports neither CuTe nor torch."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from cutesnake.stages.compile import cute as cute_build
 from kernels.mla_decode.cute_sm90 import layout
-from kernels.targets import HOPPER
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.targets import HOPPER as TARGETS
 
 if TYPE_CHECKING:
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
     from kernels.mla_decode.split_kv.plan import Schedule
 
 DSL = "cute"
 SOURCE = "ours"
-TARGETS = HOPPER
 FUNCTION = "mla_decode_cute_sm90"
 DTYPES = ("bf16", "fp16")
 NOT_PLANNED = None, None, None  # lengths, lanes, plans: arguments of planned builds alone
@@ -56,13 +55,10 @@ def _program(
 ) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute
-    from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+    from cutlass.cute.runtime import make_fake_stream
 
     from kernels.mla_decode.cute_sm90.kernel import MlaDecodeSm90
-
-    def tensor(element: Any, *shape: Any) -> Any:
-        order = tuple(reversed(range(len(shape))))
-        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=16)
+    from kernels.programs import row_major as tensor
 
     element = {"bf16": cutlass.BFloat16, "fp16": cutlass.Float16}[dtype]
     batch, rows, pages, table, tiles, workers, merges, partials, merged = (cute.sym_int32() for _ in range(9))

@@ -3,20 +3,15 @@
 Fitted to times on an H200 and an H100, and compared with others: docs/archive.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.l2 import MAX_EVICT_BYTES, MIN_EVICT_BYTES, PREFETCH_BYTES
 from kernels.mla_decode.cute_sm90.schedule import combine_fits_idle, cost, in_step, splits
-from kernels.mla_decode.operator import request_lengths
+from kernels.mla_decode.operator import Workload, request_lengths
 from kernels.mla_decode.split_kv.plan import Prices
-
-if TYPE_CHECKING:
-    from kernels.mla_decode.operator import Workload
 
 PAIRS: dict[str, dict[str, Any]] = {  # how a request's row blocks are computed: two at a time, or each by itself
     "cluster1": {"cluster": 1},  # single CTAs, launched as clusters of one

@@ -3,8 +3,6 @@
 Measured on an H200 and an H100: docs/knowledge/optimizations/pages_dropped_first.md.
 """
 
-from __future__ import annotations
-
 from kernels.mla_decode.cute_sm90.layout import EVICT_FIRST, KEEP
 
 EVICT_QUARTER_FIRST = 0x1230000000000000  # of a quarter of the lines: createpolicy.fractional of PTX

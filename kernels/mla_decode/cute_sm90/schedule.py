@@ -8,8 +8,6 @@ Columns of a work tile (int32): request, row block, first page, end page, partia
 the in-kernel merge the number of the merge), length of the request in tokens, and two unused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -9,16 +9,12 @@ build has them: blocks of few rows over the whole latent width, with scaled 16-b
 ones. Which of them run is decided by the kv lengths when a workload is bound: see `plan.py` and `schedule.py`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
 from kernels.targets import TENSOR_CORES
-
-if TYPE_CHECKING:
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"

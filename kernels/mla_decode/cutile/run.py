@@ -1,7 +1,5 @@
 """The running side of the kernel `cutile`: schedule, workspace, grid and arguments. No cuTile here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ each the next one when it has finished: list scheduling (Graham, SIAM J. Appl. M
 sorted, the longest first.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import Counter

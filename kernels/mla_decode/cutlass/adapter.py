@@ -1,27 +1,22 @@
 """What the adapters of NVIDIA's CUTLASS MLA decode examples share: `cutlass_fp16` and `cutlass_fp8`."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
+from kernels.targets import BLACKWELL as TARGETS
 
-if TYPE_CHECKING:
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
-
-TARGETS = BLACKWELL
 UNSUPPORTED = {
     "nan_padding": "NVIDIA's example says nothing of NaN in the cache past a request's end",
     "empty_requests": "NVIDIA's example says nothing of requests without keys",
     "bad_table": "NVIDIA's example says nothing of page-table entries past a request's pages",
 }
-FUNCTION = "mla_decode"
 MAX_ACTIVE_CLUSTERS = 74  # pairs of the 148 SMs of a B200; NVIDIA's example asks the device, which compiling cannot
 KEYS_PER_TILE = 128
 MAX_SPLITS = 32
+# Options as in NVIDIA's runner.
+compile = compile_program("kernels.mla_decode.cutlass.program:program", "mla_decode", options="--opt-level 2")
 
 
 @not_baked
@@ -68,19 +63,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
         )
         for persistent in (True, False)
     )
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.mla_decode.cutlass.program:program",
-        FUNCTION,
-        target,
-        folder,
-        **variant.params,
-        options="--opt-level 2",
-    )  # as NVIDIA's runner does
 
 
 @not_baked

@@ -11,7 +11,8 @@ import cutlass.cute as cute
 from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
-from kernels.upstream.examples import module, row_major
+from kernels.programs import row_major
+from kernels.upstream.examples import module
 
 HEADS, LATENT, ROPE, PAGE = 128, 512, 64, 64
 QK_TILE = (128, 128)  # heads x keys of one Q K^T product, the examples' default

@@ -6,8 +6,6 @@ combine kernel (combine.py) merges. All row blocks of a request are split equall
 *worker group* of workers, and every row block gets a worker group.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections import Counter

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from kernels.mla_decode.operator import Inputs, Outputs, Workload
+
 if TYPE_CHECKING:
     import torch
 
     from cutesnake.model.contract import Build, Launch
-    from kernels.mla_decode.operator import Inputs, Outputs, Workload
     from kernels.mla_decode.split_kv.plan import Schedule
 
 

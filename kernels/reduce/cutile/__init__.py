@@ -5,21 +5,16 @@ it holds the kernel twice, as the only launch (or the second), which writes the 
 writes float32.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.matrices import refuse_extents
-from kernels.targets import EVERY
-
-if TYPE_CHECKING:
-    from kernels.reduce.operator import Inputs, Outputs, Workload
+from kernels.reduce.operator import DTYPES, Inputs, Outputs, Workload
+from kernels.targets import EVERY as TARGETS
 
 DSL = "cutile"
 SOURCE = "ours"
-TARGETS = EVERY
 TILES = ((4, 1024), (1, 4096), (1, 2048))  # rows x columns; 4,096 elements are 32 registers of each of 128 threads
 COMBINED = (4, 128)  # tile of the second launch
 SHARED_COLUMNS = 16384  # rows at least this long are shared among blocks where there are few of them
@@ -32,8 +27,6 @@ def supports(workload: Workload) -> str | None:
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     """`aligned` builds promise rows that start at multiples of 16 bytes, for TMA."""
-    from kernels.reduce.operator import DTYPES
-
     w = workload
     aligned = w.columns * DTYPES[w.dtype] % 16 == 0
     shared = w.columns >= SHARED_COLUMNS

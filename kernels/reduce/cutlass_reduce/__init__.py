@@ -6,25 +6,19 @@ other's shared memory that count down a barrier. Our kernel reads the rows: ever
 row, `VECTORS` in flight at a time.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
-from kernels.upstream.examples import SOURCE as EXAMPLES
-
-if TYPE_CHECKING:
-    from kernels.reduce.operator import Inputs, Outputs, Workload
+from kernels.programs import compile_program
+from kernels.reduce.operator import DTYPES, Inputs, Outputs, Workload
+from kernels.upstream.examples import SOURCE
 
 DSL = "cute"
-SOURCE = EXAMPLES
 TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a", "sm_110a", "sm_120a", "sm_121a"), ("clusters",))
 THREADS = 128
 VECTOR_BYTES = 16
 VECTORS = 4  # of each thread, on the way at the same time
 # Columns from which a row has that many threads, and that many CTAs; the largest that applies counts.
 SHARING = ((1, 32, 1), (4096, 128, 1), (32768, 128, 4), (131072, 128, 8))
+compile = compile_program("kernels.reduce.cutlass_reduce.kernel:program", "reduce", threads=THREADS, vectors=VECTORS)
 
 
 def supports(workload: Workload) -> str | None:
@@ -42,8 +36,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     The other ways to share rows follow. `aligned` rows start at multiples of 16 bytes.
     """
-    from kernels.reduce.operator import DTYPES
-
     w = workload
     aligned = w.columns * DTYPES[w.dtype] % VECTOR_BYTES == 0
     chosen = max((one for one in SHARING if one[0] <= w.columns), key=lambda one: one[0])
@@ -59,20 +51,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
             },
         )
         for _, threads, cluster in (chosen, *(one for one in SHARING if one != chosen))
-    )
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program(
-        "kernels.reduce.cutlass_reduce.kernel:program",
-        "reduce",
-        target,
-        folder,
-        threads=THREADS,
-        vectors=VECTORS,
-        **variant.params,
     )
 
 

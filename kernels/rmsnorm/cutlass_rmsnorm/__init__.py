@@ -5,21 +5,15 @@ A row of up to 16,384 elements of 16 bits (32,768 of fp32) is reduced by one CTA
 build; the rows are known at launch.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.programs import compile_program
 from kernels.rmsnorm.cutlass_rmsnorm.shape import LARGEST_CLUSTER, VECTOR_BYTES, Shape
-from kernels.upstream.examples import SOURCE as EXAMPLES
-
-if TYPE_CHECKING:
-    from kernels.rmsnorm.operator import Inputs, Outputs, Workload
+from kernels.rmsnorm.operator import DTYPES, Inputs, Outputs, Workload
+from kernels.upstream.examples import SOURCE
 
 DSL = "cute"
-SOURCE = EXAMPLES
 TARGETS = dict.fromkeys(("sm_90a", "sm_100a", "sm_103a"), ("clusters",))
+compile = compile_program("kernels.rmsnorm.cutlass_rmsnorm.program:program", "rmsnorm")
 
 
 def supports(workload: Workload) -> str | None:
@@ -27,8 +21,6 @@ def supports(workload: Workload) -> str | None:
 
     A cluster has up to 8.
     """
-    from kernels.rmsnorm.operator import DTYPES
-
     size = DTYPES[workload.dtype]
     shape = Shape.of(workload.columns, size)
     if shape.cluster > LARGEST_CLUSTER:
@@ -42,12 +34,6 @@ def supports(workload: Workload) -> str | None:
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return (Variant(f"{workload.dtype}_n{workload.columns}", {"dtype": workload.dtype, "columns": workload.columns}),)
-
-
-def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-    from cutesnake.stages.compile.cute import build_program
-
-    return build_program("kernels.rmsnorm.cutlass_rmsnorm.program:program", "rmsnorm", target, folder, **variant.params)
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -1,15 +1,11 @@
 """`tensor_products` in cuTile: a block per tile of D."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
+from kernels.tensor_products.operator import BITS, Inputs, Outputs, Workload
 from kernels.upstream.gemm import refused_rows
-
-if TYPE_CHECKING:
-    from kernels.tensor_products.operator import Inputs, Outputs, Workload
 
 DSL = "cutile"
 SOURCE = "ours"
@@ -26,8 +22,6 @@ TILES = ((64, 64), (128, 128), (128, 256))  # M x N
 
 def supports(workload: Workload) -> str | None:
     """All but mxf4, if rows are whole multiples of 16 bytes."""
-    from kernels.tensor_products.operator import BITS
-
     w = workload
     if w.dtype not in STORED:
         return f"dtype is {w.dtype}: this kernel takes {', '.join(STORED)}"
@@ -47,7 +41,6 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
     from cutesnake.stages.compile.cutile import DeviceFunction, array, build
     from kernels.tensor_products.cutile.kernel import tensor_products
-    from kernels.tensor_products.operator import BITS
 
     p = variant.params
     operand, sums = array(STORED[p["dtype"]], 2), array("int32" if p["dtype"] == "int8" else "fp32", 2)

@@ -1,20 +1,14 @@
 """A step of NVIDIA's tutorial as a kernel: what it takes, compilation, grids and arguments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cutesnake.model.contract import Build, Launch, Runner, Variant, not_baked
-from kernels.targets import BLACKWELL
+from kernels.programs import Compile, compile_program
+from kernels.targets import BLACKWELL as TARGETS
+from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
 from kernels.upstream import gemm as upstream
 
-if TYPE_CHECKING:
-    from kernels.tutorial_gemm.operator import Inputs, Outputs, Workload
-
-TARGETS = BLACKWELL
-FUNCTION = "gemm"
 PAIRS = 148 // 2  # of the multiprocessors of a B200 or B300: the tutorial asks the device
 DEQUANTIZED_PER_BLOCK = 128 * 64  # elements of B: elements per thread, times threads
 
@@ -54,18 +48,10 @@ class Step:
         """Return one build for all sizes."""
         return (Variant("fp16", {"most_clusters": PAIRS}),)
 
-    def compile(self, variant: Variant, target: str, folder: Path) -> dict[str, Any]:
-        from cutesnake.stages.compile.cute import build_program
-
-        return build_program(
-            "kernels.tutorial_gemm.cutlass.program:program",
-            FUNCTION,
-            target,
-            folder,
-            self.name,
-            self.limits,
-            variant.params["most_clusters"],
-            self.ab_stages,
+    @property
+    def compile(self) -> Compile:
+        return compile_program(
+            "kernels.tutorial_gemm.cutlass.program:program", "gemm", self.name, self.limits, self.ab_stages
         )
 
     @not_baked

@@ -98,7 +98,7 @@ def row_major(element: type[cutlass.Numeric], divisibility: int = 1) -> Any:
     return make_fake_compact_tensor(element, shape, stride_order=(1, 0), assumed_align=ALIGNMENT)
 
 
-def program(step: str, limits: int, most_clusters: int, ab_stages: int | None) -> tuple[Any, tuple]:
+def program(step: str, limits: int, ab_stages: int | None, most_clusters: int) -> tuple[Any, tuple]:
     """Return the host function and fake arguments of a step; sizes are dynamic.
 
     `limits` is how many limits of clusters its host function takes; `ab_stages` replaces its number of stages.

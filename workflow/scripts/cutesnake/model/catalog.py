@@ -34,7 +34,6 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 OPERATOR_NAMES = {
     "DTYPES": "a mapping of element types to bytes",
     "DISTRIBUTIONS": "a tuple of kinds of inputs",
-    "PLANNED": "a tuple of the inputs that `bind` may look at, () for none",
     "AXIS": "the field of Workload on the x axis of plots",
     "AXIS_LABEL": "the label of that axis",
 }
@@ -238,6 +237,7 @@ def _operator(operator: str, paths: str) -> ModuleType:
     if module.AXIS not in fields:
         raise ContractError(f"{where}: AXIS is {module.AXIS!r}; it must be a field of Workload: {', '.join(fields)}")
     vars(module).setdefault("RELATED", tuple(module.DISTRIBUTIONS[:1]))
+    vars(module).setdefault("PLANNED", ())
     unknown = [name for name in module.RELATED if name not in module.DISTRIBUTIONS]
     if unknown:
         known = ", ".join(module.DISTRIBUTIONS)

@@ -26,7 +26,7 @@ def not_baked(thing: Marked) -> Marked:
     A build is made again when the source of its contract module changes, or of anything that this imports. What is
     marked is left out of that, with everything that only it imports. Forgetting the mark costs builds that were not
     necessary, never a stale one. `bind`, `supports` and `variants` of a contract module count as marked: `compile` must
-    not call them.
+    not call them. So does an import from an operator of what only these, marked code and annotations use.
     """
     return thing
 
@@ -81,7 +81,8 @@ _Workload = Workload  # the protocol below has a member of that name
 class Operator(Protocol):
     """The contract of `kernels/<operator>/operator.py`, a module with these names.
 
-    `RELATED` may be left out: it is then the first of `DISTRIBUTIONS`.
+    `RELATED` may be left out: it is then the first of `DISTRIBUTIONS`. So may `PLANNED`, where no binding looks at
+    values.
     """
 
     DTYPES: Mapping[str, int]  # element type -> bytes

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,7 +115,7 @@ _state = functools.cache(state_of)
 def closure(*modules: str, for_builds: bool = False) -> frozenset[Path]:
     """Return the files of modules and of all their imports from this repository.
 
-    With `for_builds`, imports inside what is marked `@not_baked` are left out: no build depends on it.
+    With `for_builds`, imports for what is marked `@not_baked` are left out: no build depends on it.
     """
     files: set[Path] = set()
     seen, waiting = set(modules), list(modules)
@@ -192,14 +192,15 @@ def _read(path: Path, content: bytes) -> tuple[str, str, list[str], list[str]]:
 class _Seen:
     """The syntax tree of a module as text, and its imports.
 
-    Comments, docstrings, layout and `if TYPE_CHECKING` are left out. What is marked `@not_baked` is kept apart, and so
-    are the functions of a contract that bear a name of MARKED_BY_NAME.
+    Comments, docstrings, layout and `if TYPE_CHECKING` are left out. What is marked `@not_baked` is kept apart. So are
+    the functions of a contract that bear a name of MARKED_BY_NAME, and imports from an operator for them and for types.
     """
 
     def __init__(self, package: str, module: ast.Module) -> None:
         self.package = package
         functions = (node for node in module.body if isinstance(node, ast.FunctionDef) and sets_dsl(module))
-        self.marked = {function for function in functions if function.name in MARKED_BY_NAME}
+        self.functions = {function for function in functions if function.name in MARKED_BY_NAME}
+        self.used = set(self._used(module))
         self.texts: tuple[list[str], list[str]] = ([], [])  # what builds depend on, marked
         self.names: tuple[set[str], set[str]] = (set(), set())
 
@@ -209,7 +210,7 @@ class _Seen:
         return whole, for_builds, sorted(self.names[0] | self.names[1]), sorted(self.names[0])
 
     def walk(self, node: ast.AST, marked: bool = False) -> None:
-        marked = marked or node in self.marked or _is_marked(node)
+        marked = marked or self._is_marked(node)
         texts = self.texts[marked]
         texts.append(type(node).__name__)
         self._import(node, self.names[marked])
@@ -231,6 +232,26 @@ class _Seen:
                     texts.append("]")
             elif value is not None or (isinstance(node, ast.Constant) and field == "value"):
                 texts.append(f"{field}={value!r}")
+
+    def _is_marked(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            bound = {alias.asname or alias.name for alias in node.names}
+            return (node.module or "").endswith(".operator") and not bound & self.used
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+            return False
+        decorators = (d.id if isinstance(d, ast.Name) else getattr(d, "attr", None) for d in node.decorator_list)
+        return node in self.functions or MARK in decorators
+
+    def _used(self, node: ast.AST) -> Iterator[str]:
+        """Yield names that are read, but for annotations and what is marked."""
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif not (isinstance(node, ast.FunctionDef | ast.ClassDef) and self._is_marked(node)):
+            for field, value in ast.iter_fields(node):
+                children = [] if field in ("annotation", "returns") else value if isinstance(value, list) else [value]
+                for child in children:
+                    if isinstance(child, ast.AST):
+                        yield from self._used(child)
 
     def _import(self, node: ast.AST, names: set[str]) -> None:
         modules: list[str] = []
@@ -265,14 +286,6 @@ def _package(path: Path) -> str:
             return ".".join(("kernels", *folder.relative_to(root).parts))
     base = next((base for base in (SCRIPTS, ROOT) if folder.is_relative_to(base)), folder)
     return ".".join(folder.relative_to(base).parts)
-
-
-def _is_marked(node: ast.AST) -> bool:
-    """Whether `@not_baked`, or `@….not_baked`, stands over a function or class."""
-    if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return False
-    names = (d.id if isinstance(d, ast.Name) else getattr(d, "attr", None) for d in node.decorator_list)
-    return MARK in names
 
 
 def _short(content: bytes) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def render(contents: Contents, base: str = "results") -> str:
     plots = [plot_view(plot, plot.file or "", contents.plot_folder, at) for at, plot in enumerate(drawn)]
     decided = verdict.view(contents.verdicts) if contents.verdicts else None
     for box in decided["boxes"] if decided else ():
-        box["flags"] += _simulated(contents.comparison, box["target"]) if box["predicted"] else []
+        box["flags"] += _simulated(contents.comparison, box["target"], box["compared"]) if box["predicted"] else []
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
@@ -139,14 +139,12 @@ def _subtitle(contents: Contents) -> list[str]:
     return parts
 
 
-def _simulated(compared: Compare, target: str) -> list[str]:
-    """Return how many checks of a target passed in simulation, or nothing."""
-    rows = [row for row in compared.coverage if row.target == target]
-    passed = sum(row.correctness.simulated + row.correctness.recorded for row in rows)
-    failed = {row.kernel: row.correctness.failed for row in rows if row.correctness.failed}
-    which = f" (failed: {', '.join(failed)})" if failed else ""
-    every = passed + sum(failed.values())
-    return [f"correct in simulation: {number(passed)} of {number(every)}{which}"] if every else []
+def _simulated(compared: Compare, target: str, kernels: Collection[str]) -> list[str]:
+    """Return how many checks of some kernels passed in simulation, or nothing."""
+    counts = [row.correctness for row in compared.coverage if row.target == target and row.kernel in kernels]
+    passed = sum(count.simulated + count.recorded for count in counts)
+    every = passed + sum(count.failed for count in counts)
+    return [f"correct in simulation: {number(passed)} of {number(every)}"] if every else []
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:

@@ -79,7 +79,7 @@ def _adapt(page: Path, site: Path, docs: tuple[str, str]) -> None:
     """Link to documentation and data, and remove links to missing files."""
     text = page.read_text(encoding="utf-8")
     up = os.path.relpath(site, page.parent)
-    more = [(docs[0], "Documentation"), *((file, name) for file, name in TABLES.items())]
+    more = [(docs[0], "Docs"), *((file, name) for file, name in TABLES.items())]
     if (site / EXAMPLE).exists():
         more.append((f"{EXAMPLE}#changed", "Two versions"))
     links = " ".join(f'<a href="{os.path.normpath(f"{up}/{href}")}">{name}</a>' for href, name in more)

@@ -23,7 +23,7 @@ RECORDED = ROOT / "kernels/upstream_lines.yaml"
 
 DSL_MODULES = ("cutlass", "cuda.tile")
 LAUNCH = "launch"
-SHARED = ("kernels.upstream", "kernels.targets", "kernels.matrices")  # adapters that many kernels share
+SHARED = ("kernels.upstream", "kernels.targets", "kernels.matrices", "kernels.programs")  # of many kernels
 _SILENT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

@@ -130,11 +130,11 @@ def compile_build(
 
 
 def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
-    """Note opened files beyond the modules of the code digest in the record."""
+    """Note opened files beyond the modules of the kernel in the record."""
     from cutesnake.planning.outputs import content_of
     from cutesnake.planning.staleness import closure
 
-    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}", for_builds=True)}
+    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}")}
     more = (file for file in files if label(Path(file)) not in known)
     provenance.note_opened({provenance.name_of(file): content_of(file) for file in more})
 
