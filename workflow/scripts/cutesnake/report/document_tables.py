@@ -305,7 +305,8 @@ def b200_summary() -> str:
     errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
     cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
     rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
-    return markdown(("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today"), rows)
+    header = ("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today")
+    return markdown(header, rows)
 
 
 def _b200(name: str) -> dict[str, Row]:
