@@ -266,7 +266,7 @@ def test_a_row_without_a_cause_says_whether_it_was_profiled(verdict):
     one = msgspec.structs.replace(target, explained=unclear)
     assert rows(msgspec.structs.replace(verdict, targets=[one]))(*key).label == "Not profiled."  # the clear one
     equal = rows(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(target, explained=[])]))(*key)
-    assert equal.label is None and f"warm up to {pair.noise_percent:.1f} %" in equal.sentence
+    assert equal.label is None and f"warm {pair.noise_percent:.1f} %" in equal.sentence
 
 
 def test_a_box_names_both_kinds_of_time_and_where_they_disagree(verdict):

@@ -8,7 +8,6 @@ from typing import Any
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT, number
 from cutesnake.analysis.compare.selected_workloads import pair_of, table_of
-from cutesnake.model.kept_builds import is_kept
 from cutesnake.model.records.compare import (
     Baseline,
     Cell,
@@ -25,7 +24,7 @@ View = dict[str, Any]  # data of a template
 DSLS = ("cute", "cutile")  # in the order of the columns
 FIGURES = {"duration_us": "Cold", "hot_duration_us": "Warm"}  # metric of a time -> heading of its columns
 MOST_UNMEASURED = 12  # workloads in a table without measurements; the CSV file has all
-MARKS = {"static": "s", "predicted": "p"}  # after values that were not measured
+MARKS = {"static": "\N{DAGGER}", "predicted": "\N{ALMOST EQUAL TO}"}  # after values that were not measured
 RATIO = "M1"  # the rule that states a speedup, which the row shows as a number
 TIMES = "\N{MULTIPLICATION SIGN}"
 NONE = "\N{EN DASH}"
@@ -38,7 +37,8 @@ class RowVerdict:
     """A row's faster DSL per kind of time, and why."""
 
     winners: dict[str, str | None] = field(default_factory=dict)  # warm, cold -> cute, cutile or None
-    limits: dict[str, str] = field(default_factory=dict)  # warm, cold -> up to which difference times count as equal
+    limits: dict[str, str] = field(default_factory=dict)  # warm, cold -> the difference from which on one is faster
+    within: str = ""  # what that is
     label: str | None = None
     sentence: str | None = None
 
@@ -81,7 +81,7 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
         "target": table.target,
         "where": where(device) + _also_predicted(seen),
         "measured": device.kind != "none",
-        "times": [{"heading": FIGURES[m.key], "mark": marks.heading(m.key)} for m in times],
+        "times": [FIGURES[m.key] for m in times],
         "shares": [{"column": m, "mark": marks.heading(m.key)} for m in shares],
         "hidden": [m.name for m in others if m not in shares and m.key not in ("plan_cold_us", "plan_us")],
         "workloads": [
@@ -127,7 +127,7 @@ def _known(rows: list[CompareRow], key: str) -> bool:
 
 
 def _mark_of(cell: Cell) -> str:
-    return MARKS.get(cell.kind, "") + "r" * is_kept(cell.source or "")
+    return "" if cell.unit == "µs" else MARKS.get(cell.kind, "")  # a time's sign is before it
 
 
 class _Marks:
@@ -167,12 +167,12 @@ def _workload(
     cells: list[View] = []
     for metric in times:
         sides = [_fastest(pairs, dsl, metric.key) for dsl in DSLS]
-        cells += [_time(side, marks.of(metric.key, side) if side else "") for side in sides]
+        cells += [_time(side) for side in sides]
         figure = FIGURES[metric.key].lower()
         cells.append(_ratio(sides[0], sides[1], verdict.winners.get(figure, ""), verdict.limits.get(figure)))
     for metric in shares:
         both = [best.cute.cells[metric.key], best.cutile.cells[metric.key]]
-        kinds = [marks.of(metric.key, cell).replace("r", "") for cell in both]  # kernels' rows mark recorded builds
+        kinds = [marks.of(metric.key, cell) for cell in both]
         cells.append(_both(both, kinds))
     own = _insights(best, repeated)
     return {
@@ -205,11 +205,11 @@ def _fastest(pairs: list[CompareRow], dsl: str, key: str) -> Cell | None:
     return min(timed or [cell for cell in cells if cell.kind == "static"], key=lambda cell: cell.value, default=None)
 
 
-def _time(cell: Cell | None, mark: str) -> View:
+def _time(cell: Cell | None) -> View:
     if cell is None or cell.value is None:
         return {"text": NONE, "class": "missing", "value": None, "mark": ""}
     bound = {"static": "≥ ", "predicted": "≈ "}.get(cell.kind, "")
-    return {"text": bound + number(cell.value), "class": "", "value": _rounded(cell.value), "mark": mark}
+    return {"text": bound + number(cell.value), "class": "", "value": _rounded(cell.value), "mark": ""}
 
 
 def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None, limit: str | None) -> View:
@@ -230,7 +230,7 @@ def _ratio(cute: Cell | None, cutile: Cell | None, winner: str | None, limit: st
         "class": f"ratio {winner or ''}".strip(),
         "value": _rounded(ratio),
         "mark": "",
-        "title": limit,
+        "title": limit and f"counts from {limit} on",
     }
 
 

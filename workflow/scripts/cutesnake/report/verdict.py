@@ -74,12 +74,13 @@ def rows(verdicts: Verdicts) -> Rows:
             for pair in decision.pairs:
                 row = known.setdefault((verdict.target, verdict.device.device, pair.workload), RowVerdict())
                 row.winners[decision.figure] = pair.winner
-                row.limits[decision.figure] = f"equal up to {pair.noise_percent:.1f} %"
+                row.limits[decision.figure] = f"{pair.noise_percent:.1f} %"
                 row.label, row.sentence = _insight(of.get(pair.workload, []))
+                row.within = "the expected error" if verdict.predicted else "the noise"
     for row in known.values():
         if row.label is None:
-            limits = ", ".join(f"{figure} {limit.removeprefix('equal ')}" for figure, limit in row.limits.items())
-            row.sentence = f"Times count as equal: {limits}."
+            limits = ", ".join(f"{figure} {limit}" for figure, limit in row.limits.items())
+            row.sentence = f"No difference beyond {row.within}: {limits}."
     return lambda *row: known.get(row)
 
 
