@@ -124,6 +124,7 @@ W: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], 0; @!%p3 bra W; ld.shared.u32
     [
         ("", "ld.shared.u32 %r6, [%r5+128];", True),
         ("bar.warp.sync -1;", "ld.shared.u32 %r6, [%r5+128];", False),
+        ("bar.arrive 1, 64;", "bar.sync 1, 64; ld.shared.u32 %r6, [%r5+128];", False),  # orders its warp's lanes, too
         ("", "", False),  # only what lane 0 wrote
     ],
 )
@@ -148,18 +149,3 @@ def test_what_lanes_wrote_is_released_by_their_own_arrivals() -> None:
     body = body.replace("[%r1]; bra E", f"[%r1]; {other.replace('B:', 'C:').replace('bra B', 'bra C')} bra E")
     body = body.replace("SYNC", other).replace("LOAD", "ld.shared.u32 %r6, [%r5+128];")
     assert run_kernel(body, threads=64, shared=512, checks=("race",)).ok
-
-
-@pytest.mark.parametrize(
-    ("arrive", "wait", "kinds"), [("bar.arrive 1, 64;", "bar.sync 1, 64;", []), ("", "", ["race"])]
-)
-def test_an_arrival_at_a_named_barrier_orders_the_lanes_of_its_warp(arrive, wait, kinds) -> None:
-    body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra I;
-    mbarrier.init.shared.b64 [%r1], 1; I: bar.sync 0; setp.ge.u32 %p2, %r2, 32; @%p2 bra B;
-    shl.b32 %r3, %r2, 2; add.u32 %r3, %r3, %r1; st.shared.u32 [%r3+128], %r2; fence.proxy.async.shared::cta;
-    {arrive} @%p1 bra F; mbarrier.arrive.shared.b64 _, [%r1]; F: bar.warp.sync -1; bra E;
-    B: {wait} W: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], 0; @!%p3 bra W; setp.ne.u32 %p4, %r2, 32; @%p4 bra E;
-    ld.param.u64 %d1, [p0]; cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1+128], 128;
-    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E:"""
-    result = run_kernel(body, np.zeros(32, np.uint32), threads=64, shared=512)
-    assert [x.kind for x in result.findings] == kinds
