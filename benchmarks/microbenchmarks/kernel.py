@@ -8,12 +8,12 @@ The host runs it with two values of n and takes the slope, so that everything ou
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+
+from cuda.pathfinder import find_nvidia_binary_utility
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 SHARED = ".extern .shared .align 1024 .b8 dynamic[];\n"
@@ -118,12 +118,7 @@ def find_ptxas() -> str | None:
 
     Without one the driver compiles.
     """
-    spec = importlib.util.find_spec("nvidia")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        for result in sorted(Path(place).glob("cu*/bin/ptxas")) + sorted(Path(place).glob("cuda_nvcc/bin/ptxas")):
-            if os.access(result, os.X_OK):
-                return str(result)
-    return shutil.which("ptxas")
+    return find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
 
 
 def assemble(text: str, folder: Path, ptxas: str | None = None) -> Path | None:

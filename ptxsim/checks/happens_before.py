@@ -241,6 +241,7 @@ class Clocks(Actors, Observer):
         phases.filling = Clock()
 
     def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
+        self.lanes.synchronised(self._warps(f))  # any barrier instruction waits for its warp's threads
         self._publish(f, self.uses.arrived(f, barrier, at, [self.warps[warp].known for warp in self._warps(f)]))
 
     def barrier_released(self, barrier: NamedBarrier, sleepers: list[Fragment]) -> None:
@@ -250,6 +251,7 @@ class Clocks(Actors, Observer):
             self._learn(f, clock)
 
     def cluster_arrived(self, f: Fragment, barrier: ClusterBarrier) -> None:
+        self.lanes.synchronised(self._warps(f))
         self._publish(f, self.cluster_clock)
 
     def cluster_waited(self, f: Fragment, barrier: ClusterBarrier) -> None:

@@ -7,7 +7,7 @@ Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragme
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -208,9 +208,21 @@ def _addresses(spec: Matrices, addr: np.ndarray, j: int) -> list[np.ndarray]:
     return [(a[:, t % 4 * 2 + n % 2] + down + np.uint64(8 * (n // 2))).ravel() for n in range(4 // size)]
 
 
+def _rows_of_bytes(register: np.ndarray) -> np.ndarray:
+    """Return a register's matrix of bytes, transposed, as words: four a row."""
+    t, n = np.arange(32)[:, None], np.arange(4)
+    elements = np.ascontiguousarray(register).view(np.uint8).reshape(-1, 32, 4)
+    rows = np.empty((len(elements), 8, 16), np.uint8)
+    rows[:, t % 4 * 2 + n % 2, t // 4 + 8 * (n // 2)] = elements
+    return rows.view(np.uint32).ravel()
+
+
 @runtime
 def matrix_store(f: Fragment, spec: Matrices, addr: np.ndarray, registers: Words) -> None:
     for j in range(spec.count):
+        if spec.part.item == 1:  # as whole words of the rows, for speed
+            store(f, spec.whole, _addresses(replace(spec, trans=False), addr, j)[0], (_rows_of_bytes(registers[j]),))
+            continue
         places = _addresses(spec, addr, j)
         if not spec.trans:
             store(f, spec.whole, places[0], (registers[j],))

@@ -124,6 +124,7 @@ W: mbarrier.try_wait.parity.shared.b64 %p3, [%r1], 0; @!%p3 bra W; ld.shared.u32
     [
         ("", "ld.shared.u32 %r6, [%r5+128];", True),
         ("bar.warp.sync -1;", "ld.shared.u32 %r6, [%r5+128];", False),
+        ("bar.arrive 1, 64;", "bar.sync 1, 64; ld.shared.u32 %r6, [%r5+128];", False),  # orders its warp's lanes, too
         ("", "", False),  # only what lane 0 wrote
     ],
 )

@@ -28,7 +28,7 @@ class Tiling:
     ctas: int = 1
 
 
-TILINGS = (Tiling(128, 256), Tiling(256, 256, ctas=2), Tiling(128, 128))
+TILINGS = (Tiling(128, 128), Tiling(128, 256), Tiling(256, 256, ctas=2))
 
 
 def supports(workload: Workload) -> str | None:

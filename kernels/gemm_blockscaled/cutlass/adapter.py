@@ -55,8 +55,11 @@ class Example(examples.Example):
 
 
 TILINGS = (  # 256 rows take a pair of CTAs; the first is the default
-    *(Tiling(256, n, (2, 1)) for n in (256, 128, 192)),
-    *(Tiling(128, n, (1, 1)) for n in (128, 256, 192, 64)),
+    Tiling(256, 256, (2, 1)),
+    Tiling(256, 128, (2, 1)),
+    Tiling(128, 128, (1, 1)),
+    Tiling(256, 192, (2, 1)),
+    *(Tiling(128, n, (1, 1)) for n in (256, 192, 64)),
 )
 
 

@@ -40,7 +40,7 @@ GROUPS = {
     "sweep": "uniform batches of the sweep",
 }
 DRAWN = {  # of unseen_h200.json
-    "weak": "random: the weakest of an earlier draw",
+    "weak": "random: lowest speedups of an earlier draw",
     "drawn": "random, used for fitting",
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
@@ -305,7 +305,8 @@ def b200_summary() -> str:
     errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
     cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
     rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
-    return markdown(("problem; NVIDIA's example predicted", "published time is of", "first error", "error today"), rows)
+    header = ("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today")
+    return markdown(header, rows)
 
 
 def _b200(name: str) -> dict[str, Row]:
