@@ -303,6 +303,7 @@ def test_why_counts_the_first_cause_of_each_workload_as_the_table_names_it(verdi
         ("Second launch.", 2),
         ("Register spills.", 1),
     ]
+    assert side["causes"][0]["of"] == "2 of 5 measured"
     assert side["rest"] == ["lower clock (1)", "not profiled (1)"]
     assert f"{target.gpu} 5" in shown["differences"]
     assert shown["boxes"][0]["flags"][-1] == "lower clock explains 100 % at d, warm"
