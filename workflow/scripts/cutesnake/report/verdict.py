@@ -436,7 +436,9 @@ FIGURES: tuple[Figure, ...] = (
     (
         "Variants timed",
         "variants_timed",
-        lambda c: f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}",
+        lambda c: (
+            f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}" if c.variants_timed else "none"
+        ),
     ),
 )
 
