@@ -436,16 +436,20 @@ FIGURES: tuple[Figure, ...] = (
     (
         "Variants timed",
         "variants_timed",
-        lambda c: f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}",
+        lambda c: (
+            f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}" if c.variants_timed else "none"
+        ),
     ),
 )
 
 
 def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
-    """Return the table of costs, a column per kernel.
+    """Return the table of costs, a column per kernel, grouped by target and workload.
 
     `gpus` names a target's GPU, `names` shortens workloads' names.
     """
+    order = list(dict.fromkeys((cost.target, cost.at) for cost in costs))
+    costs = sorted(costs, key=lambda cost: order.index((cost.target, cost.at)))
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]
     lacking = dict.fromkeys(cost.missing["lines"] for cost in costs if "lines" in cost.missing)
     return {
