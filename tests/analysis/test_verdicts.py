@@ -198,6 +198,20 @@ def test_costs_have_figures_or_reasons(verdict):
     assert "achieved_occupancy_percent" in costs["cutlass_fp16", "sm_100a"].missing
 
 
+def test_each_cost_stands_below_the_gpu_of_its_target(verdict):
+    first, *others = verdict.costs
+    apart = [msgspec.structs.replace(first, kernel=name, target=name[0]) for name in ("a1", "b1", "a2")]
+    table = view(msgspec.structs.replace(verdict, costs=[*others, *apart]))["more_costs"]
+    names = [group["name"] for group in table["groups"] for _ in range(group["count"])]
+    assert {
+        name: kernel["kernel"][0] for name, kernel in zip(names, table["kernels"], strict=True) if len(name) == 1
+    } == {
+        "a": "a",
+        "b": "b",
+    }
+    assert [kernel["kernel"] for kernel in table["kernels"][-3:]] == ["a1", "a2", "b1"]
+
+
 def test_a_profile_of_another_build_is_no_cost_of_this_one():
     everything = evidence(gpu=True)
     measured = dict(everything.measured)
@@ -303,6 +317,7 @@ def test_why_counts_the_first_cause_of_each_workload_as_the_table_names_it(verdi
         ("Second launch.", 2),
         ("Register spills.", 1),
     ]
+    assert side["causes"][0]["of"] == "2 of 5 measured"
     assert side["rest"] == ["lower clock (1)", "not profiled (1)"]
     assert f"{target.gpu} 5" in shown["differences"]
     assert shown["boxes"][0]["flags"][-1] == "lower clock explains 100 % at d, warm"

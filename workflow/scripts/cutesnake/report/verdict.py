@@ -360,11 +360,13 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
     views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
+    total = Counter[bool]()
     lacking: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     for verdict in decided:
         known = short_names({pair.workload for d in _decisions(verdict) for pair in d.pairs})
         for every in _by_workload(verdict, clear=True).values():
             one = _foremost_of(every)
+            total[verdict.predicted] += 1
             side = names.get(one.faster, "cutile")
             if not (cause := next(iter((*one.causes, *one.ruled_out)), None)):
                 lacking[side][_lacking(every)] += 1
@@ -378,6 +380,10 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
         kinds = sorted(of.values(), key=lambda one: -one["count"])
         shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
+        for entry in shown:
+            entry["of"] = (
+                f"{entry['count']} of {total[entry['predicted']]} {'predicted' if entry['predicted'] else 'measured'}"
+            )
         rest = [
             f"{one['label'].lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
             for one in kinds
@@ -392,7 +398,7 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
 def _differences(decided: list[TargetVerdict]) -> str:
     """Return on how many workloads a DSL is faster, warm or cold, per GPU."""
     texts = [f"{verdict.gpu} {len(every)}" for verdict in decided if (every := _by_workload(verdict, clear=True))]
-    return f"first cause per workload with a difference: {', '.join(texts)}" if texts else ""
+    return f"first cause per workload that differs, warm or cold: {', '.join(texts)}" if texts else ""
 
 
 def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[Explained]]:
@@ -430,16 +436,20 @@ FIGURES: tuple[Figure, ...] = (
     (
         "Variants timed",
         "variants_timed",
-        lambda c: f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}",
+        lambda c: (
+            f"{c.variants_timed} of {max(c.variants_timed, c.variants_offered or 0)}" if c.variants_timed else "none"
+        ),
     ),
 )
 
 
 def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
-    """Return the table of costs, a column per kernel.
+    """Return the table of costs, a column per kernel, grouped by target and workload.
 
     `gpus` names a target's GPU, `names` shortens workloads' names.
     """
+    order = list(dict.fromkeys((cost.target, cost.at) for cost in costs))
+    costs = sorted(costs, key=lambda cost: order.index((cost.target, cost.at)))
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]
     lacking = dict.fromkeys(cost.missing["lines"] for cost in costs if "lines" in cost.missing)
     return {

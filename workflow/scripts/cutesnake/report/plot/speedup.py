@@ -39,7 +39,7 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
     ticks = [float(f"{levels[place]:.2g}") for place in (0, STEPS, 2 * STEPS)]
     name = "cuTile time ÷ CuTe DSL time (log scale)\n← cuTile faster · CuTe DSL faster →"
     with styled():
-        figure = heat_map(texts, grid, Scale("PuOr", levels, ticks, name), tips)
+        figure = heat_map(texts, grid, Scale("BrBG_r", levels, ticks, name), tips)
     mean = float(numpy.exp(numpy.log(pairs["speedup"]).mean()))
     left_out = int(((pairs["speedup"] > end) | (pairs["speedup"] < 1 / end)).sum())
     off = f" {left_out} off the colour scale: ⇐ or ⇒." if left_out else ""
@@ -47,8 +47,8 @@ def draw_speedup(evidence: Evidence, source: Source, target: str) -> Drawing:
         figure,
         f"Speedup of CuTe DSL over cuTile on {source.device}, fastest kernel of each: geometric mean {mean:.2f}, "
         f"from {pairs['speedup'].min():.2f} to {pairs['speedup'].max():.2f}.",
-        "Cold time of the fastest cuTile kernel ÷ that of the fastest CuTe DSL kernel. → above 1 (purple): CuTe DSL is "
-        f"faster. ← below 1 (orange): cuTile is faster. No arrow: within {100 * EQUAL:.0f} %.{off}"
+        "Cold time of the fastest cuTile kernel ÷ that of the fastest CuTe DSL kernel. → above 1 (brown): CuTe DSL is "
+        f"faster. ← below 1 (teal): cuTile is faster. No arrow: within {100 * EQUAL:.0f} %.{off}"
         f"{unsaid(evidence)}",
     )
 
