@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from verdict_samples import prediction, timings
 
 import sample
 from cutesnake.analysis.compare.comparison import compare
-from cutesnake.analysis.verdict import python_lines, sentences
+from cutesnake.analysis.verdict import cost, python_lines, sentences
 from cutesnake.analysis.verdict.authors import author, read_authors
 from cutesnake.analysis.verdict.causes import rules
 from cutesnake.analysis.verdict.clocks import warm_slower
@@ -210,6 +211,25 @@ def test_each_cost_stands_below_the_gpu_of_its_target(verdict):
         "b": "b",
     }
     assert [kernel["kernel"] for kernel in table["kernels"][-3:]] == ["a1", "a2", "b1"]
+
+
+def test_resources_are_those_of_what_ran_on_the_workload():
+    def guess(workload, *names):
+        launches = SimpleNamespace(cold=[SimpleNamespace(name=name) for name in names])
+        case = SimpleNamespace(kernel="k", target="sm_100a", variant=SimpleNamespace(id="v"), workload=workload)
+        return SimpleNamespace(case=case, metrics=SimpleNamespace(launches=launches))
+
+    everything = SimpleNamespace(
+        measured={}, recorded={}, predicted={"1": guess("w", "wide"), "2": guess("x", "narrow", "other")}
+    )
+    functions = [SimpleNamespace(symbol=name) for name in ("wide", "narrow", "other", "unused")]
+
+    def ran(at):
+        return [one.symbol for one in cost.ran(everything, "k", "sm_100a", "v", at, functions)]
+
+    assert ran("w") == ["wide"]
+    assert ran(None) == ran("y") == ["wide", "narrow", "other"]
+    assert [one.symbol for one in cost.ran(everything, "k", "sm_100a", "z", "w", functions)][-1] == "unused"
 
 
 def test_a_profile_of_another_build_is_no_cost_of_this_one():
@@ -419,7 +439,7 @@ def test_costs_are_of_the_kernel_that_uses_most():
 
 
 @pytest.mark.parametrize(
-    ("cutile", "offered", "flags"), [(2, 1, {"uneven_variants"}), (3, 1, set()), (1, 4, {"untuned"})]
+    ("cutile", "offered", "flags"), [(3, 1, {"uneven_variants"}), (4, 1, set()), (1, 4, {"untuned"})]
 )
 def test_uneven_numbers_of_variants_are_flagged_unless_one_side_is_untuned(monkeypatch, cutile, offered, flags):
     everything = evidence(gpu=True)
@@ -430,4 +450,4 @@ def test_uneven_numbers_of_variants_are_flagged_unless_one_side_is_untuned(monke
     mine = [flag for flag in target.flags if flag.id in ("uneven_variants", "untuned")]
     assert {flag.id for flag in mine} == flags
     if "uneven_variants" in flags:
-        assert flag_texts(mine, target.gpu) == ["best of 6 CuTe DSL variants timed, of 2 cuTile ones"]
+        assert flag_texts(mine, target.gpu) == ["best of 6 CuTe DSL variants timed, of 3 cuTile ones"]

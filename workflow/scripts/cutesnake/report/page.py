@@ -135,7 +135,7 @@ def _subtitle(contents: Contents) -> list[str]:
         counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
         texts = [f"{number(passed)} of {number(every)} on {gpu}" for gpu, (passed, every) in counts.items()]
-        parts.append(f"Correct: {', '.join(texts)}.")
+        parts.append(f"Correctness checks passed: {', '.join(texts)}.")
     return parts
 
 

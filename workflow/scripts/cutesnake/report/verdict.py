@@ -200,6 +200,7 @@ def _rows(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
         ("mean by dtype", [_dtypes(one) for one in decisions]),
         *((f"{DSL_NAMES[side]} faster", [_wins(one, side) for one in decisions]) for side in SIDES),
         ("cannot tell" if predicted else "equal", [str(len(one.equal)) for one in decisions]),
+        ("equal within", [] if predicted else [f"{one.noise_percent:.1f} % (median)" for one in decisions]),
     ]
     return [(name, cells) for name, cells in rows if any(cells)]
 

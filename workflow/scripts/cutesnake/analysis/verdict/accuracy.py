@@ -11,7 +11,7 @@ from typing import Any
 
 from cutesnake.analysis.verdict.decide import apart
 from cutesnake.model.records.verdict import Accuracy, Figure
-from cutesnake.stages.predict.validated import files
+from cutesnake.stages.predict.validated import files, read_validated
 
 CLEAR_PERCENT = 10.0
 
@@ -21,12 +21,13 @@ def accuracy(
 ) -> Accuracy:
     """Count errors and rightly named faster kernels, of families outside the model's fit.
 
-    `dsls` names the DSL of the operator's kernels; how far predictions favour a DSL counts all families.
+    Errors are those at the highest clock, as a GPU without a measured clock is predicted. `dsls` names the DSL of the
+    operator's kernels; how far predictions favour a DSL counts all families.
     """
     every = list(files() if paths is None else paths)
     used = [path for path in every if not path.name.startswith("development")]
     rows = [row for path in used for row in _rows(path) if row["kind"] == figure]
-    errors = [100 * abs(row["predicted_us"] / row["measured_us"] - 1) for row in rows]
+    errors = [abs(row.error_at_highest_percent) for row in read_validated(used) if row.kind == figure]
     pairs = list(_pairs(rows))
     clear = [right for percent, right in pairs if percent > CLEAR_PERCENT]
     of_operator = [r for path in every for r in _rows(path) if (r["kind"], r["operator"]) == (figure, operator)]

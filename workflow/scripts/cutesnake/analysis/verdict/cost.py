@@ -77,7 +77,7 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path, pair: Pai
     of_pair = {pair.cute: pair.cute_variant, pair.cutile: pair.cutile_variant} if pair else {}
     at = pair.workload if pair and kernel in of_pair else None
     variant, built, inspected = _chosen(evidence, kernel, target, of_pair.get(kernel))
-    functions = _run(evidence, kernel, target, variant, inspected[1].functions) if inspected else []
+    functions = ran(evidence, kernel, target, variant, at, inspected[1].functions) if inspected else []
     occupancies = [one.occupancy.percent for one in functions if one.occupancy]
     missing: dict[str, str] = {}
     lines = _lines(evidence.operator, kernel, decision.source, fetched, missing)
@@ -131,20 +131,20 @@ def _chosen(evidence: Evidence, kernel: str, target: str, wanted: str | None):  
     return first, None, None
 
 
-def _run(
-    evidence: Evidence, kernel: str, target: str, variant: str | None, functions: list[Function]
+def ran(
+    evidence: Evidence, kernel: str, target: str, variant: str | None, at: str | None, functions: list[Function]
 ) -> list[Function]:
-    """Return a build's functions that a profile or prediction saw run; all if none did."""
-    names = {
-        one.name
-        for entry in _measured(evidence, kernel, target)
-        if isinstance(entry, Ncu) and entry.metrics and variant_id(entry.case) == variant
-        for one in entry.metrics.kernels
-    }
-    for entry in evidence.predicted.values():
-        if entry.metrics and (entry.case.kernel, entry.case.target, entry.case.variant.id) == (kernel, target, variant):
-            names |= {one.name for one in entry.metrics.launches.cold}
-    return [one for one in functions if one.symbol in names] or functions
+    """Return functions that ran on the workload `at`, else on any, else all."""
+    build = kernel, target, variant
+    names: dict[str, set[str]] = {}  # by workload
+    for entry in _measured(evidence, kernel, target):
+        if isinstance(entry, Ncu) and entry.metrics and variant_id(entry.case) == variant:
+            names.setdefault(entry.case.workload, set()).update(one.name for one in entry.metrics.kernels)
+    for guess in evidence.predicted.values():
+        if guess.metrics and (guess.case.kernel, guess.case.target, guess.case.variant.id) == build:
+            names.setdefault(guess.case.workload, set()).update(one.name for one in guess.metrics.launches.cold)
+    wanted = names.get(at or "") or set().union(*names.values())
+    return [one for one in functions if one.symbol in wanted] or functions
 
 
 def _most(values: Iterable[int | None]) -> int | None:

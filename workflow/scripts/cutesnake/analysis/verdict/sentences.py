@@ -277,11 +277,12 @@ def accuracy(known: Accuracy, decisions: Sequence[Decision]) -> str:
     lean = ""
     if known.leaning:
         side, by = NAMES["cute" if known.leaning > 1 else "cutile"], max(known.leaning, 1 / known.leaning)
-        lean = f"; {side} favoured by {by:.2f} (median of {known.leaning_cases} ratios of this operator)"
+        lean = f" Not taken out: there, {side} was favoured by {by:.2f} (median of {known.leaning_cases} ratios)."
     return (
-        f"Error on {where}: {known.median_error_percent:.0f} % (median of {known.cases} times), nine in ten below "
-        f"{known.nine_in_ten_percent:.0f} %; order right in {known.right} of {known.pairs} pairs{lean}. A ratio counts "
-        f"beyond two such errors: here {limits}, wider since clock and some parameters are assumed."
+        f"On {where} at the highest clock: error {known.median_error_percent:.0f} % (median of {known.cases} times), "
+        f"nine in ten below {known.nine_in_ten_percent:.0f} %; the faster of two kernels named in {known.right} of "
+        f"{known.pairs} pairs.{lean} A ratio counts beyond the sum of both errors, by bottleneck and wider for assumed "
+        f"parameters: median {limits}."
     )
 
 

@@ -49,7 +49,7 @@ from cutesnake.planning.devices import read_devices
 FIGURES: tuple[Figure, ...] = ("warm", "cold")
 SIDES: tuple[Side, ...] = ("cute", "cutile")
 FEW = 3  # workloads: fewer get a flag
-UNEVEN = 3  # times as many variants of one DSL as of the other get a flag
+UNEVEN = 2  # times as many variants of one DSL as of the other get a flag
 SAME_HOST = 1.2  # ratio of empty-launch times above which two records are of different hosts
 Times = dict[str, dict[str, Time]]  # workload -> kernel -> its fastest variant
 
@@ -441,9 +441,9 @@ class _Predicted(_Contest):
         return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, first, second)
 
     def variants(self, kernel: str) -> int:
-        """Return the number of variants with a prediction."""
-        result = (key for key in self.evidence.variants if key[:2] == (kernel, self.target))
-        return len({variant for key in result for variant in self.evidence.foreseen(*key)})
+        """Return the most variants that have a prediction for one workload."""
+        keys = (key for key in self.evidence.variants if key[:2] == (kernel, self.target))
+        return max((len(self.evidence.foreseen(*key)) for key in keys), default=0)
 
     def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield that no such prediction was compared with a GPU."""
