@@ -31,7 +31,7 @@ def kernel(y: cute.Tensor):
     cute.copy(load, load.partition_S(tile), row)
     cute.arch.fence_view_async_tmem_load()
     y[thread] = row[0]
-    cute.arch.sync_threads()  # without it: «nothing orders that after the tcgen05.dealloc»
+    cute.arch.sync_threads()  # without it, ptxsim finds a race with the dealloc
     if warp == 0:
         cute.arch.relinquish_tmem_alloc_permit()
         cute.arch.dealloc_tmem(columns, COLUMNS)
