@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ def accuracy(
     Errors are those at the highest clock, as a GPU without a measured clock is predicted. `dsls` names the DSL of the
     operator's kernels; how far predictions favour a DSL counts all families.
     """
-    every = list(files() if paths is None else paths)
+    every = {path: _rows(path, figure) for path in (files() if paths is None else paths)}
     used = [path for path in every if not path.name.startswith("development")]
-    rows = [row for path in used for row in _rows(path) if row["kind"] == figure]
+    rows = [row for path in used for row in every[path]]
     errors = [abs(row.error_at_highest_percent) for row in read_validated(used) if row.kind == figure]
     pairs = list(_pairs(rows))
     clear = [right for percent, right in pairs if percent > CLEAR_PERCENT]
-    of_operator = [r for path in every for r in _rows(path) if (r["kind"], r["operator"]) == (figure, operator)]
+    of_operator = [row for part in every.values() for row in part if row["operator"] == operator]
     leanings = list(_leanings(of_operator, dsls or {}))
     return Accuracy(
         devices=sorted({row["device"].upper() for row in rows}),
@@ -48,19 +48,14 @@ def accuracy(
     )
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path, figure: Figure) -> list[dict[str, Any]]:
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return [row for row in rows if "kind" in row and row.get("predicted_us") and row.get("measured_us")]
+    return [row for row in rows if row.get("kind") == figure and row.get("predicted_us") and row.get("measured_us")]
 
 
 def _leanings(rows: Iterable[dict[str, Any]], dsls: Mapping[str, str]) -> Iterable[float]:
     """Yield predicted over measured ratios of cuTile's time to CuTe's, per workload."""
-    best: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        sides, dsl = best.setdefault((row["device"], row["workload"]), {}), dsls.get(row["kernel"], "")
-        if dsl not in sides or row["measured_us"] < sides[dsl]["measured_us"]:
-            sides[dsl] = row
-    for sides in best.values():
+    for sides in _fastest(rows, lambda row: dsls.get(row["kernel"], "")):
         if "cute" in sides and "cutile" in sides:
             errors = [sides[dsl]["predicted_us"] / sides[dsl]["measured_us"] for dsl in ("cutile", "cute")]
             yield errors[0] / errors[1]
@@ -68,12 +63,20 @@ def _leanings(rows: Iterable[dict[str, Any]], dsls: Mapping[str, str]) -> Iterab
 
 def _pairs(rows: Iterable[dict[str, Any]]) -> Iterable[tuple[float, bool]]:
     """Yield differences of two kernels' predictions, and whether their order is right."""
-    groups: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
-    for row in rows:
-        kernels = groups.setdefault((row["device"], row["operator"], row["workload"]), {})
-        if row["kernel"] not in kernels or row["measured_us"] < kernels[row["kernel"]]["measured_us"]:
-            kernels[row["kernel"]] = row
-    for kernels in groups.values():
+    for kernels in _fastest(rows, lambda row: row["kernel"]):
         for one, other in itertools.combinations(kernels.values(), 2):
             predicted = one["predicted_us"] / other["predicted_us"]
             yield apart(predicted), (predicted > 1) == (one["measured_us"] > other["measured_us"])
+
+
+def _fastest(
+    rows: Iterable[dict[str, Any]], side: Callable[[dict[str, Any]], str]
+) -> Iterable[dict[str, dict[str, Any]]]:
+    """Return each side's row of the shortest measured time, per device, operator and workload."""
+    groups: dict[tuple[str, ...], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        sides = groups.setdefault((row["device"], row["operator"], row["workload"]), {})
+        name = side(row)
+        if name not in sides or row["measured_us"] < sides[name]["measured_us"]:
+            sides[name] = row
+    return groups.values()
