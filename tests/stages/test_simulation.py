@@ -227,16 +227,18 @@ def test_a_right_kernel_is_right_and_its_record_says_how_that_is_known(add, tmp_
     assert "schedule late" in (tmp_path / "log").read_text()
 
 
-def edit(ptx: Path, pattern: str, replacement: str) -> None:
+def edited(folder: Path, to: Path, pattern: str, replacement: str) -> Path:
+    """Return a copy of a build whose PTX is edited."""
+    ptx = Path(shutil.copytree(folder, to)) / "kernel.ptx"
     text, count = re.subn(pattern, replacement, ptx.read_text())
     assert count
     ptx.write_text(text)
+    return to
 
 
 def test_a_wrong_instruction_is_a_wrong_result(add, tmp_path) -> None:
     folder, known = add
-    mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
-    edit(mutant / "kernel.ptx", r"\badd\.(rn\.)?f32x2\b", "mul.rn.f32x2")
+    mutant = edited(folder, tmp_path / "mutant", r"\badd\.(rn\.)?f32x2\b", "mul.rn.f32x2")
     result = check(mutant, known, tmp_path)
     assert result["status"] == "failed" and "error of c is" in result["reason"]
 
@@ -282,8 +284,7 @@ def test_a_finding_fails_a_case_whose_numbers_are_right(add, tmp_path, meddle) -
 
 def test_what_the_simulator_does_not_know_fails_with_its_words(add, tmp_path) -> None:
     folder, known = add
-    newer = Path(shutil.copytree(folder, tmp_path / "newer"))
-    edit(newer / "kernel.ptx", r"\badd\.(rn\.)?f32x2\b", "frob.f32x2")
+    newer = edited(folder, tmp_path / "newer", r"\badd\.(rn\.)?f32x2\b", "frob.f32x2")
     result = check(newer, known, tmp_path)
     assert result["status"] == "failed" and "ptxsim cannot run it: " in result["reason"]
     assert result["metrics"]["checks"][0]["unknown_opcode"] == "frob.f32x2"
@@ -356,8 +357,7 @@ def test_what_is_wrong_with_nvidias_kernel_fails_with_its_words(
     cutlass, tmp_path, pattern, replacement, message
 ) -> None:
     folder, known = cutlass
-    mutant = Path(shutil.copytree(folder, tmp_path / "mutant"))
-    edit(mutant / "kernel.ptx", pattern, replacement)
+    mutant = edited(folder, tmp_path / "mutant", pattern, replacement)
     result = check(mutant, known, tmp_path)
     assert result["status"] == "failed" and message in result["reason"]
 
