@@ -238,9 +238,7 @@ def _power(main: Decision, values: Mapping[str, Any]) -> str:
     each = " and ".join(f"{values[side]} {DSL_NAMES[side]}" for side in SIDES)
     text = f"Power limit: lower clock in {each} of {values['timed']} warm times each"
     if main.winner != "depends" and (rested := values.get("rested")):
-        text += (
-            f"; on a rested GPU {DSL_NAMES['cute' if rested > 1 else 'cutile']} {max(rested, 1 / rested):.2f}{TIMES}"
-        )
+        text += f"; on a rested GPU {_faster(rested)} {max(rested, 1 / rested):.2f}{TIMES}"
     return f"{text}."
 
 
@@ -274,12 +272,16 @@ def _headline(text: str, figure: str, look: str, several: bool = False) -> View:
     return {"text": text, "figure": figure, "class": look, "long": several or len(text) > LONGEST}
 
 
+def _faster(ratio: float) -> str:
+    """Return the DSL that a ratio of cuTile's to CuTe DSL's time favours."""
+    return DSL_NAMES["cute" if ratio > 1 else "cutile"]
+
+
 def _dtypes(decision: Decision) -> str:
     """Return the mean per dtype; name the DSL that is faster in that dtype alone."""
     about, lead = ABOUT * (decision.basis == "predicted"), decision.mean > 1
     return ", ".join(
-        f"{dtype} {'' if (ratio > 1) == lead else DSL_NAMES['cute' if ratio > 1 else 'cutile'] + ' '}"
-        f"{about}{max(ratio, 1 / ratio):.2f}{TIMES}"
+        f"{dtype} {'' if (ratio > 1) == lead else _faster(ratio) + ' '}{about}{max(ratio, 1 / ratio):.2f}{TIMES}"
         for dtype, ratio in decision.dtypes.items()
     )
 
