@@ -228,17 +228,17 @@ cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r5], [%
 WAIT st.shared.b32 [%r1], %r2; bra END; PEER: ANSWER
 END: barrier.cluster.arrive; barrier.cluster.wait;"""
 LANDED = "L: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r3], 0; @!%p2 bra L;"
-TOLD = LANDED.replace("r3", "r4").replace("L:", "T:").replace("bra L", "bra T")
+ANSWERED = LANDED.replace("r3", "r4").replace("L:", "T:").replace("bra L", "bra T")
 TELL = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];"
 
 
 @pytest.mark.parametrize(
     ("to", "answer", "wait", "races"),
     [
-        (1, LANDED + TELL, TOLD, False),
+        (1, LANDED + TELL, ANSWERED, False),
         (1, LANDED + TELL, "", True),  # reused at once
         (1, LANDED, "", True),  # only the peer knows that the copy has ended
-        (1, TELL, TOLD, True),  # told too early
+        (1, TELL, ANSWERED, True),  # arrives too early
         (0, "", LANDED, False),
         (0, "", "", True),
     ],
