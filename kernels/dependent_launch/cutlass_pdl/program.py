@@ -10,7 +10,7 @@ from kernels.upstream.examples import module
 
 
 def program(dtype: str, early: bool) -> tuple[Any, tuple]:
-    """Return both additions and fake row-major (M, N) arguments for a build that serves every shape.
+    """Return both additions and fake row-major (M, N) arguments, for every shape.
 
     `early` lets the second kernel start while the first one ends.
     """

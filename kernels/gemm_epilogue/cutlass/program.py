@@ -11,7 +11,7 @@ from kernels.upstream.gemm import fake
 
 
 def program(**params: Any) -> tuple[Any, tuple]:
-    """Return D = activation(alpha A B^T + beta C) on the example and fake arguments for a variant.
+    """Return D = activation(alpha A B^T + beta C) on the example, and fake arguments.
 
     mA is (M, K, L), mB (N, K, L), mC and mD (M, N, L), the second mode contiguous; sizes are dynamic.
     """

@@ -29,7 +29,7 @@ def template(pointer: cute.Pointer, dtype: type[cutlass.Numeric], extent: cutlas
 
 
 def program(path: str, name: str, takes: str, **params: Any) -> tuple[Any, tuple]:
-    """Return the operator on class `name` of the example `path`, made for a variant, and fake arguments.
+    """Return the operator on class `name` of example `path`, and fake arguments.
 
     mA, mB, mC, mSFA and mSFB are vectors in which all groups' matrices lie, mSizes, mStrides, mAddresses and
     mScaleAddresses tables (groups, …), mDescriptors (processors, 3 or 5, 16). Only the tables have known sizes. The

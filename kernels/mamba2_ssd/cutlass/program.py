@@ -11,9 +11,9 @@ from kernels.upstream.gemm import element
 
 
 def program(dtype: str, chunk: int, head_dim: int, state: int, most_blocks: int) -> tuple[Any, tuple[Any, ...]]:
-    """Return the operator on the example, with d as one number per head, and fake arguments.
+    """Return the operator on the example and fake arguments.
 
-    mX is (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C, H, B), mState (D, N, H,
+    d is one number per head. mX is (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C, H, B), mState (D, N, H,
     B), mD (1, H): tokens of a chunk, chunks, features and so on. The tokens of a chunk are the fastest mode, and the
     batch is the slowest. Batch, chunks, heads and groups are dynamic.
     """
