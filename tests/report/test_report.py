@@ -10,6 +10,7 @@ import dataclasses
 import html
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,7 @@ import sample
 from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.report.formatting import Notes, signed
+from cutesnake.report.kernel_panels import compare_cost
 from loose import compare, panels, render, sets, state, summary, totals, typed, untested
 from loose import view_tables as tables
 from report_pages import Page, contents
@@ -40,6 +42,17 @@ def test_page_is_well_formed_and_loads_nothing(none):
     assert "@import" not in none and "url(http" not in none
     assert not re.search(r"\b(fetch|XMLHttpRequest|import)\s*\(", none)
     assert all(scope in ("col", "colgroup", "row", "rowgroup") for scope in page.heads)
+
+
+def test_simulated_counts_are_compared_with_the_operators_minimum_work() -> None:
+    def compared(cost, products=200):
+        counts = {"mma_flops": products, "global_read_unique_bytes": 90, "global_write_unique_bytes": 50}
+        needed = dict(zip(("flops", "bytes_read", "bytes_written"), cost, strict=True))
+        return compare_cost(SimpleNamespace(launches=[SimpleNamespace(**counts)], cost=SimpleNamespace(**needed)))
+
+    flops, read, written = compared((100, 100, 50))
+    assert "2.00 times" in flops and "fewer" in read and "1.00 times" in written
+    assert compared((0, 0, 50), products=0)[0].endswith("the operator needs none")
 
 
 def test_links_within_the_page_lead_somewhere(none):

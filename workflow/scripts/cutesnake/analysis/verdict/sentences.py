@@ -55,6 +55,10 @@ CAUSES = {
         "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, "
         "{slow} fills {issued:.2f} % of the issue slots, {fast} {fewer:.2f} %."
     ),
+    "small_products": (
+        "The largest matrix product of {slow} is {slow_shape}, that of {fast} {fast_shape}.{half} In its longest "
+        "launch, tensor cores are busy for {slow_us:.1f} µs, in that of {fast} for {fast_us:.1f} µs."
+    ),
     "idle_processors": (
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
         "The tile is the variant's choice."
@@ -171,6 +175,7 @@ LABELS = {  # rule -> its cause in a few words
     "loads_in_flight": "Fewer loads in flight.",
     "consumer_groups": "One role for all warps.",
     "product_width": "Narrow products.",
+    "small_products": "Small matrix products.",
     "idle_processors": "Too few tiles.",
     "few_ctas": "Few CTAs.",
     "tile_traffic": "Smaller tile, more traffic.",

@@ -321,10 +321,8 @@ class _Measured(_Contest):
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two timed kernels."""
-        first, second = (
-            self.facts.measured(self.source, self.target, workload, one.kernel, one.variant, figure)
-            for one in (fast, slow)
-        )
+        sides = [(one.kernel, one.variant) for one in (fast, slow)]
+        first, second = self.facts.measured(self.source, self.target, workload, sides, figure)
         return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, first, second)
 
     def trials(self, figure: Figure, workload: str, sides: Mapping[str, bool]) -> list[Trial]:
