@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
 from cutesnake.analysis.compare.speedup import speedups
@@ -262,7 +262,8 @@ def regret() -> str:
         [name, str(len(each)), *_regret(first for first, _ in each), *_regret(second for _, second in each)[::2]]
         for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
     ]
-    header = ("operator", "choices", "within 3 %", "mean", "worst", "nvMatmulHeuristics", "its worst")
+    other = "nvMatmulHeuristics"
+    header = ("operator", "choices", "within 3 %", "mean", "worst", f"{other}: within 3 %", f"{other}: worst")
     return markdown(header, rows)
 
 
@@ -273,7 +274,7 @@ def _regret(ratios: Iterable[float]) -> tuple[str, str, str]:
 
 def b200() -> str:
     """Return predictions for a B200, first and current, next to published values."""
-    header = ("predicted", "workload", "published", "first prediction", "error", "today", "error")
+    header = ("predicted", "workload", "published", "first prediction", "its error", "prediction today", "its error")
     today = _b200("b200.jsonl")
     rows = []
     for case, first in _b200("b200_first.jsonl").items():
@@ -295,18 +296,20 @@ def b200_summary() -> str:
         for case in first
         if not case.startswith(ATTENTION)
     ]
+    mla = [one for one in _newer() if "mla_decode" in one.case]
+    again = [one.again for one in mla if not math.isnan(one.again)]
+    counted = f"MLA decode, {len(mla)} other times, {len(again)} predicted again"
+    rows.append([counted, "FlashInfer's kernel", _range(one.error for one in mla), _range(again)])
     for mask, causal in (("causal mask", True), ("no mask", False)):
         cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
-        cells = []
-        for one in (first, today):
-            errors = sorted(_error(one[case]) for case in cases)
-            cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
+        cells = [_range(_error(one[case]) for case in cases) for one in (first, today)]
         rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
-    errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
-    cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
-    rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
-    header = ("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today")
-    return markdown(header, rows)
+    return markdown(("problem", "published time is of", "error of first prediction", "error today"), rows)
+
+
+def _range(errors: Iterable[float]) -> str:
+    least, *_, most = sorted(errors)
+    return f"{least:+.0f} to {most:+.0f} %"
 
 
 def _b200(name: str) -> dict[str, Row]:
@@ -331,23 +334,40 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
+class _Newer(NamedTuple):
+    """A published time in µs of `case`; errors and band of its predictions in percent."""
+
+    error: float
+    band: float
+    case: str
+    us: float
+    under_power: float  # NaN where the rule was not applied
+    again: float  # NaN where not predicted again
+
+
 @functools.cache  # two tables read it, and the validation files with it
-def _newer() -> list[tuple[float, float, str, float, Row]]:
-    """Return error, band, case, published time and prediction of newer B200 times."""
+def _newer() -> list[_Newer]:
+    """Return newer B200 times with their predictions, largest error first."""
     folder = BENCHMARKS / "prediction"
-    lines = (folder / "b200_rows.jsonl").read_text().splitlines()
-    predicted = {row["case"]: row for row in map(json.loads, lines) if row.get("predicted_us")}
+    lines = map(json.loads, (folder / "b200_rows.jsonl").read_text().splitlines())
+    predicted = {row["case"]: row for row in lines if row.get("predicted_us")}
+    later = map(json.loads, (folder / "b200_rows_again.jsonl").read_text().splitlines())
+    again = {tuple(row["case"].split("/"))[::2]: row["predicted_us"] for row in later}  # of some another kernel
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
             workload = make_workload(group["operator"], published["parameters"]).id
-            if row := predicted.get(f"{group['operator']}/{published['kernel']}/{workload}"):
-                error = 100.0 * (row["predicted_us"] / published["us"] - 1)
+            case = f"{group['operator']}/{published['kernel']}/{workload}"
+            if row := predicted.get(case):
+                us = published["us"]
+                times = (row.get("limited_us"), again.get((group["operator"], workload)))
+                error, *others = (
+                    100.0 * (time / us - 1) if time else math.nan for time in (row["predicted_us"], *times)
+                )
                 width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
-                case = f"`{group['operator']}/{published['kernel']}/{workload}`"
                 # An unknown band holds nothing.
-                rows.append((error, math.nan if width is None else width, case, published["us"], row))
-    return sorted(rows, key=lambda row: -abs(row[0]))
+                rows.append(_Newer(error, math.nan if width is None else width, case, us, *others))
+    return sorted(rows, key=lambda row: -abs(row.error))
 
 
 def b200_rows() -> str:
@@ -356,24 +376,22 @@ def b200_rows() -> str:
     Each has two: at the highest clock, and at the clock that power is expected to leave. Some were predicted again,
     with the kernel, tiles, compiler and published parameters that became known later.
     """
-    rows, cells = _newer(), []
-    limited: list[float] = []
-    lines = map(json.loads, (BENCHMARKS / "prediction" / "b200_rows_again.jsonl").read_text().splitlines())
-    later = {tuple(row["case"].split("/"))[::2]: row["predicted_us"] for row in lines}
-    for error, width, case, us, row in rows:
-        under_power = NO_VALUE  # where the clock was locked
-        if "limited_us" in row:
-            limited.append(100.0 * (row["limited_us"] / us - 1))
-            under_power = f"{limited[-1]:+.0f}%"
-        again = later.get(tuple(row["case"].split("/"))[::2])
-        newer = f"{100.0 * (again / us - 1):+.0f}%" if again else NO_VALUE
-        cells.append([case, f"{us:,}", f"{error:+.0f}%", f"±{width:.0f}%", under_power, newer])
-    inside = sum(abs(error) <= width for error, width, *_ in rows)
-    middle = median(abs(error) for error, *_ in rows)
-    under = f"{median(map(abs, limited)):.0f}%" if limited else NO_VALUE
-    cells.append(["median", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under, ""])
-    header = ("NVIDIA's kernel", "published, µs", "error", "expected", "error under power", "error again")
-    return markdown(header, cells)
+    rows = _newer()
+    cells = [
+        [f"`{one.case}`", f"{one.us:,}", _signed(one.error), f"±{one.band:.0f}%", *map(_signed, one[4:])]
+        for one in rows
+    ]
+    inside = sum(abs(one.error) <= one.band for one in rows)
+    limited = [abs(one.under_power) for one in rows if not math.isnan(one.under_power)]
+    under = f"{median(limited):.0f}%" if limited else NO_VALUE
+    middle = median(abs(one.error) for one in rows)
+    cells.append(["median of absolute errors", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under, ""])
+    errors = ("first error", "expected", "first error under power", "error today")
+    return markdown(("predicted kernel and workload", "published, µs", *errors), cells)
+
+
+def _signed(error: float) -> str:
+    return NO_VALUE if math.isnan(error) else f"{error:+.0f}%"
 
 
 def predicted_speedups() -> str:
@@ -393,7 +411,7 @@ def predicted_speedups() -> str:
 def wall_time() -> str:
     """Return how long the workflow took, by what was run and on which machine."""
     rows = _json(BENCHMARKS / "workflow" / "wall_time.json")
-    header = ("what ran", "machine", "wall time", "date", "commit")
+    header = ("what ran", "machine", "wall time", "measured", "commit")
     return markdown(header, ([row["what"], row["machine"], f"{row['seconds']} s", *_made(row)] for row in rows))
 
 
