@@ -122,10 +122,10 @@ def _in_a_row(mX: cute.Tensor, key_heads: Any, shared: Any) -> cute.Tensor:
 def program(path: str, name: str, dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str) -> tuple[Any, tuple]:
     """Return the host function and fake arguments, row-major.
 
-    mQ and mO are (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S), natural, mStart (B + 1). B, S and both head
-    counts are dynamic. `path` and `name` are the example and its class. `tile_m` x `tile_n`
-    are queries x keys of one product. `mask` is "causal"; "residual", which hides what lies past the last key; or
-    "none" for whole tiles of keys.
+    mQ and mO are (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S), natural, mStart (B + 1). B, S and both
+    head counts are dynamic. `path` and `name` are the example and its class. `tile_m` x `tile_n` are queries x keys of
+    one product. `mask` is "causal"; "residual", which hides what lies past the last key; or "none" for whole tiles of
+    keys.
     """
     example = module(path)
     masks = example.fmha_utils.MaskEnum

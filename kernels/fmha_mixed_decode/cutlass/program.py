@@ -16,8 +16,9 @@ CODES = {"int8": cutlass.Int8, "fp8": cutlass.Float8E4M3FN, "int4": cutlass.Int4
 def program(dtype: str, head_dim: int, head_tile: int, converters: int) -> tuple[Any, tuple[Any, ...]]:
     """Return the operator on the example and fake row-major arguments.
 
-    It is a split and a combine kernel. mQ and mO are (B, H, D), mK and mV (B, key heads, S, bytes), their scales (B, key heads, S), mMax and mLSE (B, H),
-    mPartial (splits, B, H, D), mPartialMax and mPartialSum (splits, B, H). B, heads, S and splits are dynamic.
+    It is a split and a combine kernel. mQ and mO are (B, H, D), mK and mV (B, key heads, S, bytes), their scales (B,
+    key heads, S), mMax and mLSE (B, H), mPartial (splits, B, H, D), mPartialMax and mPartialSum (splits, B, H). B,
+    heads, S and splits are dynamic.
     """
     if not hasattr(nvvm_wrappers, "mapa"):
         nvvm_wrappers.mapa = None  # the example imports it and does not use it

@@ -13,9 +13,9 @@ from kernels.upstream.gemm import element
 def program(dtype: str, chunk: int, head_dim: int, state: int, most_blocks: int) -> tuple[Any, tuple[Any, ...]]:
     """Return the operator on the example and fake arguments.
 
-    d is one number per head. mX is (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C, H, B), mState (D, N, H,
-    B), mD (1, H): tokens of a chunk, chunks, features and so on. The tokens of a chunk are the fastest mode, and the
-    batch is the slowest. Batch, chunks, heads and groups are dynamic.
+    d is one number per head. mX is (D, L, C, H, B), mSums and mDt (L, C, H, B), mB and mC (L, N, C, G, B), mY (L, D, C,
+    H, B), mState (D, N, H, B), mD (1, H): tokens of a chunk, chunks, features and so on. The tokens of a chunk are the
+    fastest mode, and the batch is the slowest. Batch, chunks, heads and groups are dynamic.
     """
     example = module("blackwell.mamba2_ssd.mamba2_ssd")
     kernel = example.SSDKernel(element(dtype), cutlass.Float32, cutlass.Float32, chunk, head_dim, state, True, False)
