@@ -12,6 +12,7 @@ import json
 import re
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 import sample
@@ -19,7 +20,8 @@ from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.report.formatting import Notes, signed
 from cutesnake.report.kernel_panels import compare_cost
-from loose import compare, panels, render, sets, state, summary, totals, typed, untested
+from cutesnake.report.predicted import absent
+from loose import compare, panels, plain, render, sets, state, summary, totals, typed, untested
 from loose import view_tables as tables
 from report_pages import Page, contents
 
@@ -365,6 +367,19 @@ def test_the_first_screen_has_the_verdict_and_the_cost_of_the_pair_that_differs_
     assert "Tensor memory" in more and "Tensor memory" not in first  # Hopper has none
     assert "<td>48" in first  # bytes that cuTile spills
     assert Page(page).open == []
+
+
+def test_a_predicted_gpu_without_predictions_is_said_to_have_no_verdict(tmp_path):
+    evidence = typed(sample.evidence(gpu=True, recorded=True))
+    wanted = msgspec.structs.replace(evidence.plan.predicted, devices={"sm_100a": "b200"})
+    evidence = dataclasses.replace(evidence, plan=msgspec.structs.replace(evidence.plan, predicted=wanted))
+    (text,) = absent(evidence, None)
+    assert text.startswith("No verdict for B200: ") and "did not compile" in text
+    plan = msgspec.structs.replace(evidence.plan, not_built="its record is stale")
+    stale = dataclasses.replace(evidence, builds={}, plan=plan)
+    (text,) = absent(stale, None)
+    assert text.endswith("missing, its record is stale.")
+    assert text in Page(render(contents(plain(stale), tmp_path))).text
 
 
 @pytest.mark.slow
