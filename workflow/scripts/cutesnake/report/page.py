@@ -156,13 +156,15 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
 
 
 def _example(rows: list[CompareRow]) -> View | None:
-    """Return the first workload's name, and its parameters that other workloads change."""
+    """Return a workload's name and its parameters, unless the name spells them out."""
     if not rows:
         return None
     first = rows[0].parameters
     several = [key for key in first if any(row.parameters.get(key) != first[key] for row in rows)]
-    values = [f"{key} {first[key]}" for key in several or first if first[key] not in (None, "")]
-    return {"name": rows[0].workload, "meaning": values}
+    name = rows[0].workload
+    values = [f"{key} {first[key]}" for key in several if first[key] not in (None, "")]
+    spelt = all(value.replace(" ", "") in name.split("_") or value.endswith(name.split("_")[-1]) for value in values)
+    return None if spelt else {"name": name, "meaning": values}
 
 
 def _roofline(rows: list[RooflineRow]) -> View:

@@ -32,7 +32,7 @@ MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
     "untuned": ("{kernel} {timed} of {offered}", "variants {basis}: {kernels}; another may be faster"),
-    "other_variants": ("", "the {gpu} timed other variants: do not compare the GPUs"),
+    "other_variants": ("", "do not compare with {gpu}: other variants"),
 }
 LONGEST = 24  # characters of a headline in large type
 ABOUT = "≈ "
@@ -213,7 +213,8 @@ def _kernels(decisions: Sequence[Decision]) -> str:
     """Return the number of workloads, and the kernels if each DSL has one."""
     sides = [{getattr(pair, side) for one in decisions for pair in one.pairs} for side in SIDES]
     names = " vs ".join(*zip(*sides, strict=True)) if max(map(len, sides)) == 1 else "best kernel of each DSL"
-    return f"{names}; geometric mean of {plural(decisions[0].workloads, 'workload')}"
+    mean = "" if decisions[0].winner == "depends" else "geometric mean of "
+    return f"{names}; {mean}{plural(decisions[0].workloads, 'workload')}"
 
 
 def _rows(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
@@ -310,13 +311,13 @@ def _by_clock(verdict: TargetVerdict) -> list[str]:
     """Name the workloads on which the clock explains half of the difference or more."""
     known = short_names({pair.workload for decision in _decisions(verdict) for pair in decision.pairs})
     texts = [
-        f"{cause.share_percent:.0f} % at {known[one.workload]}, {one.figure}"
+        f"{cause.share_percent:.0f} % at {known[one.workload]} {one.figure}"
         for one in verdict.explained
         if one.contest == "dsls" and one.clear
         for cause in one.causes
         if cause.rule == "clock" and (cause.share_percent or 0.0) >= LEAST_CLOCK
     ]
-    return [f"lower clock explains {'; '.join(texts)}"] if texts else []
+    return [f"lower clock explains {', '.join(texts)}"] if texts else []
 
 
 def _headlines(decisions: list[Decision]) -> list[View]:

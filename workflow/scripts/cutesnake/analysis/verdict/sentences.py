@@ -281,8 +281,8 @@ def accuracy(known: Accuracy, decision: Decision) -> str:
     if known.leaning:
         side, by = favoured(known.leaning)
         bias = (
-            f" In {known.leaning_cases} comparisons of both DSLs for this operator, {side} was favoured by {by:.2f} "
-            "(median); the mean is not corrected for that"
+            f" In {known.leaning_cases} comparisons of both DSLs for this operator, predictions favoured {side} by "
+            f"{by:.2f} (median); the mean is not corrected for that"
         )
         if decision.winner != "depends":
             side, by = favoured(decision.mean / known.leaning)
