@@ -7,8 +7,6 @@ predicted time lasts from the start of the first launch to the end of the last. 
 two: at the GPU's highest clock, and at the clock that power is expected to leave (`power.py`).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -3,8 +3,6 @@
 Order: which DSL is faster and by how much; confidence; what did not run; other kernels; other GPUs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from statistics import median
 from typing import Any, NamedTuple
