@@ -37,7 +37,7 @@ GROUPS = {
     "ragged": "ragged batches",
     "odd": "odd batches and lengths",
     "heads": "16 to 64 heads, 2 or 4 query tokens",
-    "sweep": "uniform batches of the sweep",
+    "sweep": "uniform batches of `sweep.yaml`",
 }
 DRAWN = {  # of unseen_h200.json
     "weak": "random: lowest speedups of an earlier draw",
