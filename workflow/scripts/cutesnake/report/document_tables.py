@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
 from cutesnake.analysis.compare.speedup import speedups
@@ -302,9 +302,12 @@ def b200_summary() -> str:
             errors = sorted(_error(one[case]) for case in cases)
             cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
         rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
-    errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
-    cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
-    rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
+    newer = [row.errors for row in _newer() if "mla_decode" in row.case]
+    cells = []
+    for n in (1, 3):
+        errors = sorted(error for row in newer if (error := row[n]) is not None)
+        cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
+    rows.insert(2, [f"MLA decode, {len(newer)} later times, clock under power", "NVIDIA's kernels", *cells])
     header = ("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today")
     return markdown(header, rows)
 
@@ -331,49 +334,67 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
+class NewerTime(NamedTuple):
+    """A time published for a B200, and errors of its predictions.
+
+    `errors` are in percent, in the order of `NEWER_ERRORS`, None where nothing was predicted. `expected` is the band of
+    today's prediction, NaN if unknown.
+    """
+
+    case: str
+    published_us: float
+    errors: tuple[float | None, ...]
+    expected: float
+
+
+NEWER_ERRORS = ("first error", "first under power", "error today", "today under power")
+
+
 @functools.cache  # two tables read it, and the validation files with it
-def _newer() -> list[tuple[float, float, str, float, Row]]:
-    """Return error, band, case, published time and prediction of newer B200 times."""
+def _newer() -> list[NewerTime]:
+    """Return newer B200 times, the largest of today's errors under power first."""
     folder = BENCHMARKS / "prediction"
-    lines = (folder / "b200_rows.jsonl").read_text().splitlines()
-    predicted = {row["case"]: row for row in map(json.loads, lines) if row.get("predicted_us")}
+    first, today = (
+        {row["case"]: row for row in map(json.loads, (folder / name).read_text().splitlines()) if "predicted_us" in row}
+        for name in ("b200_rows_first.jsonl", "b200_rows.jsonl")
+    )
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
-            workload = make_workload(group["operator"], published["parameters"]).id
-            if row := predicted.get(f"{group['operator']}/{published['kernel']}/{workload}"):
-                error = 100.0 * (row["predicted_us"] / published["us"] - 1)
-                width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
-                case = f"`{group['operator']}/{published['kernel']}/{workload}`"
-                # An unknown band holds nothing.
-                rows.append((error, math.nan if width is None else width, case, published["us"], row))
-    return sorted(rows, key=lambda row: -abs(row[0]))
+            us, workload = published["us"], make_workload(group["operator"], published["parameters"]).id
+            case = f"{group['operator']}/{published['kernel']}/{workload}"
+            before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
+            if (now := today.get(case)) is None:
+                continue
+            figures = [row.get(key) for row in (before, now) for key in ("predicted_us", "limited_us")]
+            errors = tuple(None if figure is None else 100.0 * (figure / us - 1) for figure in figures)
+            width = band(now["bound"], group["cache"], now["assumed"], known, "clock_mhz" in group).percent
+            rows.append(NewerTime(case, us, errors, math.nan if width is None else width))
+    return sorted(rows, key=lambda row: -abs(row.errors[-1] or 0.0))
 
 
 def b200_rows() -> str:
     """Return predictions of times that others published for a B200, largest error first.
 
-    Each has two: at the highest clock, and at the clock that power is expected to leave. Some were predicted again,
-    with the kernel, tiles, compiler and published parameters that became known later.
+    First and today's, each at the highest clock, and at the clock that power is expected to leave.
     """
-    rows, cells = _newer(), []
-    limited: list[float] = []
-    lines = map(json.loads, (BENCHMARKS / "prediction" / "b200_rows_again.jsonl").read_text().splitlines())
-    later = {tuple(row["case"].split("/"))[::2]: row["predicted_us"] for row in lines}
-    for error, width, case, us, row in rows:
-        under_power = NO_VALUE  # where the clock was locked
-        if "limited_us" in row:
-            limited.append(100.0 * (row["limited_us"] / us - 1))
-            under_power = f"{limited[-1]:+.0f}%"
-        again = later.get(tuple(row["case"].split("/"))[::2])
-        newer = f"{100.0 * (again / us - 1):+.0f}%" if again else NO_VALUE
-        cells.append([case, f"{us:,}", f"{error:+.0f}%", f"±{width:.0f}%", under_power, newer])
-    inside = sum(abs(error) <= width for error, width, *_ in rows)
-    middle = median(abs(error) for error, *_ in rows)
-    under = f"{median(map(abs, limited)):.0f}%" if limited else NO_VALUE
-    cells.append(["median", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under, ""])
-    header = ("NVIDIA's kernel", "published, µs", "error", "expected", "error under power", "error again")
-    return markdown(header, cells)
+    rows = _newer()
+    cells = [
+        [
+            f"`{row.case}`",
+            f"{row.published_us:,}",
+            *(NO_VALUE if error is None else f"{error:+.0f}%" for error in row.errors),
+            f"±{row.expected:.0f}%",
+        ]
+        for row in rows
+    ]
+    middles, inside = [], []
+    for n in range(len(NEWER_ERRORS)):
+        column = [(abs(error), row.expected) for row in rows if (error := row.errors[n]) is not None]
+        middles.append(f"{median(error for error, _ in column):.0f}%")
+        inside.append(f"{sum(error <= expected for error, expected in column)} of {len(column)}")
+    cells += [["median", "", *middles, ""], ["inside what is expected", "", *inside, ""]]
+    return markdown(("NVIDIA's kernel", "published, µs", *NEWER_ERRORS, "expected"), cells)
 
 
 def predicted_speedups() -> str:
