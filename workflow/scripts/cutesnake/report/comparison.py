@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +89,7 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
             for name, pairs in workloads.items()
         ],
         "common": _boxes(table, repeated),
-        "count": _count(table.workloads, len(shown)),
+        "count": _count(table.workloads, len(shown)) + _in_both(workloads.values(), times),
     }
 
 
@@ -112,6 +112,15 @@ def _also_predicted(rows: list[CompareRow]) -> str:
 
 def _count(every: int, shown: int) -> str:
     return plural(every, "workload") if shown == every else f"{number(shown)} of {plural(every, 'workload')}"
+
+
+def _in_both(workloads: Iterable[list[CompareRow]], times: Sequence[MetricColumn]) -> str:
+    """Return how many workloads have a time of both DSLs, unless all or none have."""
+    every = [
+        any(all((cell := _fastest(pairs, dsl, m.key)) and cell.kind in KNOWN for dsl in DSLS) for m in times)
+        for pairs in workloads
+    ]
+    return f", {number(sum(every))} with times of both DSLs" if any(every) and not all(every) else ""
 
 
 def _cells_of(rows: Iterable[CompareRow], key: str) -> Iterable[Cell]:

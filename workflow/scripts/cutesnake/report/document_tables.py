@@ -171,10 +171,7 @@ def _gpu(device: str | None) -> str:
 
 def correctness_counts() -> str:
     """Return how many recorded checks passed on each GPU."""
-    return markdown(("GPU", "cases passed", "inputs checked"), ([_gpu(d), *counts] for d, *counts in _checks()))
-
-
-def _checks() -> Iterator[tuple[str, str, str]]:
+    rows = []
     for folder in folders():
         entries = [entry for entry in read_set(folder) if entry.stage == "correctness"]
         passed = sum(entry.status == "ok" for entry in entries)
@@ -182,8 +179,9 @@ def _checks() -> Iterator[tuple[str, str, str]]:
         for entry in entries:
             if metrics := getattr(entry, "metrics", None):
                 inputs.update(passed=metrics.passed, all=metrics.passed + metrics.failed)
-        device = json.loads((folder / SUMMARY).read_text())["device"]
-        yield device, f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+        counts = f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+        rows.append([_gpu(_json(folder / SUMMARY)["device"]), *counts])
+    return markdown(("GPU", "cases passed", "inputs checked"), rows)
 
 
 def recorded_sets() -> str:
@@ -208,8 +206,7 @@ def prediction_accuracy() -> str:
     known, rows = read_validated(files()), []
     newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        predictions = read_validated([path])
+        lines, predictions = _lines(path), read_validated([path])
         gpus = sorted({one.device for one in predictions})
         each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
         for some in [gpus, *([gpu] for gpu in each)]:
@@ -242,13 +239,9 @@ def regret() -> str:
     fastest.
     """
     folder = BENCHMARKS / "prediction"
-    heuristics = {
-        (row["operator"], row["workload"]): row["variant"]
-        for row in map(json.loads, (folder / "nvmatmul.jsonl").read_text().splitlines())
-    }
+    heuristics = {(row["operator"], row["workload"]): row["variant"] for row in _lines(folder / "nvmatmul.jsonl")}
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for line in (folder / "variants.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in _lines(folder / "variants.jsonl"):
         groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
     ratios: dict[str, list[tuple[float, float]]] = {}
     for (operator, workload, _), variants in groups.items():
@@ -262,7 +255,8 @@ def regret() -> str:
         [name, str(len(each)), *_regret(first for first, _ in each), *_regret(second for _, second in each)[::2]]
         for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
     ]
-    header = ("operator", "choices", "within 3 %", "mean", "worst", "nvMatmulHeuristics", "its worst")
+    other = "nvMatmulHeuristics"
+    header = ("operator", "choices", "within 3 %", "mean", "worst", f"{other}: within 3 %", f"{other}: worst")
     return markdown(header, rows)
 
 
@@ -273,7 +267,7 @@ def _regret(ratios: Iterable[float]) -> tuple[str, str, str]:
 
 def b200() -> str:
     """Return predictions for a B200, first and current, next to published values."""
-    header = ("predicted", "workload", "published", "first prediction", "error", "today", "error")
+    header = ("predicted", "workload", "published", "first prediction", "its error", "prediction today", "its error")
     today = _b200("b200.jsonl")
     rows = []
     for case, first in _b200("b200_first.jsonl").items():
@@ -285,37 +279,30 @@ def b200() -> str:
 
 def b200_summary() -> str:
     """Return the B200 prediction errors: each MLA kernel, and attention by mask."""
-    first, today = _b200("b200_first.jsonl"), _b200("b200.jsonl")
+    both = first, _ = _b200("b200_first.jsonl"), _b200("b200.jsonl")
     rows = [
-        [
-            f"MLA decode, {case.rpartition('_')[2]}",
-            "NVIDIA's example",
-            *(f"{_error(one[case]):+.0f} %" for one in (first, today)),
-        ]
+        [f"MLA decode, {case.rpartition('_')[2]}", "NVIDIA's example", *(f"{_error(one[case]):+.0f} %" for one in both)]
         for case in first
         if not case.startswith(ATTENTION)
     ]
+    mla = [one for one in _newer() if "mla_decode" in one.case]
+    cells = [_range(e for one in mla if not math.isnan(e := one.errors[n])) for n in (0, 2)]
+    rows.append([f"MLA decode, {len(mla)} other times", "FlashInfer's kernel", *cells])
     for mask, causal in (("causal mask", True), ("no mask", False)):
         cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
-        cells = []
-        for one in (first, today):
-            errors = sorted(_error(one[case]) for case in cases)
-            cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
+        cells = [_range(_error(one[case]) for case in cases) for one in both]
         rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
-    newer = [row.errors for row in _newer() if "mla_decode" in row.case]
-    cells = []
-    for n in (1, 3):
-        errors = sorted(error for row in newer if (error := row[n]) is not None)
-        cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
-    rows.insert(2, [f"MLA decode, {len(newer)} later times, clock under power", "NVIDIA's kernels", *cells])
-    header = ("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today")
-    return markdown(header, rows)
+    return markdown(("problem", "published time is of", "error of first prediction", "error today"), rows)
+
+
+def _range(errors: Iterable[float]) -> str:
+    least, *_, most = sorted(errors)
+    return f"{least:+.0f} to {most:+.0f} %"
 
 
 def _b200(name: str) -> dict[str, Row]:
     """Rows of a file of benchmarks/prediction by case, those with a published figure."""
-    lines = (BENCHMARKS / "prediction" / name).read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = _lines(BENCHMARKS / "prediction" / name)
     return {row["case"]: row for row in rows if row.get("published_us") or row.get("published_tflops")}
 
 
@@ -334,73 +321,57 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
-class NewerTime(NamedTuple):
-    """A time published for a B200, and errors of its predictions.
+class _Newer(NamedTuple):
+    """A published time in µs of `case`; errors and band of its predictions in percent.
 
-    `errors` are in percent, in the order of `NEWER_ERRORS`, None where nothing was predicted. `expected` is the band of
-    today's prediction, NaN if unknown.
+    `errors` are of the first prediction and of today's, each at the highest clock and under power. NaN: not predicted.
     """
 
     case: str
-    published_us: float
-    errors: tuple[float | None, ...]
-    expected: float
-
-
-NEWER_ERRORS = ("first error", "first under power", "error today", "today under power")
+    us: float
+    errors: tuple[float, ...]
+    band: float
 
 
 @functools.cache  # two tables read it, and the validation files with it
-def _newer() -> list[NewerTime]:
-    """Return newer B200 times, the largest of today's errors under power first."""
+def _newer() -> list[_Newer]:
+    """Return newer B200 times with their predictions, largest error of today's under power first."""
     folder = BENCHMARKS / "prediction"
-    first, today = (
-        {row["case"]: row for row in map(json.loads, (folder / name).read_text().splitlines()) if "predicted_us" in row}
-        for name in ("b200_rows_first.jsonl", "b200_rows.jsonl")
-    )
+    first, today = ({row["case"]: row for row in _lines(folder / f"b200_rows{name}.jsonl")} for name in ("_first", ""))
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
             us, workload = published["us"], make_workload(group["operator"], published["parameters"]).id
             case = f"{group['operator']}/{published['kernel']}/{workload}"
-            before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
-            if (now := today.get(case)) is None:
-                continue
-            figures = [row.get(key) for row in (before, now) for key in ("predicted_us", "limited_us")]
-            errors = tuple(None if figure is None else 100.0 * (figure / us - 1) for figure in figures)
-            width = band(now["bound"], group["cache"], now["assumed"], known, "clock_mhz" in group).percent
-            rows.append(NewerTime(case, us, errors, math.nan if width is None else width))
-    return sorted(rows, key=lambda row: -abs(row.errors[-1] or 0.0))
+            if row := today.get(case):
+                before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
+                times = [one.get(key, math.nan) for one in (before, row) for key in ("predicted_us", "limited_us")]
+                width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
+                errors = tuple(100.0 * (time / us - 1) for time in times)
+                # An unknown band holds nothing.
+                rows.append(_Newer(case, us, errors, math.nan if width is None else width))
+    return sorted(rows, key=lambda row: -abs(row.errors[-1]))
 
 
 def b200_rows() -> str:
-    """Return predictions of times that others published for a B200, largest error first.
-
-    First and today's, each at the highest clock, and at the clock that power is expected to leave.
-    """
+    """Return predictions of times that others published for a B200, largest error first."""
     rows = _newer()
-    cells = [
-        [
-            f"`{row.case}`",
-            f"{row.published_us:,}",
-            *(NO_VALUE if error is None else f"{error:+.0f}%" for error in row.errors),
-            f"±{row.expected:.0f}%",
-        ]
-        for row in rows
-    ]
-    middles, inside = [], []
-    for n in range(len(NEWER_ERRORS)):
-        column = [(abs(error), row.expected) for row in rows if (error := row.errors[n]) is not None]
-        middles.append(f"{median(error for error, _ in column):.0f}%")
-        inside.append(f"{sum(error <= expected for error, expected in column)} of {len(column)}")
-    cells += [["median", "", *middles, ""], ["inside what is expected", "", *inside, ""]]
-    return markdown(("NVIDIA's kernel", "published, µs", *NEWER_ERRORS, "expected"), cells)
+    cells = [[f"`{one.case}`", f"{one.us:,}", *map(_signed, one.errors), f"±{one.band:.0f}%"] for one in rows]
+    columns = [[(abs(e), one.band) for one in rows if not math.isnan(e := one.errors[n])] for n in range(4)]
+    middle = [f"{median(error for error, _ in column):.0f}%" for column in columns]
+    inside = [f"{sum(error <= most for error, most in column)} of {len(column)}" for column in columns]
+    cells += [["median of absolute errors", "", *middle, ""], ["inside what is expected", "", *inside, ""]]
+    errors = (f"{which} error{clock}" for which in ("first", "today's") for clock in ("", " under power"))
+    return markdown(("predicted kernel and workload", "published, µs", *errors, "expected"), cells)
+
+
+def _signed(error: float) -> str:
+    return NO_VALUE if math.isnan(error) else f"{error:+.0f}%"
 
 
 def predicted_speedups() -> str:
     """Return predicted speedups of `cute_sm100` over NVIDIA's example on a B200."""
-    lines = (BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl").read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
+    entries = _lines(BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl")
     rows = []
     for what, largest in (("batch 1 to 16", 16), ("all that NVIDIA's example computes", math.inf)):
         some = [entry for entry in entries if entry["batch"] <= largest]
@@ -414,16 +385,17 @@ def predicted_speedups() -> str:
 def wall_time() -> str:
     """Return how long the workflow took, by what was run and on which machine."""
     rows = _json(BENCHMARKS / "workflow" / "wall_time.json")
-    header = ("what ran", "machine", "wall time", "date", "commit")
-    return markdown(header, ([row["what"], row["machine"], f"{row['seconds']} s", *_made(row)] for row in rows))
-
-
-def _made(row: Row) -> tuple[str, str]:
-    return row["date"], row["commit"] or NO_VALUE
+    header = ("what ran", "machine", "wall time", "measured", "commit")
+    cells = ("what", "machine", "seconds", "date", "commit")
+    return markdown(header, ([f"{row[name]} s" if name == "seconds" else row[name] for name in cells] for row in rows))
 
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def knowledge_evidence(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -274,8 +273,25 @@ def _counted(entry: Correctness, simulated: Simulated) -> View:
         parts.append(f"{big(total('tma_bytes'), 'B')} by TMA in {plural(copies, 'instruction')}")
     if waits := total("barrier_waits"):
         parts.append(plural(waits, "barrier wait"))
-    ratios = [re.sub(r": .*\): ", " ", note) for note in simulated.notes]  # without both numbers
-    return {"workload": entry.case.workload, "text": ", ".join(parts), "notes": ratios}
+    return {"workload": entry.case.workload, "text": ", ".join(parts), "notes": compare_cost(simulated)}
+
+
+def compare_cost(simulated: Simulated) -> list[str]:
+    """Compare counts with the operator's minimum work; FLOPs only with matrix products."""
+
+    def times(key: str, needed: int) -> str:
+        counted = sum(getattr(launch, key) or 0 for launch in simulated.launches)
+        if counted < needed:
+            return "fewer than the operator says are unavoidable"
+        return f"{counted / needed:.2f} times" if needed else "the operator needs none"  # one that only writes, say
+
+    cost = simulated.cost
+    products = any(launch.mma_flops for launch in simulated.launches)
+    return [
+        *[f"FLOPs of matrix products {times('mma_flops', cost.flops)}"] * products,
+        f"bytes read {times('global_read_unique_bytes', cost.bytes_read)}",
+        f"bytes written {times('global_write_unique_bytes', cost.bytes_written)}",
+    ]
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:

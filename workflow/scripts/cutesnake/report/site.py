@@ -81,7 +81,7 @@ def _adapt(page: Path, site: Path, docs: tuple[str, str]) -> None:
     up = os.path.relpath(site, page.parent)
     more = [(docs[0], "Docs"), *((file, name) for file, name in TABLES.items())]
     if (site / EXAMPLE).exists():
-        more.append((f"{EXAMPLE}#changed", "Two versions"))
+        more.append((f"{EXAMPLE}#changed", "Example: two versions"))
     links = " ".join(f'<a href="{os.path.normpath(f"{up}/{href}")}">{name}</a>' for href, name in more)
     text = text.replace("</nav>", f" {links}</nav>", 1)
     suffix = "/index.html" if docs[0].endswith(".html") else ".md"
