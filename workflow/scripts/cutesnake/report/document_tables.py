@@ -171,10 +171,7 @@ def _gpu(device: str | None) -> str:
 
 def correctness_counts() -> str:
     """Return how many recorded checks passed on each GPU."""
-    return markdown(("GPU", "cases passed", "inputs checked"), ([_gpu(d), *counts] for d, *counts in _checks()))
-
-
-def _checks() -> Iterator[tuple[str, str, str]]:
+    rows = []
     for folder in folders():
         entries = [entry for entry in read_set(folder) if entry.stage == "correctness"]
         passed = sum(entry.status == "ok" for entry in entries)
@@ -182,8 +179,9 @@ def _checks() -> Iterator[tuple[str, str, str]]:
         for entry in entries:
             if metrics := getattr(entry, "metrics", None):
                 inputs.update(passed=metrics.passed, all=metrics.passed + metrics.failed)
-        device = json.loads((folder / SUMMARY).read_text())["device"]
-        yield device, f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+        counts = f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+        rows.append([_gpu(_json(folder / SUMMARY)["device"]), *counts])
+    return markdown(("GPU", "cases passed", "inputs checked"), rows)
 
 
 def recorded_sets() -> str:
@@ -204,12 +202,11 @@ def prediction_accuracy() -> str:
     Inside: at the highest clock, within the band by rows of other operators.
     """
     errors_header = ("median", "90th percentile", "worst", "signed median")
-    header = ("set", "GPU", "rows", *errors_header, "inside band", "not predicted")
+    header = ("set", "GPU", "times", *errors_header, "inside band", "not predicted")
     known, rows = read_validated(files()), []
     newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        predictions = read_validated([path])
+        lines, predictions = _lines(path), read_validated([path])
         gpus = sorted({one.device for one in predictions})
         each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
         for some in [gpus, *([gpu] for gpu in each)]:
@@ -242,13 +239,9 @@ def regret() -> str:
     fastest.
     """
     folder = BENCHMARKS / "prediction"
-    heuristics = {
-        (row["operator"], row["workload"]): row["variant"]
-        for row in map(json.loads, (folder / "nvmatmul.jsonl").read_text().splitlines())
-    }
+    heuristics = {(row["operator"], row["workload"]): row["variant"] for row in _lines(folder / "nvmatmul.jsonl")}
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for line in (folder / "variants.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in _lines(folder / "variants.jsonl"):
         groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
     ratios: dict[str, list[tuple[float, float]]] = {}
     for (operator, workload, _), variants in groups.items():
@@ -286,23 +279,19 @@ def b200() -> str:
 
 def b200_summary() -> str:
     """Return the B200 prediction errors: each MLA kernel, and attention by mask."""
-    first, today = _b200("b200_first.jsonl"), _b200("b200.jsonl")
+    both = first, _ = _b200("b200_first.jsonl"), _b200("b200.jsonl")
     rows = [
-        [
-            f"MLA decode, {case.rpartition('_')[2]}",
-            "NVIDIA's example",
-            *(f"{_error(one[case]):+.0f} %" for one in (first, today)),
-        ]
+        [f"MLA decode, {case.rpartition('_')[2]}", "NVIDIA's example", *(f"{_error(one[case]):+.0f} %" for one in both)]
         for case in first
         if not case.startswith(ATTENTION)
     ]
     mla = [one for one in _newer() if "mla_decode" in one.case]
     again = [one.again for one in mla if not math.isnan(one.again)]
     counted = f"MLA decode, {len(mla)} other times, {len(again)} predicted again"
-    rows.append([counted, "FlashInfer's kernel", _range(one.error for one in mla), _range(again)])
+    rows.append([counted, "NVIDIA's kernel in FlashInfer", _range(one.error for one in mla), _range(again)])
     for mask, causal in (("causal mask", True), ("no mask", False)):
         cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
-        cells = [_range(_error(one[case]) for case in cases) for one in (first, today)]
+        cells = [_range(_error(one[case]) for case in cases) for one in both]
         rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
     return markdown(("problem", "published time is of", "error of first prediction", "error today"), rows)
 
@@ -314,8 +303,7 @@ def _range(errors: Iterable[float]) -> str:
 
 def _b200(name: str) -> dict[str, Row]:
     """Rows of a file of benchmarks/prediction by case, those with a published figure."""
-    lines = (BENCHMARKS / "prediction" / name).read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = _lines(BENCHMARKS / "prediction" / name)
     return {row["case"]: row for row in rows if row.get("published_us") or row.get("published_tflops")}
 
 
@@ -349,9 +337,8 @@ class _Newer(NamedTuple):
 def _newer() -> list[_Newer]:
     """Return newer B200 times with their predictions, largest error first."""
     folder = BENCHMARKS / "prediction"
-    lines = map(json.loads, (folder / "b200_rows.jsonl").read_text().splitlines())
-    predicted = {row["case"]: row for row in lines if row.get("predicted_us")}
-    later = map(json.loads, (folder / "b200_rows_again.jsonl").read_text().splitlines())
+    predicted = {row["case"]: row for row in _lines(folder / "b200_rows.jsonl") if row.get("predicted_us")}
+    later = _lines(folder / "b200_rows_again.jsonl")
     again = {tuple(row["case"].split("/"))[::2]: row["predicted_us"] for row in later}  # of some another kernel
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
@@ -360,10 +347,8 @@ def _newer() -> list[_Newer]:
             case = f"{group['operator']}/{published['kernel']}/{workload}"
             if row := predicted.get(case):
                 us = published["us"]
-                times = (row.get("limited_us"), again.get((group["operator"], workload)))
-                error, *others = (
-                    100.0 * (time / us - 1) if time else math.nan for time in (row["predicted_us"], *times)
-                )
+                times = row["predicted_us"], row.get("limited_us"), again.get((group["operator"], workload))
+                error, *others = (100.0 * (time / us - 1) if time else math.nan for time in times)
                 width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
                 # An unknown band holds nothing.
                 rows.append(_Newer(error, math.nan if width is None else width, case, us, *others))
@@ -382,10 +367,9 @@ def b200_rows() -> str:
         for one in rows
     ]
     inside = sum(abs(one.error) <= one.band for one in rows)
-    limited = [abs(one.under_power) for one in rows if not math.isnan(one.under_power)]
-    under = f"{median(limited):.0f}%" if limited else NO_VALUE
-    middle = median(abs(one.error) for one in rows)
-    cells.append(["median of absolute errors", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under, ""])
+    middle = f"{median(abs(one.error) for one in rows):.0f}%"
+    under = f"{median(abs(one.under_power) for one in rows if not math.isnan(one.under_power)):.0f}%"
+    cells.append(["median of absolute errors", "", middle, f"{inside} of {len(rows)} inside", under, ""])
     errors = ("first error", "expected", "first error under power", "error today")
     return markdown(("predicted kernel and workload", "published, µs", *errors), cells)
 
@@ -396,8 +380,7 @@ def _signed(error: float) -> str:
 
 def predicted_speedups() -> str:
     """Return predicted speedups of `cute_sm100` over NVIDIA's example on a B200."""
-    lines = (BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl").read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
+    entries = _lines(BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl")
     rows = []
     for what, largest in (("batch 1 to 16", 16), ("all that NVIDIA's example computes", math.inf)):
         some = [entry for entry in entries if entry["batch"] <= largest]
@@ -412,15 +395,16 @@ def wall_time() -> str:
     """Return how long the workflow took, by what was run and on which machine."""
     rows = _json(BENCHMARKS / "workflow" / "wall_time.json")
     header = ("what ran", "machine", "wall time", "measured", "commit")
-    return markdown(header, ([row["what"], row["machine"], f"{row['seconds']} s", *_made(row)] for row in rows))
-
-
-def _made(row: Row) -> tuple[str, str]:
-    return row["date"], row["commit"] or NO_VALUE
+    cells = ("what", "machine", "seconds", "date", "commit")
+    return markdown(header, ([f"{row[name]} s" if name == "seconds" else row[name] for name in cells] for row in rows))
 
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def knowledge_evidence(name: str) -> str:
