@@ -202,7 +202,7 @@ def prediction_accuracy() -> str:
     Inside: at the highest clock, within the band by rows of other operators.
     """
     errors_header = ("median", "90th percentile", "worst", "signed median")
-    header = ("set", "GPU", "rows", *errors_header, "inside band", "not predicted")
+    header = ("set", "GPU", "times", *errors_header, "inside band", "not predicted")
     known, rows = read_validated(files()), []
     newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
@@ -288,7 +288,7 @@ def b200_summary() -> str:
     mla = [one for one in _newer() if "mla_decode" in one.case]
     again = [one.again for one in mla if not math.isnan(one.again)]
     counted = f"MLA decode, {len(mla)} other times, {len(again)} predicted again"
-    rows.append([counted, "FlashInfer's kernel", _range(one.error for one in mla), _range(again)])
+    rows.append([counted, "NVIDIA's kernel in FlashInfer", _range(one.error for one in mla), _range(again)])
     for mask, causal in (("causal mask", True), ("no mask", False)):
         cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
         cells = [_range(_error(one[case]) for case in cases) for one in both]
@@ -416,17 +416,19 @@ def knowledge_evidence(name: str) -> str:
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
     rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
+    terms = f"{'../' * name.count('/')}README.md#terms"
+    claim = f"[claim]({terms})"
     if len({where for _, _, where in rows}) > 1:
-        return markdown(("claim", "value", "source"), rows)
+        return markdown((claim, "value", "source"), rows)
     if all(isinstance(c.get("equals"), bool) for c in entry.evidence):  # the texts state them
-        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]}"])
-    return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
+        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]} ([terms]({terms}))"])
+    return markdown((f"{claim}, from {rows[0][2]}", "value"), (row[:2] for row in rows))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "simulated":
         return "yes"
-    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "… "}
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": ""}
     bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
     if claim["kind"] in BUILT:
         return bound
