@@ -52,7 +52,7 @@ def test_a_grid_whose_size_may_be_a_contract_is_not_made_smaller(more, cut) -> N
 
 @pytest.mark.parametrize(("preferred", "small"), [((1, 1, 1), 1), ((2, 1, 1), 2), ((4, 1, 1), 4)])
 def test_a_smaller_grid_holds_one_preferred_cluster(preferred, small) -> None:
-    """A kernel may divide %nctaid by that cluster's size; fewer CTAs would stride by 0 for ever."""
+    """A kernel may divide %nctaid by that cluster's size; fewer CTAs would stride by 0."""
     module = ptxsim.Module.from_text(kernel_text(PERSISTENT.replace("LAST", "").replace("MORE", ""), 1, 256))
     launch = ptxsim.launch(module, "k", (4,), (64,), (np.zeros(256, np.uint32),), dynamic_shared=256)
     launch = dataclasses.replace(launch, attributes={"attribute_11": preferred})
