@@ -304,7 +304,7 @@
   hintCut();
   window.cutesnake = { csvOf: csvOf };
 
-  // Links open the closed block of their target; printing opens all blocks.
+  // Links open the closed block of their target.
   function reveal() {
     var target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (var node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
@@ -312,8 +312,5 @@
     if (target) target.scrollIntoView();
   }
   window.addEventListener("hashchange", reveal);
-  window.addEventListener("beforeprint", function () {
-    document.querySelectorAll("details.block, details.common, details.small").forEach(function (block) { block.open = true; });
-  });
   reveal();
 })();

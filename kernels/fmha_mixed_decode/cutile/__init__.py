@@ -28,10 +28,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per cache format, head width and group size.
-
-    It serves every batch and length.
-    """
+    """Return a build per cache format, head width and group size."""
     w = workload
     heads = min(max(1 << (w.group - 1).bit_length(), LEAST_HEADS), MOST_HEADS)
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "heads": heads}

@@ -416,17 +416,19 @@ def knowledge_evidence(name: str) -> str:
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
     rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
+    terms = f"{'../' * name.count('/')}README.md#terms"
+    claim = f"[claim]({terms})"
     if len({where for _, _, where in rows}) > 1:
-        return markdown(("claim", "value", "source"), rows)
+        return markdown((claim, "value", "source"), rows)
     if all(isinstance(c.get("equals"), bool) for c in entry.evidence):  # the texts state them
-        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]}"])
-    return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
+        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]} ([terms]({terms}))"])
+    return markdown((f"{claim}, from {rows[0][2]}", "value"), (row[:2] for row in rows))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "simulated":
         return "yes"
-    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "… "}
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": ""}
     bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
     if claim["kind"] in BUILT:
         return bound

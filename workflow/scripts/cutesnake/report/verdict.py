@@ -300,10 +300,10 @@ def _power(main: Decision, values: Mapping[str, Any]) -> str:
     each = " and ".join(f"{values[side]} {DSL_NAMES[side]}" for side in SIDES)
     text = f"Power limit: lower clock in {each} of {values['timed']} warm times"
     if main.winner == "depends":
-        return f"{text}; rested GPU: in short bursts before."
+        return f"{text}; rested GPU: short bursts before that."
     if rested := values.get("rested"):
         side, by = sentences.favoured(rested)
-        text += f"; in short bursts on a rested GPU {side} {by:.2f}{TIMES}"
+        text += f"; rested GPU (short bursts): {side} {by:.2f}{TIMES}"
     return f"{text}."
 
 
