@@ -44,6 +44,7 @@ DRAWN = {  # of unseen_h200.json
     "drawn": "random, used for fitting",
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
+    "weakest": "random: the weakest of these, again on another day",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
