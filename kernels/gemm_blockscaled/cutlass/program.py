@@ -33,10 +33,7 @@ def rows(pointer: cute.Pointer, count: cutlass.Int32, width: cutlass.Int32) -> c
 
 
 def scales(pointer: cute.Pointer) -> cute.Tensor:
-    """Return a tensor whose pointer alone counts.
-
-    The layout of the scales follows from the operand's shape.
-    """
+    """Return a tensor whose pointer alone counts: its layout follows from the operand's."""
     return cute.make_tensor(pointer, cute.make_layout((1,)))
 
 
