@@ -37,13 +37,14 @@ GROUPS = {
     "ragged": "ragged batches",
     "odd": "odd batches and lengths",
     "heads": "16 to 64 heads, 2 or 4 query tokens",
-    "sweep": "uniform batches of the sweep",
+    "sweep": "uniform batches of `sweep.yaml`",
 }
 DRAWN = {  # of unseen_h200.json
     "weak": "random: lowest speedups of an earlier draw",
     "drawn": "random, used for fitting",
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
+    "weakest": "random: the weakest of these, again on another day",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
