@@ -285,7 +285,7 @@ def _kernel(
         if cell is None:
             cells.append({"text": NONE, "relative": None, "mark": ""})
             continue
-        if cell.reason:
+        if cell.reason and (cell.value is not None or metric in times):  # Coverage says why shares are missing
             reasons.append(cell.reason)
         if cell.value is None:
             cells.append({"text": NONE, "relative": None, "mark": ""})

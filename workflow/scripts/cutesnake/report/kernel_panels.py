@@ -26,6 +26,8 @@ Upstream = Mapping[str, Mapping[str, str]]  # kernels/upstream.yaml
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
+NOTHING = ("0", "none", "none detected")  # values that only some figures are shown with
+ALWAYS = ("spills per thread, bytes", "pipeline stages")
 NAME = 60  # characters of a device function's name that are shown
 
 
@@ -125,16 +127,20 @@ def _function(f: Function) -> View:
     return {
         "symbol": f.symbol,
         "figures": [
-            ("registers per thread", _known(f.registers_per_thread)),
-            ("spills per thread, bytes", _known(f.spill_bytes)),
-            ("stack per thread, bytes", _known(f.stack_bytes)),
-            ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
-            ("threads per block", _known(f.threads_per_block)),
-            ("blocks per cluster", _known(f.cluster_size)),
-            ("tensor-memory columns", _known(f.tensor_memory_columns)),
-            ("setmaxnreg", _several(f.setmaxnreg, "none")),
-            ("pipeline stages", _several(f.pipeline_stages, "none detected")),
-            ("theoretical occupancy", _occupancy(f.occupancy)),
+            (name, value)
+            for name, value in (
+                ("registers per thread", _known(f.registers_per_thread)),
+                ("spills per thread, bytes", _known(f.spill_bytes)),
+                ("stack per thread, bytes", _known(f.stack_bytes)),
+                ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
+                ("threads per block", _known(f.threads_per_block)),
+                ("blocks per cluster", _known(f.cluster_size)),
+                ("tensor-memory columns", _known(f.tensor_memory_columns)),
+                ("setmaxnreg", _several(f.setmaxnreg, "none")),
+                ("pipeline stages", _several(f.pipeline_stages, "none detected")),
+                ("theoretical occupancy", _occupancy(f.occupancy)),
+            )
+            if value not in NOTHING or name in ALWAYS
         ],
         "mix": [
             (key.replace("_", " ").replace("tma", "TMA"), number(mix[key])) for key in (*MIX, *MEMORY) if mix.get(key)

@@ -25,7 +25,7 @@ from cutesnake.report.formatting import DSL_NAMES, plural, slug
 View = dict[str, Any]  # data of a template
 Row = tuple[str, str | None, str]  # target, device, workload
 MOST_CAUSES = 2  # per DSL on the first screen
-MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
+MOST_EXPLAINED = 5  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
