@@ -85,7 +85,7 @@ def render(contents: Contents, base: str = "results") -> str:
     pages = _pages(contents)
     drawn = [plot for plot in contents.plots if plot.file]
     plots = [plot_view(plot, plot.file or "", contents.plot_folder, at) for at, plot in enumerate(drawn)]
-    decided = verdict.view(contents.verdicts, contents.comparison.coverage) if contents.verdicts else None
+    decided = verdict.view(contents.verdicts, contents.comparison.coverage, base) if contents.verdicts else None
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
