@@ -1,7 +1,4 @@
-"""Workloads over row-major matrices, and limits and tile of kernels over their elements.
-
-The tile of vectors is NVIDIA's.
-"""
+"""Workloads over row-major matrices, kernels' limits, and the vector tile of NVIDIA's examples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,10 +32,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of row-major matrices, `m` x `k` by transposed `n` x `k`.
-
-    The operands have `dtype`, one of TYPES.
-    """
+    """A product of `m` x `k` by transposed `n` x `k` matrices of `dtype`."""
 
     TYPES: ClassVar[Iterable[str]]
     m: int
@@ -88,10 +82,7 @@ def refuse_extents(matrix: Matrix) -> str | None:
 
 
 def refuse_count(elements: int) -> str | None:
-    """Return why 32 bits cannot count so many elements, or None.
-
-    A partial last tile counts in full.
-    """
+    """Return why 32 bits cannot count the elements, the last tile in full."""
     if elements > MOST_ELEMENTS:
         return f"the kernel counts elements in 32 bits and takes up to {MOST_ELEMENTS:,}"
     return None

@@ -70,8 +70,7 @@ PAIRS = {
         KNOWN_IN_MLA,
     ),
     "sglang_gemm_no_barrier_at_the_end": Pair(
-        "No cluster barrier at the end of a kernel of CTA pairs (both versions have the fix of "
-        "`sglang_gemm_follower_arrives_twice`)",
+        "No cluster barrier at the end of a kernel of CTA pairs",
         (f"{SGLANG}issues/32907", f"{SGLANG}pull/32954"),
         "sglang",
         "test_sglang_gemm",

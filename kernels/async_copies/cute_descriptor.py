@@ -1,7 +1,4 @@
-"""`async_copies` in CuTe DSL, by TMA loads with a descriptor per CTA.
-
-Each CTA makes its descriptor in global memory. The kernel is this project's.
-"""
+"""`async_copies` in CuTe DSL, by TMA with a descriptor that each CTA makes."""
 
 from functools import partial
 

@@ -1,7 +1,4 @@
-"""`async_copies` in CuTe DSL, by `cp.async` of 16 bytes that bypasses the L1 cache.
-
-The kernel is this project's.
-"""
+"""`async_copies` in CuTe DSL, by `cp.async` of 16 bytes that bypasses L1."""
 
 from functools import partial
 

@@ -43,10 +43,7 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw inputs on `device` from `seed`: `randn`, or `numbered`.
-
-    In `numbered`, the value of an element is its position.
-    """
+    """Draw inputs on `device` from `seed`; `numbered`: an element's value is its position."""
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)

@@ -1,7 +1,4 @@
-"""Operator `elementwise_add`: C = A + B over an M x N matrix.
-
-It is small enough to follow through every stage.
-"""
+"""Operator `elementwise_add`: C = A + B, small enough to follow through every stage."""
 
 from __future__ import annotations
 
@@ -87,8 +84,5 @@ def cost(workload: Workload) -> Cost:
 
 
 def tolerance(dtype: str) -> float:
-    """Return the largest relative error norm when `same_precision` is exact.
-
-    It is one rounding to `dtype`, and 0 for integers.
-    """
+    """Largest relative error norm when `same_precision` is exact: one rounding, 0 for integers."""
     return {"fp32": 1.0e-7, "fp16": 5.0e-4, "bf16": 4.0e-3, "int32": 0.0}[dtype]

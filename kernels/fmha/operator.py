@@ -80,10 +80,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return two other lengths.
-
-    One is no multiple of any tile, the other has a last tile with a single token.
-    """
+    """Return two other lengths, the second with a last tile of one token."""
     lengths = [n for n in (workload.length - 27, workload.length // 256 * 256 - 255) if n >= 1]
     return tuple(replace(workload, length=n) for n in dict.fromkeys(lengths) if n != workload.length)
 

@@ -1,7 +1,4 @@
-"""Adapter of TileGym's `attention` (cuTile), its inference form.
-
-It has one block per tile of queries of a head.
-"""
+"""TileGym's `attention` (cuTile), its inference form: a block per head's tile of queries."""
 
 from pathlib import Path
 from typing import Any
@@ -71,10 +68,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the grid and arguments of TileGym's `_cutile_autotune_fmha`.
-
-    It has heads before tokens: views, no copies.
-    """
+    """Bind TileGym's `_cutile_autotune_fmha`, whose heads come before tokens: views, no copies."""
     w = workload
     tensors = [tensor.transpose(1, 2) for tensor in (inputs.q, inputs.k, inputs.v, outputs.out)]
     grid = (-(-w.length // build.params["tile_m"]), w.batch * w.heads, 1)

@@ -221,10 +221,7 @@ def _visible_pairs(length: int, w: Workload) -> int:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 10 D per query head and visible pair of tokens.
-
-    These are five products. Bytes: inputs and gradients once.
-    """
+    """Count five products, 10 D FLOPs per visible pair; bytes: inputs and gradients once."""
     w, lengths = workload, sequence_lengths(workload)
     tokens, pairs = sum(lengths), sum(_visible_pairs(length, w) for length in lengths)
     size = DTYPES[w.dtype] * w.head_dim

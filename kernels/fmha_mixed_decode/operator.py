@@ -85,10 +85,7 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def quantize(x: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quantize x along its last dimension into codes and bf16 scales.
-
-    A row's largest element becomes the largest code.
-    """
+    """Quantize rows into codes and bf16 scales; the largest element becomes the largest code."""
     import torch
 
     scale = (x.abs().amax(-1) / LARGEST[dtype]).clamp_min(1e-6).to(torch.bfloat16)
@@ -96,10 +93,7 @@ def quantize(x: torch.Tensor, dtype: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def encode(values: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Return the nearest codes of float32 values in range.
-
-    They are int8, e4m3, or bytes of two int4.
-    """
+    """Return the nearest codes of float32 values: int8, e4m3, or bytes of two int4."""
     import torch
 
     if dtype == "fp8":
@@ -207,10 +201,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 4 head_dim per query head and token of its cache.
-
-    Bytes: queries, cache, scales and output once.
-    """
+    """Count 4 head_dim FLOPs per query head and token; bytes: everything once."""
     w = workload
     tokens = w.batch * w.kv_heads * w.kv_length
     queries = 2 * w.batch * w.heads * w.head_dim

@@ -116,10 +116,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 4 head_dim per query head and visible pair of tokens.
-
-    Bytes: q, k, v, scales and out once.
-    """
+    """Count 4 head_dim FLOPs per visible pair of tokens; bytes: everything once."""
     w = workload
     pairs = w.length * (w.length + 1) // 2 if w.causal else w.length**2
     queries = 2 * w.batch * w.heads * w.length * w.head_dim

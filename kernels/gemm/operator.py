@@ -62,10 +62,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of any tile.
-
-    Extents of contiguous dimensions keep 16 bytes.
-    """
+    """Return another size, no multiple of any tile; contiguous extents keep 16 bytes."""
     return (replace(workload, m=workload.m + 16, n=workload.n + 16, k=workload.k + 16),)
 
 
@@ -106,10 +103,7 @@ def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
 
 
 def factors(inputs: Inputs, workload: Workload) -> tuple[torch.Tensor, torch.Tensor]:
-    """View the inputs as A [batch, m, k] and B^T [batch, k, n].
-
-    Either dimension may be contiguous.
-    """
+    """View the inputs as A [batch, m, k] and B^T [batch, k, n]."""
     a = inputs.a if workload.a_major == "k" else inputs.a.mT
     b = inputs.b.mT if workload.b_major == "k" else inputs.b
     return a, b

@@ -1,7 +1,4 @@
-"""Adapter of TileGym's static persistent `matmul` (cuTile).
-
-As many blocks as fit at once have several tiles each.
-"""
+"""TileGym's static persistent `matmul` (cuTile): blocks that fit at once take several tiles."""
 
 from pathlib import Path
 from typing import Any
@@ -53,10 +50,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the grid and arguments of TileGym's `_cutile_autotune_static_persistent_matmul`.
-
-    Matrices are passed as stored.
-    """
+    """Bind TileGym's `_cutile_autotune_static_persistent_matmul`, with matrices as stored."""
     from cutesnake.stages.load.cutile import multiprocessors
 
     w, p = workload, build.params

@@ -1,7 +1,4 @@
-"""Shared code of the adapters of TileGym's two matrix products.
-
-It has what they support, their tiles, and views of the inputs.
-"""
+"""What the adapters of TileGym's two matrix products share."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -46,10 +43,7 @@ def supports(workload: Workload) -> str | None:
 
 @not_baked
 def variants(workload: Workload, tiles: tuple[Tiles, ...]) -> tuple[Variant, ...]:
-    """Return a build for each element type, layout and configuration.
-
-    `aligned` ones promise rows that TMA can fetch.
-    """
+    """Return a build per type, layout and configuration; TMA can fetch `aligned` rows."""
     w = workload
     layout = ("_am" if w.a_major == "m" else "") + ("_bn" if w.b_major == "n" else "")
     contiguous = ((w.a_major, w.dtype), (w.b_major, w.dtype), ("n", OUTPUT[w.dtype]))

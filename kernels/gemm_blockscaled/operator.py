@@ -37,10 +37,7 @@ TILE_ROWS, TILE_BLOCKS = 128, 4  # of scales
 
 @dataclass(frozen=True)
 class Workload(Product):
-    """An `m` x `k` by transposed `n` x `k` product of format `dtype`.
-
-    C is fp16.
-    """
+    """An `m` x `k` by transposed `n` x `k` product of `dtype`, in fp16."""
 
     TYPES = DTYPES
     dtype: str = "nvfp4"
@@ -75,10 +72,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of a tile.
-
-    Its rows of scales end within a tile.
-    """
+    """Return another size, no multiple of a tile; rows of scales end within one."""
     return (Workload(workload.m + 32, workload.n + 96, workload.k + 96, workload.dtype),)
 
 
@@ -204,10 +198,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 2 M N K.
-
-    Bytes: codes and scales of both operands, without padding, and C.
-    """
+    """Count 2 M N K FLOPs; bytes: codes and scales without padding, and C."""
     w = workload
     return Cost(
         flops=2 * w.m * w.n * w.k,

@@ -1,7 +1,4 @@
-"""`gemm_blockwise` for Hopper in CuTe DSL.
-
-A stage is a block along K, whose sums are scaled in registers.
-"""
+"""`gemm_blockwise` for Hopper in CuTe DSL: a stage's sums are scaled in registers."""
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_blockwise.operator import Inputs, Outputs, Workload

@@ -54,18 +54,12 @@ def blocks(extent: int) -> int:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of any tile.
-
-    Rows keep 16 bytes.
-    """
+    """Return another size, no multiple of any tile; rows keep 16 bytes."""
     return (Workload(workload.m + 1, workload.n + 16, workload.k + 16),)
 
 
 def draw(shape: tuple[int, ...], rows: int, generator: torch.Generator, device: str, distribution: str) -> torch.Tensor:
-    """Draw a float32 operand [..., r, k] (see `make_inputs`).
-
-    Its blocks will have `rows` rows: 1 for A, 128 for B.
-    """
+    """Draw a float32 operand [..., r, k] whose blocks will have `rows` rows."""
     import torch
 
     require_choice("distribution", distribution, DISTRIBUTIONS)
@@ -124,10 +118,7 @@ def dequantize_rows(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
 
 
 def dequantize_blocks(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """Return the float32 matrix [..., n, k] of codes and block scales.
-
-    Scales are [..., blocks along N, blocks along K].
-    """
+    """Dequantize codes [..., n, k] with scales [..., blocks along N, along K] to float32."""
     return codes.float() * _spread(scales, BLOCK, *codes.shape[-2:])
 
 
@@ -148,10 +139,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 2 M N K, without the scaling.
-
-    Bytes: codes and scales of both operands, and C.
-    """
+    """Count 2 M N K FLOPs, without scaling; bytes: operands, scales, C."""
     w = workload
     scales = 4 * blocks(w.k) * (w.m + blocks(w.n))
     return Cost(2 * w.m * w.n * w.k, (w.m + w.n) * w.k + scales, 2 * w.m * w.n)

@@ -51,10 +51,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per size and configuration.
-
-    Tiles higher than C, which TileGym leaves out, come last.
-    """
+    """Return a build per size and configuration; tiles higher than C come last."""
     w = workload
     sizes = {"dtype": w.dtype, "m": w.m, "n": w.n, "k": w.k}
     few = target == "sm_100a" and -(-w.m // BLOCK) * -(-w.n // BLOCK) <= FEW_TILES
@@ -64,10 +61,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 @not_baked
 def group_key(variant: Variant) -> str:
-    """Return the group key: all sizes except equivalent row counts.
-
-    The row count changes the code only where the last tile is partial.
-    """
+    """Return all sizes, but of equivalent row counts only the rows in the last tile."""
     others = {name: value for name, value in variant.params.items() if name != "m"}
     rows = {"rows_left": variant.params["m"] % variant.params["tile_m"]}
     return ", ".join(f"{name} {value}" for name, value in (others | rows).items())
@@ -91,10 +85,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the grid and arguments of TileGym's `w8a8_block_fp8_matmul`.
-
-    Scales of A are passed as a view (M, blocks).
-    """
+    """Bind TileGym's `w8a8_block_fp8_matmul`, scales of A as a view (M, blocks)."""
     w, p = workload, build.params
     if (w.m, w.n, w.k) != (p["m"], p["n"], p["k"]):
         raise ValueError(f"this build is for m {p['m']}, n {p['n']}, k {p['k']}, not for {w.id}")

@@ -1,7 +1,4 @@
-"""`gemm_epilogue` for Hopper in CuTe DSL.
-
-The sum, the activation and the read of C come before the store of a tile.
-"""
+"""`gemm_epilogue` for Hopper in CuTe DSL: the epilogue precedes a tile's store."""
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_epilogue.operator import Inputs, Outputs, Workload

@@ -61,18 +61,12 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of any tile.
-
-    Rows keep 16 bytes.
-    """
+    """Return another size, no multiple of any tile; rows keep 16 bytes."""
     return (replace(workload, m=workload.m + 1, n=workload.n + 16, k=workload.k + 16),)
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw inputs on `device` from `seed`.
-
-    A and B have the distributions of `gemm`; C is as large as their product.
-    """
+    """Draw inputs on `device`, A and B as `gemm`; C is like their product."""
     import torch
 
     w = workload
@@ -108,10 +102,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count the product, and C read once.
-
-    The few operations per element of the epilogue do not count.
-    """
+    """Count the product, and C read once; the epilogue's operations do not count."""
     plain = gemm.cost(workload.plain)
     return Cost(plain.flops, plain.bytes_read + plain.bytes_written, plain.bytes_written)
 

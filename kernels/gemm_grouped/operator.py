@@ -85,10 +85,7 @@ class Workload(Groups):
 
 @dataclass
 class Inputs:
-    """Vectors of all groups' matrices, row-major.
-
-    Where elements have scales, all are bytes as in `gemm_blockscaled`.
-    """
+    """Row-major vectors of all groups' matrices; scaled ones as bytes, as in `gemm_blockscaled`."""
 
     a: torch.Tensor  # the dtype, or uint8
     b: torch.Tensor  # the same
@@ -115,10 +112,7 @@ def parts(vector: torch.Tensor, shapes: Sequence[tuple[int, ...]]) -> Iterator[t
 
 
 def matrices(inputs: Inputs, workload: Workload) -> list[tuple[torch.Tensor, ...]]:
-    """Return views of each group's A and B and, if any, their scales.
-
-    They are fields of `gemm_blockscaled.Inputs`.
-    """
+    """View each group's A, B and, if any, scales, as `gemm_blockscaled.Inputs` has them."""
     w = workload
     if not w.scaled:
         a = parts(inputs.a, [(p.m, p.k) for p in w.problems])
@@ -172,10 +166,7 @@ def make_outputs(workload: Workload, device: torch.device | str = "cpu") -> Outp
 def operands(
     group: tuple[torch.Tensor, ...], problem: Problem, workload: Workload, values: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a group's A and B, in float32 if scaled.
-
-    `values` is as in `gemm_blockscaled.dequantize`.
-    """
+    """Return a group's A and B; scaled ones by `gemm_blockscaled.dequantize`."""
     if not workload.scaled:
         return group[0], group[1]
     plain = workload.plain(problem)

@@ -1,7 +1,4 @@
-"""Adapter of TileGym's `group_gemm` (cuTile).
-
-Its blocks stay, and count through the tiles of a list of matrices.
-"""
+"""TileGym's `group_gemm` (cuTile): blocks count through the tiles of a list of matrices."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -59,10 +56,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per configuration, which serves every list of sizes.
-
-    How many blocks stay is a constant of TileGym's kernel.
-    """
+    """Return a build per configuration; how many blocks stay is a constant."""
     dtype = workload.dtype
     return tuple(
         Variant(f"{dtype}_{t.id}", {"dtype": dtype, **asdict(t), "blocks": _blocks(t, target)})

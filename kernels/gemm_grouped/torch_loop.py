@@ -1,7 +1,4 @@
-"""Baseline of `gemm_grouped` in plain PyTorch: `torch.mm` group by group.
-
-Scaled operands are dequantized to fp16 at every call.
-"""
+"""Baseline of `gemm_grouped`: `torch.mm` by group; scaled operands are dequantized in every call."""
 
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockscaled.operator import e2m1_values

@@ -1,7 +1,4 @@
-"""`gemm_grouped_contiguous` for Hopper in CuTe DSL.
-
-A tile of rows multiplies the B of its group.
-"""
+"""`gemm_grouped_contiguous` for Hopper in CuTe DSL: rows multiply their group's B."""
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.gemm_grouped_contiguous.operator import Inputs, Outputs, Workload
@@ -19,10 +16,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per tile, which serves every size.
-
-    No tile has rows of two groups.
-    """
+    """Return a build per tile; no tile has rows of two groups."""
     choices = {"dtype": workload.dtype, "output": "bf16", "scaled": True, "groups": "contiguous"}
     return adapter.variants(workload.dtype, adapter.SCALED_TILINGS, **choices)
 

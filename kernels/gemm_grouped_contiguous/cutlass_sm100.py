@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `contiguous_grouped_gemm`, unmodified from the fetched wheel.
-
-It looks up the group of each tile's first row.
-"""
+"""NVIDIA's example `contiguous_grouped_gemm`, unmodified: a tile's group is its first row's."""
 
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter
@@ -19,10 +16,7 @@ supports, variants, compile = EXAMPLE.supports, EXAMPLE.variants, EXAMPLE.compil
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the tensors without copies, as views with the batch last.
-
-    A and C have a batch of one.
-    """
+    """Bind views with the batch last; A and C have a batch of one."""
     i = inputs
     operands = adapter.operands(i.a[None], i.b, outputs.c[None], i.a_scales[None], i.b_scales)
     return build.runner((*operands, i.group_of_row), adapter.grid(build, workload.rows, workload.n, 1))

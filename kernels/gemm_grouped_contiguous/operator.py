@@ -76,10 +76,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of a tile.
-
-    That concerns N and K; its groups have other sizes.
-    """
+    """Return other N, K, no multiples of a tile, and groups of other sizes."""
     w = workload
     return (replace(w, n=w.n + 16, k=w.k + 16, sizes="uneven" if w.sizes == "even" else "even"),)
 
@@ -142,10 +139,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 2 M N K over all rows.
-
-    Bytes: A, C, and B of the groups that have rows, with their scales.
-    """
+    """Count 2 M N K FLOPs; bytes: A, C, B of groups with rows, scales."""
     w = workload
     used = sum(rows > 0 for rows in w.group_rows)
     along_k = blockwise.blocks(w.k)

@@ -78,10 +78,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the grid and arguments of TileGym's `ragged_block_scaled_bmm`.
-
-    Scales of A are passed as a view (rows, blocks).
-    """
+    """Bind TileGym's `ragged_block_scaled_bmm`, scales of A as a view (rows, blocks)."""
     import torch
 
     from cutesnake.stages.load.cutile import multiprocessors

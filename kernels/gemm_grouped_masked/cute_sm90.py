@@ -1,7 +1,4 @@
-"""`gemm_grouped_masked` for Hopper in CuTe DSL.
-
-CTAs count through the tiles that have rows in use.
-"""
+"""`gemm_grouped_masked` for Hopper in CuTe DSL: CTAs take tiles with rows in use."""
 
 from functools import partial
 

@@ -64,10 +64,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of any tile.
-
-    Rows keep 16 bytes.
-    """
+    """Return another size, no multiple of any tile; rows keep 16 bytes."""
     w = workload
     return (replace(w, m=w.m + 1, n=w.n + 16, k=w.k + 16),)
 
@@ -113,10 +110,7 @@ def clear_unused(inputs: Inputs, outputs: Outputs) -> None:
 
 
 def products(inputs: Inputs, workload: Workload, c: torch.Tensor) -> torch.Tensor:
-    """Fill and return `c`: a product per group of operands dequantized to its dtype.
-
-    Only rows in use are filled.
-    """
+    """Fill rows of `c` in use with products of dequantized operands; return `c`."""
     import torch
 
     for group, used in enumerate(workload.group_rows):
@@ -141,10 +135,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 2 M N K over the rows in use.
-
-    Bytes: these rows of A and C, and B of groups that have any, with scales.
-    """
+    """Count FLOPs and bytes of rows in use, and B of their groups."""
     w, size = workload, DTYPES[workload.dtype]
     rows, used = sum(w.group_rows), sum(rows > 0 for rows in w.group_rows)
     along_k = blockwise.blocks(w.k) if w.dtype == "fp8" else 0  # scales of a row

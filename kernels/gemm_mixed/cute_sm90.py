@@ -1,7 +1,4 @@
-"""`gemm_mixed` for Hopper in CuTe DSL.
-
-Weights become bf16 in registers, from which wgmma takes them.
-"""
+"""`gemm_mixed` for Hopper in CuTe DSL: wgmma takes weights from registers, as bf16."""
 
 from typing import Any
 

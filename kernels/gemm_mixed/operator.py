@@ -62,10 +62,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return a workload of another size, which is no multiple of any tile.
-
-    Rows keep 16 bytes.
-    """
+    """Return another size, no multiple of any tile; rows keep 16 bytes."""
     w = workload
     return (replace(w, m=w.m + 8, n=w.n + 16, k=w.k + (BLOCK if w.scaled else 16)),)
 
@@ -113,10 +110,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def weights(codes: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """Return the float32 matrix [n, k] of codes and scales.
-
-    Scales of [1, 1] stand for none.
-    """
+    """Dequantize codes to float32 [n, k]; scales of [1, 1] stand for none."""
     values = decode(codes)
     return values if scales.shape == (1, 1) else values * scales.float().T.repeat_interleave(BLOCK, 1)
 
@@ -131,10 +125,7 @@ def reference(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
-    """Return PyTorch's bf16 product with weights rounded to bf16.
-
-    bf16 holds all but int4 weights exactly.
-    """
+    """Return PyTorch's product with bf16 weights, which are exact for all but int4."""
     return Outputs(inputs.a @ weights(inputs.b, inputs.b_scales).bfloat16().T)
 
 
@@ -144,10 +135,7 @@ def weight_bytes(n: int, k: int, dtype: str) -> int:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 2 M N K, without conversion and scaling.
-
-    Bytes: A, codes and scales of B, and C.
-    """
+    """Count 2 M N K FLOPs; bytes: A, codes and scales of B, C."""
     w = workload
     return Cost(2 * w.m * w.n * w.k, 2 * w.m * w.k + weight_bytes(w.n, w.k, w.dtype), 2 * w.m * w.n)
 

@@ -97,10 +97,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count FLOPs as 2 M N K over all rows.
-
-    Bytes: A, C, and codes and scales of B of the groups that have rows.
-    """
+    """Count 2 M N K FLOPs; bytes: A, C, B of groups with rows, scales."""
     w = workload
     used = sum(rows > 0 for rows in w.group_rows)
     read = 2 * w.rows * w.k + used * mixed.weight_bytes(w.n, w.k, w.dtype)

@@ -93,10 +93,7 @@ class HopperGrouped(HopperGemm):
 
     @cute.jit
     def place(self, tile: Int32, params: Params) -> GroupTile:
-        """Return the indices of a tile.
-
-        BAND rows of a group's tiles share what they load, column by column.
-        """
+        """Return a tile's indices; BAND rows of a group's tiles share loads, by column."""
         group, begin = Int32(0), Int32(0)
         m, n, k, at = params.problems[0]
         end = cute.ceil_div(m, self.tile_m) * cute.ceil_div(n, self.tile_n)

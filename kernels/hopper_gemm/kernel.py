@@ -226,10 +226,7 @@ class HopperGemm:
 
     @cute.jit
     def place(self, tile: Int32, params: Params) -> Tile:
-        """Return the indices of a tile.
-
-        BAND rows of tiles share what they load, column by column.
-        """
+        """Return a tile's indices; BAND rows of tiles share loads, column by column."""
         down = cute.ceil_div(params.mD.shape[1], self.tile_m)
         across = cute.ceil_div(params.mD.shape[2], self.tile_n)
         group = Int32(0)

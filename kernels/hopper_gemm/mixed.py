@@ -85,10 +85,7 @@ class HopperMixed(HopperGemm):
 
     @cute.jit
     def convert(self, weights: cute.Tensor, sB: cute.Tensor, row: Int32, lane: Int32) -> None:
-        """Convert the thread's weights of a block to bf16.
-
-        They are in rows `row` and `row` + 8, pairs `lane`, `lane` + 4, ...
-        """
+        """Convert weights to bf16: rows `row`, `row` + 8, pairs `lane`, `lane` + 4, ..."""
         spread = cute.make_rmem_tensor((4 * FRAGMENTS,), Uint32)  # each code in the low bits of a half
         lows = cute.make_rmem_tensor((4 * FRAGMENTS,), Uint32)
         for i in cutlass.range_constexpr(4 * FRAGMENTS):
@@ -113,10 +110,7 @@ class HopperMixed(HopperGemm):
             scales[r] = Float32(params.mScalesB[at.group, k, cutlass.min(row, params.mScalesB.shape[2] - 1)])
 
     def vectors(self, part: cute.Tensor) -> cute.Tensor:
-        """View a thread's part of a tile as single elements.
-
-        Neighbours in the MMA's result belong to different rows of D.
-        """
+        """View a thread's tile as elements: MMA neighbours are in different rows of D."""
         return cute.prepend_ones(cute.group_modes(part, 0, 3), up_to_rank=2)
 
     def target(self, mD: cute.Tensor, at: Tile, params: Params) -> tuple[cute.Tensor, Any, Any, Any]:

@@ -1,7 +1,4 @@
-"""Adapter of the forward pass of TileGym's `mamba2` (cuTile).
-
-It has kernels for sums of decays, for states, for outputs.
-"""
+"""TileGym's `mamba2` (cuTile), forward: kernels for sums of decays, states and outputs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +20,7 @@ WIDEST = 64  # elements of a head in a block
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tokens of a chunk, and state elements per block and per step.
-
-    The states are computed in blocks, the outputs in steps.
-    """
+    """Tokens of a chunk, state elements per block (states) and per step (outputs)."""
 
     chunk: int
     state: int
@@ -96,10 +90,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the grids and arguments of TileGym's `mamba2_chunk_forward`.
-
-    Its last state is float32: it is copied.
-    """
+    """Bind TileGym's `mamba2_chunk_forward`; its float32 last state is copied."""
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

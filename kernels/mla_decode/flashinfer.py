@@ -44,10 +44,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind, or raise ValueError where the package refuses the lengths.
-
-    That is several query tokens whose tiles end in odd places.
-    """
+    """Bind; ValueError for several query tokens of lengths that the package refuses."""
     # A profiler's process has a HOME of its own; what the package has compiled is in the user's.
     os.environ.setdefault(COMPILED, pwd.getpwuid(os.getuid()).pw_dir)
     return Runner(_Attention(import_package("flashinfer.mla"), workload, inputs, outputs))

@@ -1,7 +1,4 @@
-"""Adapter of TileGym's `mla_decoding` (cuTile).
-
-It has one block per 16 heads and request, and no split of the keys.
-"""
+"""TileGym's `mla_decoding` (cuTile): a block per 16 heads and request, without split."""
 
 from pathlib import Path
 from typing import Any
@@ -57,10 +54,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind the grid and arguments of TileGym's `_MlaDecodingFunction.forward`.
-
-    `finish` makes its LSE natural.
-    """
+    """Bind TileGym's `_MlaDecodingFunction.forward`; `finish` makes its LSE natural."""
     if workload.kv_length != build.params["kv_length"]:
         raise ValueError(f"this build is for kv length {build.params['kv_length']}, not {workload.kv_length}")
     q, q_rope, kv, k_rope = tilegym_inputs.views(workload, inputs)

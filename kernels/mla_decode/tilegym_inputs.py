@@ -1,7 +1,4 @@
-"""Shared code of the adapters of TileGym's MLA decode kernels.
-
-It has what they support, and views of the inputs.
-"""
+"""What the adapters of TileGym's MLA decode kernels support, and views of inputs."""
 
 from __future__ import annotations
 

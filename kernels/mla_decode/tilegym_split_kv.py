@@ -24,10 +24,7 @@ def split_length(batch: int, kv_length: int, multiprocessors: int) -> int:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per number and length of splits in use.
-
-    They are constants of TileGym's kernels.
-    """
+    """Return a build per number and length of splits, which are constants."""
     w = workload
     length = split_length(w.batch, w.kv_length, MULTIPROCESSORS[target])
     splits = -(-w.kv_length // length)
@@ -70,10 +67,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind workspace, grids and arguments of TileGym's `forward`.
-
-    `finish` makes the LSE, which it does not return.
-    """
+    """Bind workspace and TileGym's `forward`; `finish` makes the LSE, which it lacks."""
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, sequence
@@ -104,8 +98,5 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
 
 def _next_power_of_2(number: int) -> int:
-    """Return the smallest power of two from `number` up; 0 for 0.
-
-    TileGym's function of that name does so too.
-    """
+    """Return the smallest power of two from `number` up, 0 for 0, as TileGym."""
     return 1 << (number - 1).bit_length() if number > 0 else 0

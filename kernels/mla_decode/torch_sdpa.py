@@ -41,10 +41,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     some_keyless = shortest < (w.query_tokens if w.causal else 1)
 
     def gathered() -> torch.Tensor:
-        """Gather keys [batch, keys, latent + rope] from pages.
-
-        The pages of each request come in order, with zeros past its end.
-        """
+        """Gather keys [batch, keys, latent + rope] from pages, zeros past a request's end."""
         cache = i.kv_cache
         past = position >= i.kv_lengths[:, None]  # [batch, keys]
         if w.paged:
@@ -78,10 +75,7 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
 
 @not_baked
 def _scores(mask: torch.Tensor, q: torch.Tensor, keys: torch.Tensor, scale: float) -> torch.Tensor:
-    """Return mask + scale * q @ keys, float32 of 16-bit operands.
-
-    It is one call on GPUs, which PyTorch lacks for CPUs.
-    """
+    """Return mask + scale * q @ keys in float32, on GPUs by one call."""
     import torch
 
     if q.is_cuda:

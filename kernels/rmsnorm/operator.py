@@ -90,10 +90,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count per element a square, its addition and two products.
-
-    The root of each row is not counted.
-    """
+    """Count a square, its addition and two products per element, no roots."""
     elements = workload.rows * workload.columns
     size = DTYPES[workload.dtype]
     return Cost(flops=4 * elements, bytes_read=(elements + workload.columns) * size, bytes_written=elements * size)

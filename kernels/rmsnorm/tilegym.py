@@ -73,10 +73,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind grid and arguments of TileGym's `forward`.
-
-    Raises ValueError for an eps that the build was not made for.
-    """
+    """Bind TileGym's `forward`; ValueError for another eps than the build's."""
     import torch
 
     from cutesnake.stages.load.cutile import multiprocessors

@@ -1,7 +1,4 @@
-"""`tensor_products` in CuTe DSL by a pair of CTAs, 256 rows of D.
-
-The kernel is this project's.
-"""
+"""`tensor_products` in CuTe DSL by a pair of CTAs, 256 rows of D."""
 
 from functools import partial
 

@@ -1,7 +1,4 @@
-"""`tensor_products` in CuTe DSL by single CTAs, 128 rows of D.
-
-The kernel is this project's.
-"""
+"""`tensor_products` in CuTe DSL by single CTAs, 128 rows of D."""
 
 from functools import partial
 

@@ -24,10 +24,7 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3
 
 @dataclass(frozen=True)
 class Workload:
-    """D (m, n), float32 or int32, from A (m, k) and B (n, k).
-
-    The operands have `dtype`; int8 gives int32.
-    """
+    """D (m, n), float32 or int32 of int8, from A (m, k), B (n, k)."""
 
     m: int
     n: int
@@ -59,10 +56,7 @@ class Outputs:
 
 
 def relatives(workload: Workload) -> tuple[Workload, ...]:
-    """Return none.
-
-    No GPU of this kind is there to check them, and one size is like another.
-    """
+    """Return none: no GPU here could check them, and no size differs."""
     return ()
 
 
@@ -88,10 +82,7 @@ def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution
 
 
 def encode(x: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Round float32 values to operands of `dtype`.
-
-    They are rounded to the nearest, tf32 is cut; int8 takes 32 times a value.
-    """
+    """Round values to `dtype`: tf32 is cut, int8 takes 32 times a value."""
     import torch
 
     if dtype == "fp16":
@@ -118,10 +109,7 @@ def decode(operand: torch.Tensor) -> torch.Tensor:
 
 
 def make_outputs(workload: Workload, device: str = "cpu") -> Outputs:
-    """Return poisoned outputs, so that an unwritten element fails the check.
-
-    They hold NaN, or -1 billion in integers.
-    """
+    """Return outputs of NaN, or -1 billion, so that an unwritten element fails."""
     import torch
 
     w = workload

@@ -64,10 +64,7 @@ def relatives(workload: Workload) -> tuple[Workload, ...]:
 
 
 def make_inputs(workload: Workload, seed: int, device: str = "cpu", distribution: str = "randn") -> Inputs:
-    """Draw inputs on `device` from `seed`, with the distributions of `gemm`.
-
-    B is rounded to what its integers can hold.
-    """
+    """Draw inputs as `gemm`, with B rounded to what its integers can hold."""
     import torch
 
     drawn = gemm.make_inputs(workload.plain, seed, device, distribution)
@@ -91,10 +88,7 @@ def same_precision(inputs: Inputs, workload: Workload) -> Outputs:
 
 
 def cost(workload: Workload) -> Cost:
-    """Count the work on fp16 factors.
-
-    The last step of the tutorial reads B as bytes, but writes and reads it as fp16 as well.
-    """
+    """Count work on fp16; the last step also converts B from bytes."""
     return gemm.cost(workload.plain)
 
 

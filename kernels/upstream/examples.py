@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL examples (CUTLASS 4.5, BSD-3), unmodified from the fetched wheel.
-
-Adapters share what is here to compile the examples.
-"""
+"""NVIDIA's CuTe DSL examples (CUTLASS 4.5, BSD-3): adapters compile them unmodified."""
 
 import importlib
 import sys

@@ -45,10 +45,7 @@ class Tiling:
 
 
 def cluster_params(target: str, cluster: tuple[int, int]) -> dict[str, int]:
-    """Return a variant's parameters for clusters of so many CTAs.
-
-    They are the CTAs along M and N, and how many clusters a GPU holds.
-    """
+    """Return a variant's CTAs along M and N, and clusters that a GPU holds."""
     along_m, along_n = cluster
     most = MULTIPROCESSORS[target] // (along_m * along_n)
     return {"cluster_m": along_m, "cluster_n": along_n, "most_clusters": most}
@@ -99,20 +96,14 @@ def refused_rows(*rows: tuple[str, int, int, str]) -> str | None:
 
 
 def clusters(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
-    """Return the clusters along M, N and L that cover C.
-
-    CTAs have `cta_tile` elements of it, `cluster` of them along M, N.
-    """
+    """Return the clusters of `cta_tile` CTAs along M, N and L that cover C."""
     along_m = -(-m // (cta_tile[0] * cluster[0]))
     along_n = -(-n // (cta_tile[1] * cluster[1]))
     return along_m, along_n, batch
 
 
 def tile_grid(m: int, n: int, batch: int, cta_tile: tuple[int, int], cluster: tuple[int, int]) -> tuple[int, int, int]:
-    """Return a launch with a CTA per tile, rounded up to whole clusters.
-
-    Dynamic schedulers start from it too.
-    """
+    """Return a CTA per tile, rounded up to whole clusters, also for dynamic schedulers."""
     along_m, along_n, along_l = clusters(m, n, batch, cta_tile, cluster)
     return along_m * cluster[0], along_n * cluster[1], along_l
 

@@ -31,10 +31,7 @@ def nothing_built(package: str, variant: Variant, target: str, folder: Path) -> 
 
 
 def import_package(name: str) -> ModuleType:
-    """Import the package; RuntimeError if it exists but is broken.
-
-    That is the package's fault and not this machine's.
-    """
+    """Import the package; RuntimeError if it is broken, which is its own fault."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError) as error:
@@ -42,10 +39,7 @@ def import_package(name: str) -> ModuleType:
 
 
 def on_stream(tensor: torch.Tensor, stream: int) -> contextlib.AbstractContextManager[Any]:
-    """Set PyTorch's current stream to `stream`, a CUDA handle.
-
-    For tensors on the CPU nothing is set.
-    """
+    """Set PyTorch's current stream to a CUDA handle; nothing for CPU tensors."""
     import torch
 
     if not tensor.is_cuda:

@@ -309,10 +309,14 @@ class Clocks(Actors, Observer):
         event = Event(self.copies_of(bar), epoch, token.known, origin.at, None, proxied=proxied)
         self.shared[target].write(words, event)
 
-    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
-        actor = self._side("store", origin.cta.rank, origin.warp)
+    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None = None) -> None:
         self.lanes.stored(origin, start, end)
-        self.shared[source].read(slice(start // 4, -(-end // 4)), self._async_read(actor, origin))
+        if bar is None:
+            event = self._async_read(self._side("store", origin.cta.rank, origin.warp), origin)
+        else:  # the mbarrier's phase completes only after the read
+            event = self._async_read(self.copies_of(bar), origin)
+            event.epoch = origin.token.phases.get(bar, bar.phase + 1)
+        self.shared[source].read(slice(start // 4, -(-end // 4)), event)
 
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         rank = origin.cta.rank

@@ -136,8 +136,8 @@ class Observer:
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
         """Handle 4-byte words, by number, written by an st.async that signals `bar`."""
 
-    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin) -> None:
-        """Handle bytes start..end read by a bulk store."""
+    def shared_stored(self, source: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None = None) -> None:
+        """Handle bytes start..end read by a bulk store, or by a copy that signals `bar`."""
 
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         """Handle 16-byte chunks read by tcgen05.mma, tcgen05.cp or, with `group`, by wgmma."""

@@ -5,6 +5,7 @@ Rings of stages then wrap, and buffers of one item are reused by the next, in wo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -53,9 +54,13 @@ class SmallGrid:
 
 
 def smaller_grid(launch: Launch) -> Dim3:
-    """Return the grid with one cluster along each axis that strides work items."""
-    if launch.grid == launch.cluster:
+    """Return the grid with one cluster along each axis that strides work items.
+
+    A grid is a multiple of the preferred cluster; in a smaller one, a stride in such clusters would be 0.
+    """
+    cluster = tuple(map(math.lcm, launch.cluster, launch.preferred_cluster))
+    if launch.grid == cluster:
         return launch.grid
     axes = program_of(launch.module, launch.kernel).strided_axes
-    x, y, z = (launch.cluster[n] if n in axes else launch.grid[n] for n in range(3))
+    x, y, z = (cluster[n] if n in axes else launch.grid[n] for n in range(3))
     return x, y, z

@@ -14,6 +14,7 @@ import inspect
 import os
 import sys
 import tempfile
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -90,6 +91,7 @@ class Interception:
 
     def _patch(self) -> None:
         """Replace the few methods of the DSL by which calls, tensors and compile options pass."""
+        from cutlass._mlir_helpers import op
         from cutlass.base_dsl import compiler, dsl, jit_executor
         from cutlass.cute import runtime
         from cutlass.cutlass_dsl import cuda_jit_executor as cuda
@@ -104,6 +106,8 @@ class Interception:
         _wrap(jit_executor.JitExecutor, "__call__", self._executor_call)
         cuda.CudaDialectJitCompiledFunction.num_devices = 1
         cuda.CudaDialectJitModule.unload = lambda module: setattr(module, "_unloaded", True)
+        if hasattr(op, "_is_framework_stack_frame"):
+            _wrap(op, "_is_framework_stack_frame", _has_no_kernel)
         runtime.load_module = _no_module
         _no_context()
         HardwareInfo.__init__ = lambda info, device_id=0: None
@@ -230,7 +234,13 @@ def _runtimes() -> list[Path]:
     return []
 
 
-def _wrap(owner: type, name: str, around: Callable[..., Any]) -> None:
+def _has_no_kernel(original: Callable[..., bool], frame: types.FrameType) -> bool:
+    """Return whether a frame's line is not a kernel's; those below cutlass.operators are kernels' lines."""
+    module = frame.f_globals.get("__name__", "")
+    return module.startswith("ptxsim.") or (not module.startswith("cutlass.operators.") and original(frame))
+
+
+def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
     """Replace a method by `around`, which takes the original first."""
     original = getattr(owner, name)
 

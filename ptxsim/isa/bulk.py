@@ -148,7 +148,7 @@ class BytesLoad(Task):
     def _from_shared(self) -> np.ndarray:
         cta, start = self.origin.cta, SharedAddress.of(self.source).offset
         data = cta.shared[start : start + self.size]
-        self.origin.cluster.observer.shared_stored(cta, start, start + self.size, self.origin)
+        self.origin.cluster.observer.shared_stored(cta, start, start + self.size, self.origin, self.bar)
         return data
 
     def _from_global(self) -> np.ndarray | None:

@@ -176,7 +176,7 @@ def test_equal_tiles_of_another_gpu_or_kernel_are_a_doubt_only():
     ):
         doubted = replace(result, trials=trials)
         cause = fired(doubted)["idle_processors"]
-        assert "may not be all" in cause.text and cause.evidence.count("path") == 2
+        assert cause.doubt and cause.evidence.count("path") == 2
         assert ("H200" in cause.doubt) is bool(trials[0].gpu) and causes.ruled_out(doubted) == []
     assert fired(result)["idle_processors"].doubt is None
 
@@ -245,6 +245,8 @@ def test_few_warps_need_a_large_difference_in_occupancy():
 
 def test_instructions_count_only_where_warps_issue_rather_than_wait():
     result = of("dependent_launch", "m256_n4096_fp32", "warm", "cutile", "cutlass_pdl")
+    assert "instructions" not in fired(result)  # the profile shows another order of times
+    result = replace(result, slow=changed(result.slow, total_duration_us=2 * result.fast.near.total_duration_us))
     assert fired(result)["instructions"].numbers["ratio"] > 4
     more_traffic = changed(result.slow, dram_bytes=2 * result.slow.near.dram_bytes)
     products = changed(result.slow, tensor_core_percent=20.0)
@@ -258,24 +260,24 @@ def test_instructions_count_only_where_warps_issue_rather_than_wait():
 def gemm_m128(slow=(), fast=()) -> Contrast:
     """Two kernels with 128x128 tiles, profiled with the given metrics on m = 128."""
     result = of("gemm", "m1024_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent")
-    tile = {"tile_m": 128, "tile_n": 128}
+    tile, longer = {"tile_m": 128, "tile_n": 128}, 1.2 * result.fast.near.total_duration_us
     return replace(
         result,
         fast=replace(changed(result.fast, **dict(fast)), params=tile),
-        slow=replace(changed(result.slow, **dict(slow)), params=tile),
+        slow=replace(changed(result.slow, **{"total_duration_us": longer, **dict(slow)}), params=tile),
     )
 
 
 def test_more_instructions_for_the_same_products_are_a_cause_where_tensor_cores_wait():
     issue = of("gemm", "m1024_n8192_k8192_bf16", "warm", "tilegym_persistent", "cutlass_sm90_persistent").fast.near
-    more = {"issue_active_percent": 3 * issue.issue_active_percent, "total_duration_us": issue.total_duration_us}
+    more = {"issue_active_percent": 2 * issue.issue_active_percent, "total_duration_us": 1.5 * issue.total_duration_us}
     cause = fired(gemm_m128({**more, "tensor_core_percent": 20.0}))["tensor_instructions"]
     assert cause.numbers["ratio"] == pytest.approx(3.0)
     assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 70.0}))
     assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 0.0}))
     known = gemm_m128({**more, "tensor_core_percent": 20.0})
     assert "tensor_instructions" not in fired(replace(known, slow=replace(known.slow, near_build=False)))
-    fewer = {**more, "issue_active_percent": 1.3 * issue.issue_active_percent, "tensor_core_percent": 20.0}
+    fewer = {**more, "issue_active_percent": 0.9 * issue.issue_active_percent, "tensor_core_percent": 20.0}
     assert "tensor_instructions" not in fired(gemm_m128(fewer))
 
 
@@ -304,7 +306,7 @@ def test_clusters_help_where_there_are_few_rows():
     assert "row_clusters" not in fired(of("rmsnorm", "m256_n65536_bf16", "warm", *names, **more))
 
 
-def predicted(slow_launches, slow_tracks, dram=20.0, moves=216) -> Contrast:
+def predicted(slow_launches, slow_tracks, dram=20.0, moves=216, bound="waiting") -> Contrast:
     roles = [
         {"name": "softmax", "warps": 1, "tasks": ["softmax"]},
         {"name": "load", "warps": 1, "first": 1, "tasks": ["load"]},
@@ -316,7 +318,7 @@ def predicted(slow_launches, slow_tracks, dram=20.0, moves=216) -> Contrast:
         "tensor cores": {"product": 0.7},
     }
     fast = prediction([(0.0, 31.0)], "DRAM", 87.0, busy)
-    slow = prediction(slow_launches, "waiting", dram, slow_tracks)
+    slow = prediction(slow_launches, bound, dram, slow_tracks)
     sides = (
         Kernel("fast", "v", 34.0, prediction=fast, predict_path="f", anatomy=anatomy(counts={"tmem_load": 12})),
         Kernel(
@@ -367,8 +369,8 @@ def waves(launched: float, of: PredictMetrics, blocks: int = 1) -> PredictMetric
     return msgspec.structs.replace(of, launches=msgspec.structs.replace(of.launches, cold=launches, warm=launches))
 
 
-def with_waves(fast: float, slow: float, us: float = 44.0) -> dict[str, causes.Cause]:
-    result = predicted([(0.0, 41.0)], WAITING)
+def with_waves(fast: float, slow: float, us: float = 44.0, bound: str = "waiting") -> dict[str, causes.Cause]:
+    result = predicted([(0.0, 41.0)], WAITING, bound=bound)
     sides = (result.fast, fast), (replace(result.slow, us=us), slow)
     made = [replace(one, prediction=waves(count, one.prediction)) for one, count in sides]
     return fired(replace(result, fast=made[0], slow=made[1]))
@@ -389,6 +391,32 @@ def test_predicted_waves_count_where_the_faster_kernel_has_one_at_most():
     assert with_waves(1.0, 12.0)["not_persistent"].numbers["waves"] == 12.0
     assert "not_persistent" not in with_waves(4.0, 12.0)
     assert "not_persistent" not in with_waves(1.0, 2.0)
+    assert "not_persistent" not in with_waves(1.0, 12.0, bound="tensor cores")  # set-up hides behind a busy resource
+
+
+def test_small_products_count_where_they_keep_tensor_cores_busy_for_longer():
+    def sides(slow_shape, busy):
+        result = predicted([(0.0, 41.0)], WAITING)
+        (launch,) = result.slow.prediction.launches.cold
+        launch = msgspec.structs.replace(launch, tensor_percent=busy)
+        launches = msgspec.structs.replace(result.slow.prediction.launches, cold=[launch])
+        products = [
+            [msgspec.structs.replace(one, shape=shape, cta_group=group) for one in anatomy(widths=(64,)).products]
+            for shape, group in (([128, 256, 16], 2), (slow_shape, 1))
+        ]
+        fast, slow = (
+            replace(one, anatomy=msgspec.structs.replace(one.anatomy, products=of))
+            for one, of in zip((result.fast, result.slow), products, strict=True)
+        )
+        prediction = msgspec.structs.replace(slow.prediction, launches=launches)
+        return fired(replace(result, fast=fast, slow=replace(slow, prediction=prediction)))
+
+    cause = sides([64, 256, 16], 40.0)["small_products"]  # 16.4 µs of 41, the other 9.3 of 31
+    assert cause.share_percent == pytest.approx(71)
+    assert "per CTA pair" in cause.sentence and "64 rows" in cause.sentence
+    assert "64 rows" not in sides([128, 128, 16], 40.0)["small_products"].sentence
+    assert "small_products" not in sides([64, 256, 16], 30.0)  # hardly longer
+    assert "small_products" not in sides([128, 256, 16], 40.0)  # of one size
 
 
 def test_a_serial_chain_needs_waiting_roles_and_no_bottleneck():

@@ -25,7 +25,7 @@ from cutesnake.model.records.common import Variant
 from cutesnake.model.records.predict import Predict
 from cutesnake.model.records.verdict import Cause, Explained
 from cutesnake.planning import strict_yaml
-from cutesnake.report.verdict import flag_texts, rows, short_names, view
+from cutesnake.report.verdict import MOST_EXPLAINED, flag_texts, rows, short_names, view
 from loose import typed
 
 
@@ -333,14 +333,58 @@ def test_why_counts_the_first_cause_of_each_workload_as_the_table_names_it(verdi
     target = msgspec.structs.replace(one, explained=every, warm=warm, cold=None)
     shown = view(msgspec.structs.replace(verdict, targets=[target]))
     (side,) = shown["why"]
-    assert [(cause["label"], cause["count"]) for cause in side["causes"]] == [
-        ("Second launch.", 2),
-        ("Register spills.", 1),
+    gpu = target.gpu.split()[0]
+    assert [(cause["label"], cause["of"]) for cause in side["causes"]] == [
+        ("Second launch.", f"{gpu}: 2 of 5"),
+        ("Register spills.", f"{gpu}: 1 of 5"),
     ]
-    assert side["causes"][0]["of"] == "2 of 5 measured"
-    assert side["rest"] == ["lower clock (1)", "not profiled (1)"]
-    assert f"{target.gpu} 5" in shown["differences"]
-    assert shown["boxes"][0]["flags"][-1] == "lower clock explains 100 % at d, warm"
+    assert side["rest"] == [f"lower clock ({gpu}: 1)", f"not profiled ({gpu}: 1)"]
+    assert shown["boxes"][0]["flags"][-1] == "lower clock explains 100 % at d warm"
+
+
+def test_evidence_is_linked_and_both_kinds_of_contests_are_listed(verdict):
+    one = next(target for target in verdict.targets if target.warm)
+    cause = Cause("spills", "It spills.", ["results/inspect/a/b.json#functions/0"], {})
+    place = one.warm.pairs[0].workload
+    every = [explained(workload=place, faster=f"k{n}", causes=[cause]) for n in range(9)]
+    every += [explained(contest="authors", faster=f"k{n}", causes=[cause]) for n in range(9)]
+    shown = view(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(one, explained=every)]))
+    assert len(shown["explained"]) == sum(MOST_EXPLAINED.values())
+    (file,) = shown["explained"][0]["causes"][0]["files"]
+    assert file == {"href": "inspect/a/b.json", "text": "b functions/0"}
+
+
+def test_a_cold_lead_of_the_other_dsl_is_booked_under_that_dsl(verdict):
+    one = next(target for target in verdict.targets if target.warm)
+    pair = one.warm.pairs[0]
+    spills, start = Cause("spills", "It spills.", [], {}), Cause("cold_start", "More code.", [], {}, 60.0)
+    both = [
+        explained(workload=pair.workload, faster=pair.cute, causes=[spills]),
+        explained(workload=pair.workload, figure="cold", faster=pair.cutile, slower=pair.cute, causes=[start]),
+    ]
+    changed = msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(one, explained=both)])
+    sides = {side["name"]: [cause["label"] for cause in side["causes"]] for side in view(changed)["why"]}
+    assert sides == {"CuTe DSL": ["Register spills."], "cuTile": ["Large code, fetched again."]}
+    row = rows(changed)(one.target, one.device.device, pair.workload)
+    assert row.label == "Warm: register spills." and "More code." in row.sentence
+
+
+def test_a_box_without_a_winner_shows_both_times_of_the_largest_difference(verdict):
+    one = next(target for target in verdict.targets if target.warm)
+    (name, (warm, cold)) = next(
+        row
+        for row in view(msgspec.structs.replace(verdict, targets=[undecided(one)]))["boxes"][0]["rows"]
+        if row[0].startswith("at ")
+    )
+    assert all(f"{mhz:.0f}" in warm for mhz in (1500, 1600)) and "µs" in cold and name.endswith("both")
+    assert not any(row[0].startswith("at ") for row in view(verdict)["boxes"][0]["rows"])
+
+
+def undecided(target):
+    """Return a verdict without a winner."""
+    pairs = [msgspec.structs.replace(pair, mhz=[1500.0, 1600.0]) for pair in target.warm.pairs]
+    warm, cold = (msgspec.structs.replace(one, winner="depends", pairs=pairs) for one in (target.warm, target.cold))
+    return msgspec.structs.replace(target, warm=warm, cold=cold)
 
 
 def test_workloads_are_named_by_the_part_that_no_other_one_has():
@@ -400,7 +444,9 @@ def test_predictions_name_a_winner_only_beyond_their_expected_errors(ratio, winn
     assert result.cold.noise_percent == 60
     assert result.cold.accuracy.cases > 0  # from workflow/validation
     assert "not_on_this_gpu" in {flag.id for flag in result.flags}
-    assert sentences.accuracy(result.cold.accuracy, [result.cold])
+    assert sentences.accuracy(result.cold.accuracy, result.cold)
+    biased = msgspec.structs.replace(result.cold.accuracy, leaning=2 * ratio, leaning_cases=3)
+    assert ("cuTile 2.00" in sentences.accuracy(biased, result.cold)) is (winner != "depends")
 
 
 def test_predicted_differences_count_beyond_the_expected_error_only():
@@ -439,7 +485,7 @@ def test_costs_are_of_the_kernel_that_uses_most():
 
 
 @pytest.mark.parametrize(
-    ("cutile", "offered", "flags"), [(3, 1, {"uneven_variants"}), (4, 1, set()), (1, 4, {"untuned"})]
+    ("cutile", "offered", "flags"), [(3, 1, {"uneven_variants"}), (4, 1, set()), (4, 7, set()), (2, 6, {"untuned"})]
 )
 def test_uneven_numbers_of_variants_are_flagged_unless_one_side_is_untuned(monkeypatch, cutile, offered, flags):
     everything = evidence(gpu=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,21 @@ import torch
 
 SITE, TARGET = os.environ["SITE"], os.environ["CUTE_DSL_ARCH"].removeprefix("sm_")
 EACH = 2  # operators of a class, of different types
+LIMIT = 300  # seconds for a call on two busy cores; most take 10
+
+
+@pytest.fixture(autouse=True)
+def time_limit() -> Iterator[None]:
+    """Fail a call that does not end, so that the next ones run."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"the call did not end in {LIMIT} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(LIMIT)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def filled(*shape: int, dtype: torch.dtype = torch.bfloat16, grad: bool = False) -> torch.Tensor:

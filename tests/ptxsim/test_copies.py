@@ -216,6 +216,43 @@ def test_bulk_copies_there_and_back(rng) -> None:
         np.testing.assert_array_equal(x, y)
 
 
+# CTA 0 copies 16 bytes to CTA TO, whose mbarrier counts them, and then writes the source again.
+REUSED = """mov.u32 %r1, dyn; add.u32 %r3, %r1, 64; add.u32 %r4, %r1, 72; mov.u32 %r2, %tid.x;
+mov.u32 %r7, %cluster_ctarank; setp.ne.u32 %p1, %r2, 0; @%p1 bra SYNC; mbarrier.init.shared.b64 [%r3], 1;
+mbarrier.init.shared.b64 [%r4], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 16; mapa.shared::cluster.u32 %r8, %r4, 0;
+SYNC: barrier.cluster.arrive.release; barrier.cluster.wait.acquire; @%p1 bra END;
+setp.ne.u32 %p4, %r7, 0; @%p4 bra PEER; st.shared.v4.b32 [%r1], {%r3, %r3, %r3, %r3}; fence.proxy.async.shared::cta;
+add.u32 %r5, %r1, 32; mapa.shared::cluster.u32 %r5, %r5, TO; mapa.shared::cluster.u32 %r6, %r3, TO;
+cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r5], [%r1], 16, [%r6];
+WAIT st.shared.b32 [%r1], %r2; bra END; PEER: ANSWER
+END: barrier.cluster.arrive; barrier.cluster.wait;"""
+LANDED = "L: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r3], 0; @!%p2 bra L;"
+ANSWERED = LANDED.replace("r3", "r4").replace("L:", "T:").replace("bra L", "bra T")
+TELL = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8];"
+
+
+@pytest.mark.parametrize(
+    ("to", "answer", "wait", "races"),
+    [
+        (1, LANDED + TELL, ANSWERED, False),
+        (1, LANDED + TELL, "", True),  # reused at once
+        (1, LANDED, "", True),  # only the peer knows that the copy has ended
+        (1, TELL, ANSWERED, True),  # arrives too early
+        (0, "", LANDED, False),
+        (0, "", "", True),
+    ],
+)
+def test_the_source_of_a_copy_to_a_cta_is_free_once_its_mbarrier_was_waited_for(to, answer, wait, races) -> None:
+    body = REUSED.replace("TO;", f"{to};").replace("WAIT", wait).replace("ANSWER", answer)
+    for schedule in ("eager", "late", "random"):
+        findings = run_kernel(
+            body, shared=128, grid=(2,), cluster=(2,), schedule=schedule, checks=("race", "uninitialised")
+        ).findings
+        assert [f.kind for f in findings] == ["race"] * races, [str(f) for f in findings]
+        assert not races or "a copy signalling the mbarrier" in findings[0].message
+
+
 MULTICAST = """ld.param.u64 %d1, [p0]; ld.param.u64 %d3, [p2]; mov.u32 %r1, dyn; mov.u32 %r2, %tid.x;
 add.u32 %r3, %r1, 1024; mov.u32 %r7, %cluster_ctarank;
 setp.ne.u32 %p1, %r2, 0; @%p1 bra SYNC; mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;

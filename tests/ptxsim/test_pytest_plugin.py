@@ -200,6 +200,20 @@ def test_a_race_fails_the_test_and_names_both_source_lines(run) -> None:
 
 
 @pytest.mark.slow
+def test_a_finding_in_a_kernel_below_cutlass_operators_names_its_file(run, pytester: pytest.Pytester) -> None:
+    """As NVIDIA's operators are: CuTe DSL takes every module below `cutlass` for its own."""
+    folder = pytester.mkdir("cutlass").joinpath("operators")
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "own.py").write_text(KERNEL)
+    extend = f"import cutlass\ncutlass.__path__.append({str(folder.parent)!r})\n"
+    result = run(f"{extend}from cutlass.operators.own import reverse\n{RACE}")
+    result.assert_outcomes(failed=1)
+    text = result.stdout.str()
+    assert "own.py:" in text and ">   y[row, thread] = buffer[COLUMNS - 1 - thread]" in text and "jit.py:" not in text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_every_way_to_call_a_kernel_is_simulated(run, target) -> None:
     result = run(RIGHT, ini=f"ptxsim_arch = {target}")

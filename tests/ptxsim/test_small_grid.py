@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
-from snippets import run_kernel
+from snippets import kernel_text, run_kernel
+
+import ptxsim
+from ptxsim.core.small_grid import smaller_grid
 
 # Each item is exchanged between two warps in shared memory; CTA c takes the items c, c + nctaid, …
 PERSISTENT = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %nctaid.x; mov.u32 %r11, %r3;
@@ -43,3 +48,12 @@ def test_a_buffer_that_the_next_item_overwrites_early_is_found_where_each_cta_ha
 )
 def test_a_grid_whose_size_may_be_a_contract_is_not_made_smaller(more, cut) -> None:
     assert bool(run(more=more)[0]) == cut
+
+
+@pytest.mark.parametrize(("preferred", "small"), [((1, 1, 1), 1), ((2, 1, 1), 2), ((4, 1, 1), 4)])
+def test_a_smaller_grid_holds_one_preferred_cluster(preferred, small) -> None:
+    """A kernel may divide %nctaid by that cluster's size; fewer CTAs would stride by 0."""
+    module = ptxsim.Module.from_text(kernel_text(PERSISTENT.replace("LAST", "").replace("MORE", ""), 1, 256))
+    launch = ptxsim.launch(module, "k", (4,), (64,), (np.zeros(256, np.uint32),), dynamic_shared=256)
+    launch = dataclasses.replace(launch, attributes={"attribute_11": preferred})
+    assert smaller_grid(launch) == (small, 1, 1)

@@ -10,14 +10,18 @@ import dataclasses
 import html
 import json
 import re
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 import sample
 from cutesnake.analysis.summary import OperatorSummary
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.report.formatting import Notes, signed
-from loose import compare, panels, render, sets, state, summary, totals, typed, untested
+from cutesnake.report.kernel_panels import compare_cost
+from cutesnake.report.predicted import absent
+from loose import compare, panels, plain, render, sets, state, summary, totals, typed, untested
 from loose import view_tables as tables
 from report_pages import Page, contents
 
@@ -40,6 +44,17 @@ def test_page_is_well_formed_and_loads_nothing(none):
     assert "@import" not in none and "url(http" not in none
     assert not re.search(r"\b(fetch|XMLHttpRequest|import)\s*\(", none)
     assert all(scope in ("col", "colgroup", "row", "rowgroup") for scope in page.heads)
+
+
+def test_simulated_counts_are_compared_with_the_operators_minimum_work() -> None:
+    def compared(cost, products=200):
+        counts = {"mma_flops": products, "global_read_unique_bytes": 90, "global_write_unique_bytes": 50}
+        needed = dict(zip(("flops", "bytes_read", "bytes_written"), cost, strict=True))
+        return compare_cost(SimpleNamespace(launches=[SimpleNamespace(**counts)], cost=SimpleNamespace(**needed)))
+
+    flops, read, written = compared((100, 100, 50))
+    assert "2.00 times" in flops and "fewer" in read and "1.00 times" in written
+    assert compared((0, 0, 50), products=0)[0].endswith("the operator needs none")
 
 
 def test_links_within_the_page_lead_somewhere(none):
@@ -352,6 +367,19 @@ def test_the_first_screen_has_the_verdict_and_the_cost_of_the_pair_that_differs_
     assert "Tensor memory" in more and "Tensor memory" not in first  # Hopper has none
     assert "<td>48" in first  # bytes that cuTile spills
     assert Page(page).open == []
+
+
+def test_a_predicted_gpu_without_predictions_is_said_to_have_no_verdict(tmp_path):
+    evidence = typed(sample.evidence(gpu=True, recorded=True))
+    wanted = msgspec.structs.replace(evidence.plan.predicted, devices={"sm_100a": "b200"})
+    evidence = dataclasses.replace(evidence, plan=msgspec.structs.replace(evidence.plan, predicted=wanted))
+    (text,) = absent(evidence, None)
+    assert text.startswith("No verdict for B200: ") and "did not compile" in text
+    plan = msgspec.structs.replace(evidence.plan, not_built="its record is stale")
+    stale = dataclasses.replace(evidence, builds={}, plan=plan)
+    (text,) = absent(stale, None)
+    assert text.endswith("missing, its record is stale.")
+    assert text in Page(render(contents(plain(stale), tmp_path))).text
 
 
 @pytest.mark.slow

@@ -281,6 +281,15 @@
     });
   }
 
+  // Each row with an id has a link to itself.
+  document.querySelectorAll("table.data :is(tbody[id] > tr.sum, tr[id]) > th").forEach(function (cell) {
+    var link = document.createElement("a");
+    link.className = "perma";
+    link.href = "#" + (cell.parentNode.id || cell.parentNode.parentNode.id);
+    link.setAttribute("aria-label", "Link to " + cell.textContent);
+    link.textContent = "#";
+    cell.append(" ", link);
+  });
   document.querySelectorAll("figure .wide").forEach(makeReadable);
   document.querySelectorAll("div.paged").forEach(makePaged);
   document.querySelectorAll("table.folded").forEach(makeFoldable);
@@ -304,7 +313,7 @@
   hintCut();
   window.cutesnake = { csvOf: csvOf };
 
-  // Links open the closed block of their target; printing opens all blocks.
+  // Links open the closed block of their target.
   function reveal() {
     var target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     for (var node = target; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
@@ -312,8 +321,5 @@
     if (target) target.scrollIntoView();
   }
   window.addEventListener("hashchange", reveal);
-  window.addEventListener("beforeprint", function () {
-    document.querySelectorAll("details.block, details.common, details.small").forEach(function (block) { block.open = true; });
-  });
   reveal();
 })();

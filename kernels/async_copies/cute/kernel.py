@@ -1,7 +1,4 @@
-"""Device code of `async_copies` in CuTe DSL.
-
-A CTA copies a tile of 32 x 64 floats through shared memory.
-"""
+"""Device code of `async_copies` in CuTe DSL: tiles of 32 x 64 floats."""
 
 from typing import Any
 
@@ -62,10 +59,7 @@ class CopyByDescriptor:
 
     @cute.jit
     def __call__(self, mX: cute.Tensor, mY: cute.Tensor, mRoom: cute.Tensor, stream: CUstream) -> None:
-        """Launch on row-major mX and mY (rows, columns).
-
-        mRoom (CTAs, 16) has memory for a descriptor per CTA.
-        """
+        """Launch on row-major mX and mY (rows, columns); mRoom (CTAs, 16) is for descriptors."""
         load, xTma = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), mX, tile_layout(), TILE)
         grid = (mX.shape[0] // ROWS, mX.shape[1] // COLUMNS, 1)
         self.kernel(load, xTma, mX, mY, mRoom).launch(grid=grid, block=[THREADS, 1, 1], stream=stream)

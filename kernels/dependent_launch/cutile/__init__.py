@@ -18,10 +18,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return builds with and without the early launch.
-
-    `aligned` builds promise rows that start at multiples of 16 bytes.
-    """
+    """Return builds with and without early launch; `aligned` rows start at multiples of 16 bytes."""
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
     return tuple(
         Variant(

@@ -29,10 +29,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind two launches by one call.
-
-    A CTA has a tile of 16 rows by 32 vectors.
-    """
+    """Bind two launches by one call, a CTA per 16 rows by 32 vectors."""
     from cutesnake.stages.load.cute import Call
 
     grid = (tiles(workload, DTYPES[workload.dtype]), 1, 1)

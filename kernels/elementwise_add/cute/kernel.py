@@ -74,10 +74,7 @@ class ElementwiseAdd:
         copy_bits: cutlass.Constexpr,
         predicated: cutlass.Constexpr,
     ) -> None:
-        """Load, add and store this thread's part of the tile in copies of `copy_bits`.
-
-        `shape` is the shape of mC.
-        """
+        """Add this thread's part of the tile in copies of `copy_bits`; mC has `shape`."""
         atom = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), self.dtype, num_bits_per_copy=copy_bits)
         thread_copy = cute.make_tiled_copy(atom, tv_layout, tiler).get_slice(thread)
 

@@ -38,10 +38,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind one CTA per tile of 16 rows by 32 vectors.
-
-    Raises ValueError for another shape than a static build's.
-    """
+    """Bind one CTA per tile; ValueError for another shape than a static build's."""
     p = build.params
     shape = (workload.rows, workload.columns)
     if p["rows"] and shape != (p["rows"], p["columns"]):

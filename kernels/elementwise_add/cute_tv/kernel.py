@@ -27,10 +27,7 @@ class ElementwiseAddTV(ElementwiseAdd):
 
     @cute.jit
     def __call__(self, mA: cute.Tensor, mB: cute.Tensor, mC: cute.Tensor, stream: CUstream) -> None:
-        """Launch on row-major mA, mB, mC: (M, N) of `dtype`, 16-byte aligned.
-
-        M and N are static or dynamic.
-        """
+        """Launch on row-major mA, mB, mC: (M, N) of `dtype`, static or dynamic."""
         # Rows of threads and rows of values, both row-major: thread (i, j) has the values of rows 4 i to 4 i + 3 in
         # the columns of vector j. make_layout_tv turns that around, from thread and value to the place in the tile.
         threads = cute.make_ordered_layout(THREADS, order=(1, 0))
@@ -74,10 +71,7 @@ class ElementwiseAddTV(ElementwiseAdd):
 
 
 def program(dtype: str, aligned: bool, rows: int, columns: int) -> tuple[ElementwiseAddTV, tuple]:
-    """Return the host function and fake arguments.
-
-    `rows` and `columns` of 0 make a build for every shape.
-    """
+    """Return host function and fake arguments; `rows` and `columns` 0: for every shape."""
     element = ELEMENTS[dtype]
     vector = VECTOR_BITS // element.width
     shape = (rows, columns)

@@ -1,7 +1,4 @@
-"""Device code of `elementwise_add` in cuTile.
-
-Tiles are written in capitals, with their shape next to them.
-"""
+"""Device code of `elementwise_add` in cuTile; tiles are in capitals, with their shape."""
 
 import cuda.tile as ct
 

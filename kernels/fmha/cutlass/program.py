@@ -4,7 +4,6 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
 from kernels.programs import row_major
@@ -26,35 +25,18 @@ def grouped(mX: cute.Tensor, group: cutlass.Int32) -> cute.Tensor:
     return cute.make_tensor(mX.iterator, layout)
 
 
-class HopperAttention:
-    """The operator on the Hopper example, which also writes the natural log-sum-exp (B, H, S)."""
-
-    def __init__(self, example: Any, right: int | None) -> None:
-        self.example, self.right = example, right
+def on_hopper(example: Any, window_right: int | None) -> Any:
+    """Return the operator on the Hopper example, which also writes the log-sum-exp."""
 
     @cute.jit
-    def __call__(
-        self,
-        mQ: cute.Tensor,
-        mK: cute.Tensor,
-        mV: cute.Tensor,
-        mO: cute.Tensor,
-        mLSE: cute.Tensor,
-        scale_log2: cutlass.Float32,
-        scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """Launch on row-major tensors.
-
-        mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S).
-        """
+    def attention(mQ, mK, mV, mO, mLSE, scale_log2, scale, stream):
         batch, length, heads, _ = mQ.shape
         group = heads // mK.shape[2]
         lse_layout = cute.make_layout(
             (length, 1, group, heads // group, batch), stride=(1, 1, length, length * group, length * heads)
         )
-        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
-        self.example(
+        right = None if cutlass.const_expr(window_right is None) else cutlass.Int32(window_right)
+        example(
             grouped(mQ, group),
             grouped(mK, cutlass.Int32(1)),
             grouped(mV, cutlass.Int32(1)),
@@ -68,31 +50,17 @@ class HopperAttention:
             stream,
         )
 
+    return attention
 
-class BlackwellAttention:
-    """The operator on the Blackwell example, without its log-sum-exp, which is for training."""
 
-    def __init__(self, example: Any, right: int | None) -> None:
-        self.example, self.right = example, right
+def on_blackwell(example: Any, window_right: int | None) -> Any:
+    """Return the operator on the Blackwell example, without its log-sum-exp, which is for training."""
 
     @cute.jit
-    def __call__(
-        self,
-        mQ: cute.Tensor,
-        mK: cute.Tensor,
-        mV: cute.Tensor,
-        mO: cute.Tensor,
-        scale_log2: cutlass.Float32,
-        scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """Launch on row-major tensors.
-
-        mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D).
-        """
+    def attention(mQ, mK, mV, mO, scale_log2, scale, stream):
         batch, length, heads, width = mQ.shape
-        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
-        self.example(
+        right = None if cutlass.const_expr(window_right is None) else cutlass.Int32(window_right)
+        example(
             mQ.iterator,
             mK.iterator,
             mV.iterator,
@@ -109,34 +77,19 @@ class BlackwellAttention:
             stream,
         )
 
+    return attention
 
-class FlashInferAttention:
-    """The operator on FlashInfer's kernel, without log-sum-exp, sinks and skipped tiles."""
 
-    def __init__(self, example: Any, right: int | None) -> None:
-        self.example, self.right = example, right
+def on_flashinfer(example: Any, window_right: int | None) -> Any:
+    """Return the operator on FlashInfer's kernel, without log-sum-exp, sinks and skipped tiles."""
 
     @cute.jit
-    def __call__(
-        self,
-        mQ: cute.Tensor,
-        mK: cute.Tensor,
-        mV: cute.Tensor,
-        mO: cute.Tensor,
-        mStart: cute.Tensor,
-        scale_log2: cutlass.Float32,
-        scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """Launch on row-major tensors.
-
-        mQ and mO (B, S, H, D), mK and mV (B, S, key heads, D), mStart (B + 1).
-        """
+    def attention(mQ, mK, mV, mO, mStart, scale_log2, scale, stream):
         batch, length, heads, width = mQ.shape
         key_heads = mK.shape[2]
         group = heads // key_heads
-        right = None if cutlass.const_expr(self.right is None) else cutlass.Int32(self.right)
-        self.example(
+        right = None if cutlass.const_expr(window_right is None) else cutlass.Int32(window_right)
+        example(
             *(_in_a_row(mX, key_heads, shared) for mX, shared in ((mQ, group), (mK, 1), (mV, 1), (mO, group))),
             (batch, length, length, length, heads, key_heads, width, width),
             mStart,
@@ -155,6 +108,8 @@ class FlashInferAttention:
             False,  # no early launch
         )
 
+    return attention
+
 
 def _in_a_row(mX: cute.Tensor, key_heads: Any, shared: Any) -> cute.Tensor:
     """View (B, S, H, D) as (1, B S, key heads, group, D)."""
@@ -164,14 +119,13 @@ def _in_a_row(mX: cute.Tensor, key_heads: Any, shared: Any) -> cute.Tensor:
     return cute.make_tensor(mX.iterator, cute.make_layout(shape, stride=stride))
 
 
-def program(
-    path: str, name: str, dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str
-) -> tuple[HopperAttention | BlackwellAttention | FlashInferAttention, tuple]:
-    """Return the host function and fake arguments.
+def program(path: str, name: str, dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str) -> tuple[Any, tuple]:
+    """Return the host function and fake arguments, row-major.
 
-    Batch, length and both head counts are dynamic. `path` and `name` are the example and its class. `tile_m` x `tile_n`
-    are queries x keys of one product. `mask` is "causal"; "residual", which hides what lies past the last key; or
-    "none" for whole tiles of keys.
+    mQ and mO are (B, S, H, D), mK and mV (B, S, key heads, D), mLSE (B, H, S), natural, mStart (B + 1). B, S and both
+    head counts are dynamic. `path` and `name` are the example and its class. `tile_m` x `tile_n` are queries x keys of
+    one product. `mask` is "causal"; "residual", which hides what lies past the last key; or "none" for whole tiles of
+    keys.
     """
     example = module(path)
     masks = example.fmha_utils.MaskEnum
@@ -194,8 +148,8 @@ def program(
     right = 0 if mask == "causal" else None
     if "hopper" in path:
         lse = row_major(cutlass.Float32, batch, heads, length, align=4)
-        return HopperAttention(kernel, right), (q, k, v, o, lse, *scales, make_fake_stream())
+        return on_hopper(kernel, right), (q, k, v, o, lse, *scales, make_fake_stream())
     if ragged:
         starts = row_major(cutlass.Int32, cute.sym_int32())
-        return FlashInferAttention(kernel, right), (q, k, v, o, starts, *scales, make_fake_stream())
-    return BlackwellAttention(kernel, right), (q, k, v, o, *scales, make_fake_stream())
+        return on_flashinfer(kernel, right), (q, k, v, o, starts, *scales, make_fake_stream())
+    return on_blackwell(kernel, right), (q, k, v, o, *scales, make_fake_stream())

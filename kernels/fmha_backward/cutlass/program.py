@@ -4,63 +4,23 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
 from kernels.fmha.cutlass.program import ELEMENTS, grouped
 from kernels.programs import row_major
 from kernels.upstream.examples import module
 
-Tensors = tuple[cute.Tensor, ...]
 
+def on_example(example: Any, window_left: int | None, window_right: int | None, ragged: bool) -> Any:
+    """Return the operator on the example.
 
-class Backward:
-    """The operator on the example.
-
-    Its three kernels compute row sums, the products, and dQ from float32 to its dtype.
+    Its three kernels compute row sums, the products, and dQ from float32 to its dtype. Tensors mQ, mO, mdO, mdQ are (B,
+    S, H, D), mK, mV, mdK, mdV (B, S, key heads, D), mLSE (B, H, S), mWorkspace (bytes,). `ragged` is for sequences of
+    different lengths, one after the other: B = 1 and S = all tokens, mStarts (sequences + 1,) says where each begins,
+    and none is longer than `longest`.
     """
 
-    def __init__(self, example: Any, left: int | None, right: int | None) -> None:
-        self.example, self.left, self.right = example, left, right
-
-    @cute.jit
-    def __call__(
-        self,
-        mQ: cute.Tensor,
-        mK: cute.Tensor,
-        mV: cute.Tensor,
-        mO: cute.Tensor,
-        mLSE: cute.Tensor,
-        mdO: cute.Tensor,
-        mdQ: cute.Tensor,
-        mdK: cute.Tensor,
-        mdV: cute.Tensor,
-        mWorkspace: cute.Tensor,
-        scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """Launch the three kernels.
-
-        mQ, mO, mdO, mdQ (B, S, H, D), mK, mV, mdK, mdV (B, S, key heads, D), mLSE (B, H, S), mWorkspace (bytes,).
-        """
-        tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
-        self.launch(tensors, None, mQ.shape[1], mQ.shape[0], mWorkspace, scale, stream)
-
-    def launch(
-        self,
-        tensors: Tensors,
-        starts: cute.Tensor | None,
-        longest: cutlass.Int32,
-        sequences: cutlass.Int32,
-        workspace: cute.Tensor,
-        scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """Pass the tensors in the example's order of modes.
-
-        `longest` is how many tokens a sequence has at most. `starts` says where each sequence begins among the tokens
-        of the first mode; None where all are equally long.
-        """
+    def launch(tensors, starts, longest, sequences, workspace, scale, stream):
         q, k, v, o, lse, do, dq, dk, dv = tensors
         rows, tokens, heads, width = q.shape
         key_heads = k.shape[2]
@@ -68,8 +28,8 @@ class Backward:
         lse_layout = cute.make_layout(
             (tokens, group, key_heads, rows), stride=(1, tokens, tokens * group, tokens * heads)
         )
-        left, right = (None if side is None else cutlass.Int32(side) for side in (self.left, self.right))
-        self.example(
+        left, right = (None if side is None else cutlass.Int32(side) for side in (window_left, window_right))
+        example(
             (longest, longest, width, ((group, key_heads), sequences)),
             grouped(q, group),
             grouped(k, one),
@@ -89,44 +49,27 @@ class Backward:
             stream,
         )
 
-
-class RaggedBackward(Backward):
-    """The same for sequences of different lengths, one after the other."""
+    @cute.jit
+    def backward(mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV, mWorkspace, scale, stream):
+        tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
+        launch(tensors, None, mQ.shape[1], mQ.shape[0], mWorkspace, scale, stream)
 
     @cute.jit
-    def __call__(
-        self,
-        mQ: cute.Tensor,
-        mK: cute.Tensor,
-        mV: cute.Tensor,
-        mO: cute.Tensor,
-        mLSE: cute.Tensor,
-        mdO: cute.Tensor,
-        mdQ: cute.Tensor,
-        mdK: cute.Tensor,
-        mdV: cute.Tensor,
-        mStarts: cute.Tensor,
-        longest: cutlass.Int32,
-        mWorkspace: cute.Tensor,
-        scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """Launch on B = 1 and S = all tokens.
-
-        mStarts is (sequences + 1,); no sequence is longer than `longest`.
-        """
+    def ragged_backward(mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV, mStarts, longest, mWorkspace, scale, stream):
         tensors = (mQ, mK, mV, mO, mLSE, mdO, mdQ, mdK, mdV)
-        self.launch(tensors, mStarts, longest, mStarts.shape[0] - 1, mWorkspace, scale, stream)
+        launch(tensors, mStarts, longest, mStarts.shape[0] - 1, mWorkspace, scale, stream)
+
+    return ragged_backward if ragged else backward
 
 
 def program(
     dtype: str, head_dim: int, tile_m: int, tile_n: int, mask: str, window: int, ragged: bool
-) -> tuple[Backward, tuple[Any, ...]]:
+) -> tuple[Any, tuple[Any, ...]]:
     """Return the host function and fake arguments.
 
     Batch, length and both head counts are dynamic. `tile_m` x `tile_n` are queries x keys. `mask` is "causal";
     "residual", which hides what lies past the last query; or "none" for whole tiles. `window` is how many tokens before
-    a query it sees, 0 for all. `ragged` is for sequences of different lengths.
+    a query it sees, 0 for all.
     """
     example = module("blackwell.fmha_bwd")
     masks, element = example.fmha_utils.MaskEnum, ELEMENTS[dtype]
@@ -144,5 +87,4 @@ def program(
     starts = row_major(cutlass.Int32, cute.sym_int32(), align=4)
     table = (starts, cutlass.Int32(1)) if ragged else ()
     arguments = (q, k, v, o, lse, do, dq, dk, dv, *table, workspace, cutlass.Float32(1.0), make_fake_stream())
-    backward = RaggedBackward if ragged else Backward
-    return backward(kernel, window or None, 0 if mask == "causal" else None), arguments
+    return on_example(kernel, window or None, 0 if mask == "causal" else None, ragged), arguments

@@ -30,10 +30,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per format, head width, group size and mask.
-
-    It serves every batch and length.
-    """
+    """Return a build per format, head width, group size and mask."""
     w = workload
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "group": w.group, "causal": w.causal}
     # Rows of scales are read as they are: only rows of whole 16 bytes may come by TMA.

@@ -1,7 +1,4 @@
-"""Shared code of the adapters of NVIDIA's two examples.
-
-One is for heads of 256 elements and one for 512.
-"""
+"""What the adapters of NVIDIA's examples for heads of 256 and 512 share."""
 
 import math
 from dataclasses import dataclass

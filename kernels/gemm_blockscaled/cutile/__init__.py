@@ -1,7 +1,4 @@
-"""`gemm_blockscaled` in cuTile by `ct.mma_scaled`: one tile of C per block.
-
-One build per format serves every size.
-"""
+"""`gemm_blockscaled` in cuTile by `ct.mma_scaled`: a block per tile, any size."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +60,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind one block per tile of C, including partial tiles.
-
-    A tile of scales is a row of 512 bytes.
-    """
+    """Bind one block per tile of C; a tile of scales is 512 bytes."""
     w, p = workload, build.params
     scales = [x.view(*x.shape[:2], SCALE_TILE_BYTES) for x in (inputs.a_scales, inputs.b_scales)]
     grid = (-(-w.m // p["tile_m"]), -(-w.n // p["tile_n"]), 1)

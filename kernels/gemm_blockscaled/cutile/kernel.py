@@ -1,7 +1,4 @@
-"""Device code of `gemm_blockscaled` in cuTile.
-
-Constants in capitals, tiles with their shape next to them.
-"""
+"""Device code of `gemm_blockscaled` in cuTile; constants are in capitals."""
 
 import cuda.tile as ct
 
@@ -10,10 +7,7 @@ ConstInt = ct.Constant[int]
 
 @ct.function
 def codes(Array, tile, step, ROWS, TILE_K, PER_BYTE):
-    """Load a (ROWS, TILE_K) tile of 8-bit or 4-bit codes, zeros past the end.
-
-    The array has bytes.
-    """
+    """Load (ROWS, TILE_K) 8-bit or 4-bit codes from bytes, zeros past the end."""
     shape = (ROWS, TILE_K // PER_BYTE)
     loaded = ct.load(Array, (tile, step), shape=shape, padding_mode=ct.PaddingMode.ZERO)
     if PER_BYTE == 2:
@@ -24,10 +18,7 @@ def codes(Array, tile, step, ROWS, TILE_K, PER_BYTE):
 
 @ct.function
 def scales(Array, tile, step, ROWS, COUNT, BLOCK):
-    """Load a (ROWS, COUNT) tile of scales.
-
-    The array has tiles of 128 rows by 4 scales, each [32, 4, 4] bytes.
-    """
+    """Load (ROWS, COUNT) scales, stored as [32, 4, 4] bytes per 128 rows by 4."""
     shape = (ROWS // 128, COUNT // 4, 512)
     loaded = ct.load(Array, (tile, step, 0), shape=shape, padding_mode=ct.PaddingMode.ZERO)
     loaded = ct.reshape(loaded, (ROWS // 128, COUNT // 4, 32, 4, 4))  # row r of a tile is at [r % 32, r // 32]

@@ -15,10 +15,7 @@ TUTORIAL_K = 256  # elements of K in a tile of the tutorials
 
 @dataclass(frozen=True)
 class Example(examples.Example):
-    """A class of NVIDIA's examples, as a kernel.
-
-    `takes` is how it is called: see `program` in program.py.
-    """
+    """A class of NVIDIA's examples, called as `takes` says (see program.py)."""
 
     PROGRAM = "kernels.gemm_blockscaled.cutlass.program:program"
     takes: str
@@ -29,10 +26,7 @@ class Example(examples.Example):
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """Bind the tensors without copies.
-
-        The largest magnitude in C, where it is computed, goes to separate memory.
-        """
+        """Bind the tensors without copies; the largest magnitude in C has separate memory."""
         import torch
 
         amax = None

@@ -9,10 +9,10 @@ from typing import Any
 import cutlass
 import cutlass.cute as cute
 import cutlass.utils as utils
-from cuda.bindings.driver import CUstream
 from cutlass.cute.nvgpu import tcgen05
-from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
+from cutlass.cute.runtime import make_fake_stream
 
+from kernels.programs import row_major
 from kernels.upstream.examples import module
 
 # Format -> elements, scales, elements of a block, elements in a byte
@@ -25,46 +25,6 @@ K_MAJOR = tcgen05.OperandMajorMode.K
 ALIGNED = 32  # elements: what the examples assume of every extent that is or leads to a stride
 
 
-class Product:
-    """The operator on one of NVIDIA's classes; `takes` is its kind of call, see `program`."""
-
-    def __init__(self, example: Any, takes: str, form: str, most_clusters: int) -> None:
-        self.example, self.takes, self.most_clusters = example, takes, most_clusters
-        self.element, self.scale, _, self.per_byte = FORMATS[form]
-
-    @cute.jit
-    def __call__(
-        self,
-        mA: cute.Tensor,
-        mB: cute.Tensor,
-        mSFA: cute.Tensor,
-        mSFB: cute.Tensor,
-        mC: cute.Tensor,
-        mAmax: cute.Tensor | None,
-        stream: CUstream,
-    ) -> None:
-        """Launch the class on its tensors.
-
-        Bytes mA (M, row), mB (N, row) and scales mSFA, mSFB (bytes,); mC (M, N) fp16, row-major; mAmax (1, 1, 1).
-        """
-        a, b = (cute.recast_ptr(x.iterator, dtype=self.element) for x in (mA, mB))
-        sfa, sfb = (cute.recast_ptr(x.iterator, dtype=self.scale) for x in (mSFA, mSFB))
-        m, n = mC.shape
-        k = mA.shape[1] * self.per_byte
-        one = cutlass.Int32(1)
-        if cutlass.const_expr(self.takes == "problem"):
-            self.example(a, b, sfa, sfb, mC.iterator, (m, n, k, one), stream)
-        elif cutlass.const_expr(self.takes == "layouts"):
-            layouts = (K_MAJOR, K_MAJOR, utils.LayoutEnum.ROW_MAJOR)
-            self.example(a, b, sfa, sfb, mC.iterator, layouts, (m, n, k, one), self.most_clusters, stream)
-        else:
-            tensors = (rows(a, m, k), rows(b, n, k), scales(sfa), scales(sfb), rows(mC.iterator, m, n))
-            if cutlass.const_expr(self.takes == "amax"):
-                self.example(*tensors, mAmax, self.most_clusters, stream)
-            else:
-                self.example(*tensors, self.most_clusters, stream)
-
-
 def rows(pointer: cute.Pointer, count: cutlass.Int32, width: cutlass.Int32) -> cute.Tensor:
     """View a row-major matrix (count, width) as (count, width, 1)."""
     width = cute.assume(width, ALIGNED)
@@ -73,34 +33,49 @@ def rows(pointer: cute.Pointer, count: cutlass.Int32, width: cutlass.Int32) -> c
 
 
 def scales(pointer: cute.Pointer) -> cute.Tensor:
-    """Return a tensor whose pointer alone counts.
-
-    The layout of the scales follows from the operand's shape.
-    """
+    """Return a tensor whose pointer alone counts: its layout follows from the operand's."""
     return cute.make_tensor(pointer, cute.make_layout((1,)))
 
 
 def program(
     path: str, name: str, takes: str, dtype: str, most_clusters: int, **tiling: Any
-) -> tuple[Product, tuple[Any, ...]]:
-    """Return the host function and fake arguments of class `name` of example `path`.
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the operator on class `name` of example `path` and fake arguments.
 
+    Bytes mA (M, row), mB (N, row) and scales mSFA, mSFB (bytes,); mC (M, N) fp16, row-major; mAmax (1, 1, 1) or None.
     Sizes are dynamic. `takes`: "problem" (pointers and sizes; a class with a format and tile of its own), "layouts"
     (pointers, layouts, sizes), "tensors", or "amax" (tensors, and one for the largest magnitude in C). `tiling`:
     tile_m, tile_n, cluster_m, cluster_n, for all but "problem".
     """
     t, cls = tiling, getattr(module(path), name)
+    element, scale, block, per_byte = FORMATS[dtype]
     if takes == "problem":
         example = cls()
     else:
-        block = FORMATS[dtype][2]
         example = cls(block, (t["tile_m"], t["tile_n"]), (t["cluster_m"], t["cluster_n"]))
 
-    def row_major(element: type[cutlass.Numeric], extents: int, align: int) -> Any:
-        shape, order = tuple(cute.sym_int32() for _ in range(extents)), tuple(reversed(range(extents)))
-        return make_fake_compact_tensor(element, shape, stride_order=order, assumed_align=align)
+    @cute.jit
+    def product(mA, mB, mSFA, mSFB, mC, mAmax, stream):
+        a, b = (cute.recast_ptr(x.iterator, dtype=element) for x in (mA, mB))
+        sfa, sfb = (cute.recast_ptr(x.iterator, dtype=scale) for x in (mSFA, mSFB))
+        m, n = mC.shape
+        k = mA.shape[1] * per_byte
+        one = cutlass.Int32(1)
+        if cutlass.const_expr(takes == "problem"):
+            example(a, b, sfa, sfb, mC.iterator, (m, n, k, one), stream)
+        elif cutlass.const_expr(takes == "layouts"):
+            layouts = (K_MAJOR, K_MAJOR, utils.LayoutEnum.ROW_MAJOR)
+            example(a, b, sfa, sfb, mC.iterator, layouts, (m, n, k, one), most_clusters, stream)
+        else:
+            tensors = (rows(a, m, k), rows(b, n, k), scales(sfa), scales(sfb), rows(mC.iterator, m, n))
+            if cutlass.const_expr(takes == "amax"):
+                example(*tensors, mAmax, most_clusters, stream)
+            else:
+                example(*tensors, most_clusters, stream)
 
-    matrices = [row_major(cutlass.Uint8, 2, 16) for _ in "AB"] + [row_major(cutlass.Uint8, 1, 32) for _ in "AB"]
-    c = row_major(cutlass.Float16, 2, 32)
-    amax = make_fake_compact_tensor(cutlass.Float32, (1, 1, 1), assumed_align=16) if takes == "amax" else None
-    return Product(example, takes, dtype, most_clusters), (*matrices, c, amax, make_fake_stream())
+    def fake(element: type[cutlass.Numeric], extents: int, align: int) -> Any:
+        return row_major(element, *(cute.sym_int32() for _ in range(extents)), align=align)
+
+    matrices = [fake(cutlass.Uint8, 2, 16) for _ in "AB"] + [fake(cutlass.Uint8, 1, 32) for _ in "AB"]
+    amax = row_major(cutlass.Float32, 1, 1, 1) if takes == "amax" else None
+    return product, (*matrices, fake(cutlass.Float16, 2, 32), amax, make_fake_stream())

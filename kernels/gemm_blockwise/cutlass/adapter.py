@@ -77,20 +77,14 @@ class Example(examples.Example):
 def operands(
     a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, a_scales: torch.Tensor, b_scales: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """View batched tensors with the batch last.
-
-    Scales of A, [batch, blocks, rows], become (rows, blocks, batch).
-    """
+    """View batched tensors with the batch last; scales of A become (rows, blocks, batch)."""
     plain = tuple(upstream.operand(x) for x in (a, b, c))
     return *plain, upstream.operand(a_scales, first_major=True), upstream.operand(b_scales)
 
 
 @not_baked
 def grid(build: Build, m: int, n: int, batch: int) -> tuple[int, int, int]:
-    """Return the CTAs for C of `batch` matrices m x n.
-
-    There are at most as many clusters as fit on the GPU at once.
-    """
+    """Return the CTAs for `batch` matrices, at most as many clusters as fit."""
     p = build.params
     cta_tile, cluster = (p["tile_m"] // (2 if p["pair"] else 1), TILE_N), (p["cluster_m"], p["cluster_n"])
     return upstream.persistent_grid(m, n, batch, cta_tile, cluster, p["most_clusters"])

@@ -1,7 +1,4 @@
-"""`gemm_epilogue` in cuTile: a block per tile of D.
-
-It computes the sum and the activation before it stores the tile.
-"""
+"""`gemm_epilogue` in cuTile: a block computes a tile of D with its epilogue."""
 
 from pathlib import Path
 from typing import Any

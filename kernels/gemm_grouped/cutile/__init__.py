@@ -57,10 +57,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind as many blocks as multiprocessors, or as tiles.
-
-    A tile of scales is a row of 512 bytes.
-    """
+    """Bind as many blocks as multiprocessors, or tiles; a tile of scales is 512 bytes."""
     from cutesnake.stages.load.cutile import ArrayList
 
     a, b, *scales = zip(*matrices(inputs, workload), strict=True)

@@ -1,7 +1,4 @@
-"""Device code of `gemm_grouped` in cuTile.
-
-Constants in capitals, tiles with their shape next to them.
-"""
+"""Device code of `gemm_grouped` in cuTile; constants are in capitals."""
 
 import cuda.tile as ct
 

@@ -45,10 +45,7 @@ class Example(examples.Example):
 
     @not_baked
     def variants(self, workload: Workload, target: str) -> tuple[Variant, ...]:
-        """Return a build per element type, tiling and number of groups.
-
-        The last is a constant of NVIDIA's kernels.
-        """
+        """Return a build per element type, tiling and number of groups, a constant."""
         w, counted = workload, target == "sm_90a"
         return tuple(
             Variant(

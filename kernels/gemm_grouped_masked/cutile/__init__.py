@@ -1,7 +1,4 @@
-"""`gemm_grouped_masked` in cuTile: a block per tile of C.
-
-A block whose tile has no row in use leaves at once.
-"""
+"""`gemm_grouped_masked` in cuTile: a block per tile leaves if no row is used."""
 
 from dataclasses import asdict, dataclass
 from functools import partial

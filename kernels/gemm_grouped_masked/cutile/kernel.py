@@ -1,7 +1,4 @@
-"""Device code of `gemm_grouped_masked` in cuTile.
-
-Constants in capitals, tiles with their shape next to them.
-"""
+"""Device code of `gemm_grouped_masked` in cuTile; constants are in capitals."""
 
 import cuda.tile as ct
 

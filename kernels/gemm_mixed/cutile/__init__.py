@@ -67,10 +67,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 @not_baked
 def codes(b: Any) -> Any:
-    """View bytes of two int4 as signed bytes, whose shifts keep the sign.
-
-    Other codes stay as they are.
-    """
+    """View bytes of two int4 as signed, so that shifts keep the sign."""
     import torch
 
     return b.view(torch.int8) if b.dtype == torch.uint8 else b

@@ -1,7 +1,4 @@
-"""Device code of `gemm_mixed` in cuTile.
-
-Constants in capitals, tiles with their shape next to them.
-"""
+"""Device code of `gemm_mixed` in cuTile; constants are in capitals."""
 
 import cuda.tile as ct
 
@@ -13,10 +10,7 @@ GROUP = 8  # rows of tiles that neighbouring blocks share, so that what they loa
 
 @ct.function
 def product(A, B, Scales, group, row, column, TILE_M, TILE_N, TILE_K, BITS, SCALED):
-    """Compute one tile of C, float32 (TILE_M, TILE_N).
-
-    It has rows of A from tile `row` on, of B[group] from tile `column` on.
-    """
+    """Compute a float32 tile of C from A's tile `row` and B[group]'s tile `column`."""
     BYTES = TILE_K * BITS // 8
     acc = ct.zeros((TILE_M, TILE_N), ct.float32)
     for step in range(ct.cdiv(A.shape[1], TILE_K)):

@@ -65,10 +65,7 @@ class Example(examples.Example):
 
     @not_baked
     def variants(self, workload: Product | Groups, target: str) -> tuple[Variant, ...]:
-        """Return a build per element type, tiling and number of groups, if any.
-
-        That number is a constant of the class.
-        """
+        """Return a build per element type, tiling and number of groups, a constant."""
         dtype, groups = workload.dtype, getattr(workload, "groups", 0)
         return tuple(
             Variant(
@@ -107,10 +104,7 @@ def arguments(
 
 @not_baked
 def grid(build: Build, m: int, n: int) -> tuple[int, int, int]:
-    """Return the CTAs of a launch: at most as many clusters as fit at once.
-
-    With groups it always has as many.
-    """
+    """Return at most as many clusters as fit at once, with groups always as many."""
     p = build.params
     if p["groups"]:
         return p["cluster_m"], p["cluster_n"], p["most_clusters"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
 from kernels.upstream import operators
@@ -15,36 +14,6 @@ from kernels.upstream.examples import module
 from kernels.upstream.gemm import element, fake
 
 BLOCK = 128  # elements that share a scale
-
-
-class Mixed:
-    """The operator on one of NVIDIA's classes: `indexed` where it takes the groups' ends."""
-
-    def __init__(self, example: Any, packed: bool, indexed: bool, most_clusters: int) -> None:
-        self.example, self.packed, self.indexed, self.most_clusters = example, packed, indexed, most_clusters
-
-    @cute.jit
-    def __call__(
-        self,
-        mWeights: cute.Tensor,
-        mScales: cute.Tensor | None,
-        mA: cute.Tensor,
-        mGroupEnds: cute.Tensor | None,
-        mC: cute.Tensor,
-        stream: CUstream,
-    ) -> None:
-        """Launch on weights, activations and C.
-
-        mWeights (N, K, L), or bytes (N, K / 2, L) of int4; mScales (N, blocks, L), N contiguous; mA (M, K, 1);
-        mGroupEnds (L + 1); mC (N, M, 1), N contiguous.
-        """
-        weights = mWeights
-        if cutlass.const_expr(self.packed):
-            weights = unpacked(mWeights)
-        if cutlass.const_expr(self.indexed):
-            self.example(weights, mScales, mA, mGroupEnds, mC, self.most_clusters, stream)
-        else:
-            self.example(weights, mScales, mA, mC, self.most_clusters, stream)
 
 
 @cute.jit
@@ -57,49 +26,20 @@ def unpacked(codes: cute.Tensor) -> cute.Tensor:
     return cute.make_tensor(pointer, cute.make_layout((rows, width, batch), stride=stride))
 
 
-class BatchFirst:
-    """The operator on the class of nvidia-cutlass-operators.
-
-    It takes the batch first, as PyTorch has it.
-    """
-
-    def __init__(self, example: Any, packed: bool, most_clusters: int) -> None:
-        self.example, self.packed, self.most_clusters = example, packed, most_clusters
-
-    @cute.jit
-    def __call__(
-        self,
-        mWeights: cute.Tensor,
-        mScales: cute.Tensor | None,
-        mA: cute.Tensor,
-        mGroupEnds: None,
-        mC: cute.Tensor,
-        stream: CUstream,
-    ) -> None:
-        """Launch on the tensors of `Mixed`.
-
-        The class is given weights (1, N, K), A (1, K, M), scales and C (1, N, …).
-        """
-        weights, scales = mWeights, mScales
-        if cutlass.const_expr(self.packed):
-            weights, scales = unpacked(mWeights), turned(mScales, [2, 0, 1])
-        a, c = turned(mA, [2, 1, 0]), turned(mC, [2, 0, 1])
-        self.example(turned(weights, [2, 0, 1]), scales, a, c, self.most_clusters, stream)
-
-
 @cute.jit
 def turned(tensor: cute.Tensor, modes: cutlass.Constexpr) -> cute.Tensor:
     """Return a tensor with its modes in another order."""
     return cute.make_tensor(tensor.iterator, cute.select(tensor.layout, modes))
 
 
-def program(path: str, name: str, batch_first: bool, **params: Any) -> tuple[Mixed | BatchFirst, tuple]:
-    """Return the class `name` of the example `path` and fake arguments.
+def program(path: str, name: str, batch_first: bool, **params: Any) -> tuple[Any, tuple]:
+    """Return the operator on class `name` of the example `path` and fake arguments.
 
-    The class is made for a variant; sizes are dynamic. `batch_first` is for an implementation of
-    nvidia-cutlass-operators, which has no groups.
+    mWeights is (N, K, L), or bytes (N, K / 2, L) of int4; mScales (N, blocks, L), N contiguous; mA (M, K, 1);
+    mGroupEnds (L + 1); mC (N, M, 1), N contiguous. Sizes are dynamic. `batch_first` is for an implementation of
+    nvidia-cutlass-operators, which has no groups, and takes the batch first, as PyTorch has it.
     """
-    p, packed, groups = params, params["dtype"] == "int4", params["groups"]
+    p, packed, groups, most_clusters = params, params["dtype"] == "int4", params["groups"], params["most_clusters"]
     made = getattr((operators.module if batch_first else module)(path), name)
     granularity = (1, BLOCK) if packed else (0, 0)
     tile, cluster = (p["tile_m"], p["tile_n"], p["tile_k"]), (p["cluster_m"], p["cluster_n"])
@@ -107,9 +47,26 @@ def program(path: str, name: str, batch_first: bool, **params: Any) -> tuple[Mix
     if batch_first:
         last.append(cutlass.Int4 if packed else element(p["dtype"]))
     example = made(*granularity, cutlass.Float32, p["pair"], tile, cluster, *last)
+
+    @cute.jit
+    def mixed(mWeights, mScales, mA, mGroupEnds, mC, stream):
+        weights = mWeights
+        if cutlass.const_expr(packed):
+            weights = unpacked(mWeights)
+        if cutlass.const_expr(groups):
+            example(weights, mScales, mA, mGroupEnds, mC, most_clusters, stream)
+        else:
+            example(weights, mScales, mA, mC, most_clusters, stream)
+
+    @cute.jit
+    def first(mWeights, mScales, mA, mGroupEnds, mC, stream):
+        weights, scales = mWeights, mScales
+        if cutlass.const_expr(packed):
+            weights, scales = unpacked(mWeights), turned(mScales, [2, 0, 1])
+        a, c = turned(mA, [2, 1, 0]), turned(mC, [2, 0, 1])
+        example(turned(weights, [2, 0, 1]), scales, a, c, most_clusters, stream)
+
     codes, scales = fake("uint8" if packed else p["dtype"]), fake("bf16", first_major=True) if packed else None
     ends = make_fake_compact_tensor(cutlass.Int32, (groups + 1,), assumed_align=4) if groups else None
     arguments = (codes, scales, fake("bf16"), ends, fake("bf16", first_major=True), make_fake_stream())
-    if batch_first:
-        return BatchFirst(example, packed, p["most_clusters"]), arguments
-    return Mixed(example, packed, bool(groups), p["most_clusters"]), arguments
+    return first if batch_first else mixed, arguments

@@ -23,10 +23,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def _not_spilling(variant: Variant, target: str) -> Variant:
-    """Halve the depth where the compiler would spill.
-
-    On Hopper it spilled in 999 loads and stores of local memory.
-    """
+    """Halve the depth where Hopper's compiler would spill (in 999 loads and stores)."""
     p = variant.params
     if target != "sm_90a" or p["dtype"] == "int4" or (p["tile_m"], p["tile_n"]) != (64, 128):
         return variant

@@ -47,10 +47,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind one launch of persistent blocks.
-
-    Each takes one head of a sequence after another, between copies.
-    """
+    """Bind copies and a launch whose blocks take head after head of a sequence."""
     import torch
 
     from cutesnake.stages.load.cute import Call

@@ -1,7 +1,4 @@
-"""Contract of the kernel `cute_sm100`: MLA decode for Blackwell in CuTe DSL.
-
-Device code is in `kernel.py`.
-"""
+"""Contract of `cute_sm100`: MLA decode for Blackwell in CuTe DSL, device code in `kernel.py`."""
 
 from __future__ import annotations
 

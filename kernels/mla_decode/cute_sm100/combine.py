@@ -1,7 +1,4 @@
-"""The combine kernel of MLA decode for Blackwell in CuTe DSL.
-
-It merges the partial results of split requests.
-"""
+"""The combine kernel of `cute_sm100`: merges partial results of split requests."""
 
 from __future__ import annotations
 

@@ -317,10 +317,7 @@ class MlaDecodeSm100:
         length: Int32,
         stream: cuda.CUstream,
     ):
-        """Launch the split kernel and, if a request is split, the combine kernel.
-
-        `Params` has the other shapes.
-        """
+        """Launch the split and, for split requests, the combine kernel; shapes: `Params`."""
         sizes = self.sizes
         boxes = cute.tile_to_shape(
             tcgen05.make_smem_layout_atom(tcgen05.SmemLayoutAtomKind.K_SW128, self.dtype),
@@ -702,10 +699,7 @@ class Load:
 
     @cute.jit
     def load_v(self, pages: Pages, tile: Int32, length: Int32, count: Int32, over_k: cutlass.Boolean) -> None:
-        """Load this CTA's columns of V of both pages.
-
-        A CTA's last tile goes over its K, as if one tile later.
-        """
+        """Load this CTA's columns of both V pages, in its last tile over K."""
         stage, page_parts = count % self.sizes.stages, self.sizes.page_v_parts
         first, v_full = self.sizes.v_part(0), self.barriers.v.full
         if cutlass.const_expr(self.sizes.overlaps_last):
@@ -725,10 +719,7 @@ class Load:
 
     @cute.jit
     def load_v_in_place(self, pages: Pages, tile: Int32, length: Int32, count: Int32) -> None:
-        """Load V of the other page over K, once the scores have read it.
-
-        The columns are this CTA's.
-        """
+        """Load this CTA's columns of the other page's V over K, once read."""
         other = 1 - self.rank
         index = pages[1]
         if self.rank == 1:  # mutant: in-place page
@@ -757,10 +748,7 @@ class Load:
 
     @cute.jit
     def look_ahead(self, entries: PageEntries, request: Int32, begin: Int32, tile: Int32, length: Int32) -> PageEntries:
-        """Replace the register of page numbers that precede `tile`.
-
-        `tile` is the last tile still to be loaded.
-        """
+        """Replace the register of page numbers before `tile`, the last one to load."""
         even, odd = entries
         turn = (tile - begin) // TILES_AHEAD
         if ((tile - begin) % TILES_AHEAD == 0) & (turn > 0):
@@ -810,10 +798,7 @@ class Load:
     def load_rope(
         self, tma: TmaLoad, row: Int32, block: Int32, outer: Int32, sX: cute.Tensor, full: cute.Pointer
     ) -> None:
-        """Load 64 rows of the rope columns.
-
-        With 8-bit elements half of the box is outside, and zero.
-        """
+        """Load 64 rows of rope columns, of 8-bit elements half a box of zeros."""
         mX = cute.domain_offset((row, 0, 0), tma.mRope)
         gX = cute.local_tile(mX, (CTA_ROWS, self.sizes.box_columns), (None, None, None))
         tXsX, tXgX = cpasync.tma_partition(
@@ -827,10 +812,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Mma:
-    """The MMA warp of a pair's leader.
-
-    It issues S of the next tile before P V of this one, so that softmax runs meanwhile.
-    """
+    """The MMA warp of a pair's leader: S of the next tile precedes P V."""
 
     sizes: Sizes
     tiled_mmas: Callable[[], tuple[cute.TiledMma, cute.TiledMma]]  # made at each use, since `set` rebinds the value
@@ -979,10 +961,7 @@ class SoftmaxThread:
             NamedBarrier.ODD_WARPS.sync(2 * WARP * self.sizes.groups)
 
     def exchange(self, value: Float32) -> list[Float32]:
-        """Return the values of the row's other threads.
-
-        `sync_row` has to come before the next exchange.
-        """
+        """Return the values of the row's other threads; `sync_row` precedes the next exchange."""
         self.sExchange[self.thread] = value
         self.sync_row()  # mutant: exchange
         others = [self.thread ^ (CTA_ROWS * n) for n in range(1, 2 * self.sizes.groups)]
@@ -1030,10 +1009,7 @@ class SoftmaxThread:
 
     @cute.jit
     def wait_result(self, last: Mbarrier, count: Int32, is_last: cutlass.Boolean) -> None:
-        """Wait for O of a work tile, whose last tile is `count`.
-
-        For a CTA's last work tile the wait is at `last`.
-        """
+        """Wait for O up to tile `count`; for the CTA's last work tile at `last`."""
         full, phase = self.barriers.o_full, count & 1
         if cutlass.const_expr(self.sizes.overlaps_last):
             full, phase = full.unless(is_last, last), Int32(select_(is_last, 0, phase))  # mutant: result phase
@@ -1042,10 +1018,7 @@ class SoftmaxThread:
 
     @cute.jit
     def announce_read(self, is_read: cutlass.Boolean) -> None:
-        """Announce that this warp has read its O, so tensor memory can be freed.
-
-        O may still be on its way to memory.
-        """
+        """Announce that this warp has read its O, so tensor memory can be freed."""
         if is_read:
             before_thread_sync()
             cute.arch.cluster_arrive_relaxed()
@@ -1053,10 +1026,7 @@ class SoftmaxThread:
 
 @dataclass(frozen=True)
 class Softmax:
-    """Softmax of one row, in one page of a tile.
-
-    Warpgroups share the keys of the page.
-    """
+    """Softmax of one row in a tile's page, whose keys warpgroups share."""
 
     own: SoftmaxThread
     dtype: type[cutlass.Numeric]
@@ -1157,10 +1127,7 @@ class Softmax:
 
     @cute.jit
     def mask(self, tSrS: cute.Tensor, page: Int32, limit: Int32, length: Int32) -> None:
-        """Mask non-keys, and keys from `limit` on.
-
-        Keys come last in the box (`Load.first_row`).
-        """
+        """Mask non-keys and keys from `limit` on, last in the box (`Load.first_row`)."""
         columns = self.own.sizes.thread_scores
         empty = PAGE - cutlass.min(cutlass.max(length - PAGE * page, 0), PAGE)
         first = empty - columns * self.own.group  # of this thread's scores
@@ -1192,10 +1159,7 @@ class Softmax:
         return tPrP, (sums[0] + sums[1]) + (sums[2] + sums[3])
 
     def store_p(self, tPrP: cute.Tensor, is_last: cutlass.Boolean) -> None:
-        """Store P to shared memory.
-
-        SWIZZLE_128B moves 16-byte vector v of row r to v xor r % 8.
-        """
+        """Store P, vector v of row r at v xor r % 8 (SWIZZLE_128B)."""
         own, sizes = self.own, self.own.sizes
         width = SWIZZLE_BYTES // sizes.element_bytes
         key = PAGE * own.upper + sizes.thread_scores * own.group
@@ -1280,10 +1244,7 @@ class Epilogue:
 
     @cute.jit
     def store_partial(self, factors: list[Float32], target: Target) -> None:
-        """Store this thread's columns to a partial result, 16 bytes a time.
-
-        Memory has rows for whole warps.
-        """
+        """Store this thread's columns to a partial result with rows for whole warps."""
         own = self.own
         row = TILE_ROWS * target.row_block + CTA_ROWS * own.rank + own.row
         row_group = cute.arch.make_warp_uniform(row // WARP)
@@ -1310,10 +1271,7 @@ class Epilogue:
 
     @cute.jit
     def next_column(self, column: Int32, n: Int32, chunks: cutlass.Constexpr, target: Target) -> Int32:
-        """Return the column of chunk n.
-
-        With `fine_grained`, it waits for the other half of O where that half begins.
-        """
+        """Return chunk n's column; `fine_grained` waits where O's other half begins."""
         if cutlass.const_expr(self.own.sizes.fine_grained):
             is_other_half = n == chunks // 2
             if is_other_half:

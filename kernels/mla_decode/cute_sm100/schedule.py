@@ -70,10 +70,7 @@ class Even:
 
     @property
     def reciprocal(self) -> int:
-        """Reciprocal of `splits`, shifted by RECIPROCAL_BITS.
-
-        It times a worker's number, shifted back, is that number over `splits`.
-        """
+        """Return RECIPROCAL_BITS of 1 / `splits`: times a number, shifted back, it divides."""
         return -(-(1 << RECIPROCAL_BITS) // self.splits)
 
     def edges(self, split: int) -> tuple[int, int]:
@@ -83,10 +80,7 @@ class Even:
 
 @dataclass(frozen=True)
 class PairSchedule(Schedule):
-    """The schedule of CTA pairs, and the combine kernel's warps per row.
-
-    As many run as fit at once.
-    """
+    """CTA pairs' schedule, and combine warps per row, as many as fit."""
 
     even: Even | None = None
 
@@ -148,10 +142,7 @@ def make_schedule(
 
 
 def cost(lengths: Sequence[int], rows: int, processors: int, element_bytes: int, pairs: int) -> float:
-    """Return the schedule's cost, in units of a pair's time for a tile.
-
-    Of two builds the one with the cheaper schedule is faster.
-    """
+    """Return the cost in a pair's time per tile; the cheaper build is faster."""
     tiles = [max(1, -(-length // TILE_KEYS)) for length in lengths]
     return _assign_splits(tiles, -(-rows // TILE_ROWS), processors, element_bytes, pairs)[1]
 
@@ -188,10 +179,7 @@ def _assign_splits(
 
 
 def _even(worker_group: Sequence[Sequence[Split]], lengths: Sequence[int]) -> Even | None:
-    """Return the plan's numbers if it is even.
-
-    The order of its workers, and that of a request's splits, may differ.
-    """
+    """Return an even plan's numbers, whatever the order of workers and splits."""
     if len(set(lengths)) != 1 or any(len(splits) != 1 for splits in worker_group) or len(worker_group) >= MOST_EVEN:
         return None
     sizes = [sorted(p.end - p.begin for (p,) in worker_group if p.request == n) for n in range(len(lengths))]
@@ -220,8 +208,5 @@ def _share(split: Split, tiles: int, pair: int, pairs: int) -> tuple[int, int]:
 
 
 def _most_row_warps(rows: int, processors: int) -> int:
-    """Return the most combine warps per row so that all CTAs run at once.
-
-    A second wave of them takes as long as the first.
-    """
+    """Return the most combine warps per row without a second wave of CTAs."""
     return max((n for n in (1, 2, 4, 8) if rows * n <= COMBINE_WARPS * COMBINE_CTAS * processors), default=1)

@@ -108,10 +108,7 @@ class Sizes:
 
     @property
     def row_boxes(self) -> int:
-        """Boxes of a row of Q or K.
-
-        8-bit elements fill the last one half, zeros the rest.
-        """
+        """Boxes of a row of Q or K, of 8-bit elements the last half zeros."""
         return -(-WIDTH // self.box_columns)
 
     @property
@@ -171,10 +168,7 @@ class Sizes:
 
     @property
     def rescale_log2_threshold(self) -> float:
-        """Growth of the maximum (log2) that leaves O unscaled.
-
-        P grows by as much, and e4m3 ends at 448.
-        """
+        """Growth of the maximum (log2) that leaves O unscaled, by P's range: e4m3's is 448."""
         return 3.0 if self.element_bytes == 1 else 8.0
 
     # -- the last tile of a CTA -----------------------------------------------------------------------------------
@@ -203,10 +197,7 @@ class Sizes:
         return self.pairs == 2 or self.element_bytes == 1
 
     def page_and_block(self, number: Any) -> tuple[Any, Any]:
-        """Page and block of columns of V part `number`.
-
-        To complete half of O early, pages alternate.
-        """
+        """Page and block of V's part `number`; pages alternate to complete half of O."""
         if self.overlaps_last:
             return number % 2, number // 2
         return number // self.page_v_parts, number % self.page_v_parts
@@ -319,10 +310,7 @@ class Sizes:
 
     @property
     def p_last_box(self) -> int:
-        """First box of the last tile's P (`overlaps_last`), from P on.
-
-        It lies at the end of Q.
-        """
+        """First box from P on of the last tile's P (`overlaps_last`), at Q's end."""
         return -self.p_boxes - self.p_box  # mutant: p last box
 
     @property

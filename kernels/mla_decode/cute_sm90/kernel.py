@@ -1226,10 +1226,7 @@ class Epilogue:
             cute.autovec_copy(chunk, mMergeState[merge, warp, number, self.lane, None])
 
     def add_state(self, merge: Int32, warp: Int32) -> None:
-        """Merge the other split's state: scale the one with the smaller maximum.
-
-        So both would get the same bits, whoever is the second.
-        """
+        """Merge the other split's state, scaling the smaller maximum's: either gets equal bits."""
         rows, mMergeState = self.rows, self.params.mMergeState
         other = cute.make_rmem_tensor((4, layout.MERGE_CHUNKS), Float32)
         for number in range(layout.MERGE_CHUNKS):
@@ -1297,10 +1294,7 @@ class Epilogue:
             cute.autovec_copy(value, target)
 
     def swap(self, low: list, high: list, is_high: cutlass.Boolean, offset: int) -> tuple[list, list]:
-        """Exchange `high` of the low lane for `low` of the high one, `offset` lanes apart.
-
-        Returns both parts in the order of the lanes they come from.
-        """
+        """Exchange `high` for the lane's `low` `offset` apart; return both in lane order."""
         kind = type(low[0])
         keep = [kind(select_(is_high, b, a)) for a, b in zip(low, high, strict=True)]
         send = [kind(select_(is_high, a, b)) for a, b in zip(low, high, strict=True)]

@@ -370,10 +370,7 @@ class Planner:
 
     @cute.jit
     def scan(self, value: Int32, sSums: cute.Tensor, side: int, me: Thread) -> tuple[Int32, Int32]:
-        """Return the sum over the threads before this one, and over all.
-
-        Two scans after each other take different sides of sSums.
-        """
+        """Return sums before this thread and of all; successive scans alternate sides of sSums."""
         _, warp, lane = me
         total = value
         for distance in (1, 2, 4, 8, 16):

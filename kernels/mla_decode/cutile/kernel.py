@@ -34,10 +34,7 @@ def load_tile(Array, index, ROWS, COLUMNS, LATENCY):
 
 @ct.function
 def load_rows(Array, plane, row, column_tile, ROWS, COLUMNS, LATENCY):
-    """Load a (ROWS, COLUMNS) tile that begins at any row of an array.
-
-    The array has three dimensions; rows below 0 read as zeros.
-    """
+    """Load (ROWS, COLUMNS) from any row of a three-dimensional array, below 0 zeros."""
     view = Array.tiled_view((1, ROWS, COLUMNS), padding_mode=ct.PaddingMode.ZERO, traversal_steps=(1, 1, COLUMNS))
     return ct.reshape(view.load((plane, row, column_tile), latency=LATENCY), (ROWS, COLUMNS))
 

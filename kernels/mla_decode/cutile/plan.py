@@ -1,7 +1,4 @@
-"""Plans of the kernel `cutile`: how it cuts ragged requests into work items.
-
-The cheapest of a few plans is taken, by estimated time.
-"""
+"""How the kernel `cutile` cuts ragged requests: the cheapest plan by estimated time."""
 
 from __future__ import annotations
 
@@ -74,10 +71,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a plan depends on.
-
-    These are kv lengths in tokens, query rows of a request, latent and rope width.
-    """
+    """What a plan depends on: kv lengths in tokens, query rows, latent, rope width."""
 
     lengths: tuple[int, ...]
     rows: int
@@ -130,10 +124,7 @@ class Estimate:
 
     @property
     def least_us(self) -> float:
-        """Return a cheap lower bound of `us`.
-
-        It is the longest block, or all blocks shared evenly.
-        """
+        """Return a lower bound of `us`: the longest block, or all shared evenly."""
         total = sum(duration * count for duration, count in self._blocks)
         return max(max(self._blocks)[0], total / self.multiprocessors) + self._further_us
 
@@ -226,10 +217,7 @@ def choose_plan(
 
 
 def candidates(problem: Problem, wide: Tiling, narrow: Tiling, multiprocessors: int) -> Iterator[Plan]:
-    """Yield plans with the longest request whole or in several splits.
-
-    Either tiling has up to as many splits as make two waves of blocks.
-    """
+    """Yield plans with the longest request whole or split, in up to two waves."""
     for tiling in (wide, narrow):
         most = max(1, 2 * multiprocessors // tiling.blocks(problem.rows))
         tiles = problem.tiles(tiling.keys)

@@ -17,10 +17,7 @@ GRAIN = 8  # sizes of a split that are tried, from each number of splits of the 
 
 @dataclass(frozen=True)
 class Item:
-    """KV tiles [begin, end) of a request of `length` tokens.
-
-    `partial` is the index of a split's partial result.
-    """
+    """KV tiles [begin, end) of a request of `length` tokens, and its partial result."""
 
     request: int
     length: int
@@ -92,10 +89,7 @@ def split_count(tiles: int, chunk: int) -> int:
 
 
 def split_sizes(requests: Mapping[int, int], chunk: int, even: bool = True) -> Counter[int]:
-    """Count the splits of each size that `make_schedule` makes.
-
-    Requests are given as tiles -> number of requests.
-    """
+    """Count `make_schedule`'s splits by size; requests are tiles -> number of requests."""
     sizes: Counter[int] = Counter()
     for tiles, count in requests.items():
         splits = split_count(tiles, chunk)

@@ -46,10 +46,7 @@ def split_count(batch: int, query_tokens: int, kv_length: int, clusters: int = M
 
 @not_baked
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return two builds, as in NVIDIA's runner: with and without a split.
-
-    Split keys go through a workspace.
-    """
+    """Return a persistent and a static build; split keys go through a workspace."""
     split = split_count(workload.batch, workload.query_tokens, workload.kv_length) > 1
     return tuple(
         Variant(

@@ -8,7 +8,6 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_stream
 
 from kernels.programs import row_major
@@ -33,36 +32,34 @@ def columns(mX: cute.Tensor, modes: list[int], first: int, count: int) -> cute.T
     return cute.make_tensor(mX.iterator + first, cute.make_layout(tuple(shape), stride=layout.stride))
 
 
-class MLADecode:
-    """The operator on one of NVIDIA's examples."""
+def program(dtype: str, split: bool, persistent: bool, max_active_clusters: int) -> tuple[Any, tuple]:
+    """Return the operator on an example and fake row-major arguments.
 
-    def __init__(self, example: Any) -> None:
-        self.example = example
+    For B requests, T query tokens, H heads: mQ (B, T, H, latent + rope), mKV (pages, page, latent + rope), mPages (B,
+    pages per request), mLengths (B,), mO (B, T, H, latent), mLSE (B, T, H), to base 2. mWorkspace (bytes,) is for the
+    splits' partial results, float32, or None without `split`: then the output is written directly, and splits is 1.
+    Batch, query tokens, pages, lengths and splits are dynamic. `persistent` launches at most `max_active_clusters`
+    clusters of two CTAs that take tile after tile.
+    """
+    path, name, element = EXAMPLES[dtype]
+    example = getattr(module(path), name)(
+        acc_dtype=cutlass.Float32,
+        lse_dtype=cutlass.Float32,
+        mma_qk_tiler_mn=QK_TILE,
+        mma_pv_tiler_mn=PV_TILE,
+        max_active_clusters=max_active_clusters,
+        page_size=PAGE,
+        skip_correction_threshold=0.0,
+        is_persistent=persistent,
+        is_var_seq=True,
+        is_var_split_kv=False,
+    )
 
     @cute.jit
-    def __call__(
-        self,
-        mQ: cute.Tensor,
-        mKV: cute.Tensor,
-        mPages: cute.Tensor,
-        mLengths: cute.Tensor,
-        mO: cute.Tensor,
-        mLSE: cute.Tensor,
-        mWorkspace: cute.Tensor | None,
-        splits: cutlass.Int32,
-        softmax_scale: cutlass.Float32,
-        stream: CUstream,
-    ) -> None:
-        """B requests, T query tokens, H heads.
-
-        mQ (B, T, H, latent + rope), mKV (pages, page, latent + rope), mPages (B, pages per request), mLengths (B,),
-        mO (B, T, H, latent), mLSE (B, T, H), all row-major; mWorkspace (bytes,) for the splits' partial results,
-        float32, or None to write the output directly, which needs splits = 1. The examples write the log-sum-exp to
-        base 2.
-        """
+    def decode(mQ, mKV, mPages, mLengths, mO, mLSE, mWorkspace, splits, softmax_scale, stream):
         token_modes = [2, 3, 1, 0]  # (H, columns, T, B)
         page_modes = [1, 2, 0]  # (page, columns, pages)
-        self.example(
+        example(
             columns(mQ, token_modes, 0, LATENT),
             columns(mQ, token_modes, LATENT, ROPE),
             columns(mKV, page_modes, 0, LATENT),
@@ -79,30 +76,8 @@ class MLADecode:
             stream,
         )
 
-
-def program(dtype: str, split: bool, persistent: bool, max_active_clusters: int) -> tuple[MLADecode, tuple]:
-    """Return the host function and fake arguments.
-
-    Batch, query tokens, pages, lengths and splits are dynamic. `split` builds for partial results in a workspace,
-    otherwise for splits = 1. `persistent` launches at most `max_active_clusters` clusters of two CTAs that take tile
-    after tile.
-    """
-    path, name, element = EXAMPLES[dtype]
-    example = getattr(module(path), name)(
-        acc_dtype=cutlass.Float32,
-        lse_dtype=cutlass.Float32,
-        mma_qk_tiler_mn=QK_TILE,
-        mma_pv_tiler_mn=PV_TILE,
-        max_active_clusters=max_active_clusters,
-        page_size=PAGE,
-        skip_correction_threshold=0.0,
-        is_persistent=persistent,
-        is_var_seq=True,
-        is_var_split_kv=False,
-    )
     batch, tokens = cute.sym_int32(), cute.sym_int32()
-
-    return MLADecode(example), (
+    return decode, (
         row_major(element, batch, tokens, HEADS, LATENT + ROPE),
         row_major(element, cute.sym_int32(), PAGE, LATENT + ROPE),
         row_major(cutlass.Int32, batch, cute.sym_int32(), align=4),

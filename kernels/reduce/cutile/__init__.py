@@ -60,10 +60,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def blocks_along(rows: int, columns: int, tile_m: int, tile_n: int, processors: int) -> int:
-    """Return how many blocks share a row.
-
-    As many as fill the GPU, at most one for each tile.
-    """
+    """Return how many blocks share a row: as fill the GPU, at most tiles."""
     row_tiles, tiles = -(-rows // tile_m), -(-columns // tile_n)
     return max(1, min(tiles, BLOCKS_PER_PROCESSOR * processors // row_tiles))
 

@@ -1,7 +1,4 @@
-"""Device code of `reduce` in cuTile.
-
-Tiles are in lower case with their shape next to them, constants in capitals.
-"""
+"""Device code of `reduce` in cuTile; tiles are in lower case, with their shape."""
 
 import math
 

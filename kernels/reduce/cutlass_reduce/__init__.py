@@ -22,10 +22,7 @@ compile = compile_program("kernels.reduce.cutlass_reduce.kernel:program", "reduc
 
 
 def supports(workload: Workload) -> str | None:
-    """Accept extents that 32-bit coordinates can count.
-
-    A partial last tile counts in full.
-    """
+    """Accept extents that 32-bit coordinates can count, a partial last tile in full."""
     if max(workload.rows, workload.columns) >= 2**30:
         return "the kernel counts rows and columns in 32 bits and takes fewer than 2^30 of each"
     return None
@@ -55,10 +52,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind a cluster for as many rows as a CTA has.
-
-    The tensors are passed without copies.
-    """
+    """Bind a cluster for as many rows as a CTA has, without copies."""
     rows = THREADS // build.params["threads_per_row"]
     grid = (-(-workload.rows // rows), build.params["cluster"], 1)
     return build.runner((inputs.x, outputs.y), grid)

@@ -50,10 +50,7 @@ class RowReduce:
 
     @cute.jit
     def __call__(self, mX: cute.Tensor, mY: cute.Tensor, stream: CUstream) -> None:
-        """Launch on row-major mX (M, N) and mY (M, 1) of `dtype`.
-
-        Extents are dynamic.
-        """
+        """Launch on row-major mX (M, N), mY (M, 1) of `dtype`; extents are dynamic."""
         # Threads of a row hold neighbouring vectors, so that a warp reads 512 contiguous bytes at once; further vectors
         # of a thread lie a whole row of threads on. Rows of the tile are a thread mode of their own.
         rows = self.threads // self.threads_per_row
@@ -72,10 +69,7 @@ class RowReduce:
 
     @cute.kernel
     def kernel(self, mX: cute.Tensor, mY: cute.Tensor, tv_layout: cute.Layout, tiler: cutlass.Constexpr) -> None:
-        """Reduce every `cluster`-th tile of this CTA's rows.
-
-        All CTAs of a cluster come to know the result.
-        """
+        """Reduce every `cluster`-th tile of this CTA's rows, for all CTAs of the cluster."""
         thread, _, _ = cute.arch.thread_idx()
         block, rank, _ = cute.arch.block_idx()
         warps_per_row = max(self.threads_per_row // 32, 1)
@@ -131,10 +125,7 @@ class RowReduce:
         rank: cutlass.Int32,
         thread: cutlass.Int32,
     ) -> None:
-        """Reduce this thread's vectors into `partial`, element by element.
-
-        The tiles are rank, rank + cluster, …
-        """
+        """Reduce elements of tiles rank, rank + cluster, … of this thread into `partial`."""
         tiles = cute.ceil_div(mX.shape[1], tiler[1])
         first = rank
         if cutlass.const_expr(self.aligned):
@@ -157,10 +148,7 @@ class RowReduce:
         copy_bits: cutlass.Constexpr,
         predicated: cutlass.Constexpr,
     ) -> None:
-        """Reduce one tile, read in copies of `copy_bits`.
-
-        What lies past the last column counts as the identity.
-        """
+        """Reduce one tile by copies of `copy_bits`, past the last column the identity."""
         atom = cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), self.dtype, num_bits_per_copy=copy_bits)
         thread_copy = cute.make_tiled_copy(atom, tv_layout, tiler).get_slice(thread)
         tXgX = thread_copy.partition_S(cute.local_tile(mX, tiler, place))

@@ -17,10 +17,7 @@ compile = compile_program("kernels.rmsnorm.cutlass_rmsnorm.program:program", "rm
 
 
 def supports(workload: Workload) -> str | None:
-    """Accept rows whose 16-byte vectors divide evenly among a cluster's CTAs.
-
-    A cluster has up to 8.
-    """
+    """Accept rows whose 16-byte vectors divide evenly among up to 8 CTAs."""
     size = DTYPES[workload.dtype]
     shape = Shape.of(workload.columns, size)
     if shape.cluster > LARGEST_CLUSTER:
@@ -37,10 +34,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind a cluster for each group of rows that it takes at once.
-
-    The tensors are passed without copies.
-    """
+    """Bind a cluster for each group of rows that it takes, without copies."""
     shape = Shape.of(workload.columns, inputs.x.element_size())
     grid = (-(-workload.rows // shape.rows), shape.cluster, 1)
     arguments = (inputs.x, inputs.weight, outputs.y, inputs.eps)

@@ -4,7 +4,6 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cuda.bindings.driver import CUstream
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream
 
 from kernels.rmsnorm.cutlass_rmsnorm.shape import Shape
@@ -14,27 +13,11 @@ ELEMENTS = {"fp32": cutlass.Float32, "fp16": cutlass.Float16, "bf16": cutlass.BF
 SM_VERSION = 90  # from here on the example uses clusters; it would ask the device
 
 
-class RMSNorm:
-    """The operator on NVIDIA's example."""
+def program(dtype: str, columns: int) -> tuple[Any, tuple]:
+    """Return the operator on the example and fake arguments.
 
-    def __init__(self, example: Any) -> None:
-        self.example = example
-
-    @cute.jit
-    def __call__(
-        self, mX: cute.Tensor, mW: cute.Tensor, mY: cute.Tensor, eps: cutlass.Float32, stream: CUstream
-    ) -> None:
-        """Launch on row-major mX and mY (rows, columns) and mW (columns,).
-
-        All are 16-byte aligned; rows are dynamic.
-        """
-        self.example(mX.iterator, mW.iterator, mY.iterator, mX.shape[0], eps, stream)
-
-
-def program(dtype: str, columns: int) -> tuple[RMSNorm, tuple]:
-    """Return the host function and fake arguments.
-
-    Raises ValueError if the example shapes its CTAs in another way than `bind` counts on.
+    mX and mY are (rows, columns), row-major, mW (columns,), all 16-byte aligned; rows are dynamic. Raises ValueError if
+    the example shapes its CTAs in another way than `bind` counts on.
     """
     example, element = module("blackwell.rmsnorm"), ELEMENTS[dtype]
     config = example.RMSNormConfig(element, columns, True, SM_VERSION)
@@ -45,5 +28,10 @@ def program(dtype: str, columns: int) -> tuple[RMSNorm, tuple]:
     rows = cute.sym_int32()
     x, y = (make_fake_compact_tensor(element, (rows, columns), stride_order=(1, 0), assumed_align=16) for _ in "xy")
     weight = make_fake_compact_tensor(element, (columns,), assumed_align=16)
-    kernel = RMSNorm(example.RMSNormKernel(element, columns, True, config))
-    return kernel, (x, weight, y, cutlass.Float32(1.0e-6), make_fake_stream())
+    kernel = example.RMSNormKernel(element, columns, True, config)
+
+    @cute.jit
+    def norm(mX, mW, mY, eps, stream):
+        kernel(mX.iterator, mW.iterator, mY.iterator, mX.shape[0], eps, stream)
+
+    return norm, (x, weight, y, cutlass.Float32(1.0e-6), make_fake_stream())

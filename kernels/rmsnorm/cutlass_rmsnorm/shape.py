@@ -1,7 +1,4 @@
-"""How NVIDIA's RMSNorm example divides rows among threads and CTAs.
-
-Only what a launch depends on is here.
-"""
+"""How NVIDIA's RMSNorm example divides rows, as far as a launch depends on it."""
 
 from __future__ import annotations
 

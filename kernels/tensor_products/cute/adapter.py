@@ -1,7 +1,4 @@
-"""Shared code of `cute_pair` and `cute_single`.
-
-They take a tile at a time and a stage at a time; nothing overlaps.
-"""
+"""What `cute_pair` and `cute_single` share: a tile, then a stage, without overlap."""
 
 from cutesnake.model.contract import Build, Runner, Variant, not_baked
 from kernels.programs import compile_program

@@ -1,7 +1,4 @@
-"""Device code of `tensor_products` in CuTe DSL: D = A B^T.
-
-A CTA computes a tile of 128 x 256, or a pair one of 256 x 256.
-"""
+"""Device code of `tensor_products` in CuTe DSL, 128 x 256 per CTA."""
 
 from typing import Any
 
@@ -169,10 +166,7 @@ class Products:
 
     @cute.jit
     def set_scales(self, mma: cute.TiledMma, tensor_memory: cute.Pointer) -> None:
-        """Write scales of 1 for A and B.
-
-        As all are equal, it does not matter which element has which.
-        """
+        """Write scales of 1 for A and B, whose order does not matter."""
         column = cute.recast_ptr(tensor_memory, dtype=cutlass.Int32) + SCALE_COLUMN
         columns = cute.make_tensor(column, cute.make_layout((128, SCALE_COLUMNS), stride=(1 << 16, 1)))
         atom = cute.make_copy_atom(tcgen05.St32x32bOp(tcgen05.Repetition.x32), cutlass.Int32)

@@ -1,7 +1,4 @@
-"""Device code of `tensor_products` in cuTile.
-
-Tiles are written in lower case, with their shape next to them.
-"""
+"""Device code of `tensor_products` in cuTile; tiles are in lower case."""
 
 import cuda.tile as ct
 

@@ -1,4 +1,1 @@
-"""Shared code of the steps of NVIDIA's SM100 GEMM tutorial in CuTe DSL.
-
-The steps are `cutlass_0` to `cutlass_6`.
-"""
+"""What the steps `cutlass_0` to `cutlass_6` of NVIDIA's SM100 GEMM tutorial share."""

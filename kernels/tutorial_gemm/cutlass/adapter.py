@@ -56,10 +56,7 @@ class Step:
 
     @not_baked
     def bind(self, build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-        """Bind the matrices without copies.
-
-        The last step converts B's integers into separate memory.
-        """
+        """Bind without copies; the last step converts B's integers into separate memory."""
         import torch
 
         from cutesnake.stages.load.cute import Call

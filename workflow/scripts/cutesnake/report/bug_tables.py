@@ -42,7 +42,7 @@ def bugs(part: str) -> str:
     for name, x in sorted(chosen.items(), key=lambda item: (item[1]["from"], item[0])):
         links = ", ".join(f"[{_short(url)}]({url})" for url in x["upstream"])
         rows.append([f"`{name}`", x["title"], links, x["missed"] if part == "missed" else _reported(x)])
-    return _table(("case", "bug", "fix or report", "why" if part == "missed" else "reported as"), rows)
+    return _table(("case", "bug", "fix, report or code", "why" if part == "missed" else "reported as"), rows)
 
 
 def _reported(x: Record) -> str:

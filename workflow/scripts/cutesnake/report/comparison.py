@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,20 +89,21 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
             for name, pairs in workloads.items()
         ],
         "common": _boxes(table, repeated),
-        "count": _count(table.workloads, len(shown)),
+        "count": _count(table.workloads, len(shown)) + _in_both(workloads.values(), times),
     }
 
 
 def _foremost(workloads: dict[str, list[CompareRow]]) -> set[str]:
-    """Select at most MOST_UNMEASURED workloads for a table without measurements.
+    """Select the workloads of a table without measurements: the predicted ones, else MOST_UNMEASURED.
 
-    All predicted workloads are kept; the others are picked evenly, since their rows hold much the same static values.
+    These are picked evenly, since their rows hold much the same static values.
     """
     every = list(workloads)
     if len(every) <= MOST_UNMEASURED:
         return set(every)
-    predicted = {name for name, rows in workloads.items() if _also_predicted(rows)}
-    return predicted | {every[place * (len(every) - 1) // (MOST_UNMEASURED - 1)] for place in range(MOST_UNMEASURED)}
+    if predicted := {name for name, rows in workloads.items() if _also_predicted(rows)}:
+        return predicted
+    return {every[place * (len(every) - 1) // (MOST_UNMEASURED - 1)] for place in range(MOST_UNMEASURED)}
 
 
 def _also_predicted(rows: list[CompareRow]) -> str:
@@ -112,6 +113,15 @@ def _also_predicted(rows: list[CompareRow]) -> str:
 
 def _count(every: int, shown: int) -> str:
     return plural(every, "workload") if shown == every else f"{number(shown)} of {plural(every, 'workload')}"
+
+
+def _in_both(workloads: Iterable[list[CompareRow]], times: Sequence[MetricColumn]) -> str:
+    """Return how many workloads have a time of both DSLs, unless all or none have."""
+    every = [
+        any(all((cell := _fastest(pairs, dsl, m.key)) and cell.kind in KNOWN for dsl in DSLS) for m in times)
+        for pairs in workloads
+    ]
+    return f", {number(sum(every))} with times of both DSLs" if any(every) and not all(every) else ""
 
 
 def _cells_of(rows: Iterable[CompareRow], key: str) -> Iterable[Cell]:
@@ -278,7 +288,7 @@ def _kernel(
         if cell is None:
             cells.append({"text": NONE, "relative": None, "mark": ""})
             continue
-        if cell.reason:
+        if cell.reason and (cell.value is not None or metric in times):  # Coverage says why shares are missing
             reasons.append(cell.reason)
         if cell.value is None:
             cells.append({"text": NONE, "relative": None, "mark": ""})

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from cutesnake.analysis.compare.recorded import folders, operators, recorded_speedups, recorded_times
 from cutesnake.analysis.compare.speedup import speedups
@@ -37,13 +37,14 @@ GROUPS = {
     "ragged": "ragged batches",
     "odd": "odd batches and lengths",
     "heads": "16 to 64 heads, 2 or 4 query tokens",
-    "sweep": "uniform batches of the sweep",
+    "sweep": "uniform batches of `sweep.yaml`",
 }
 DRAWN = {  # of unseen_h200.json
     "weak": "random: lowest speedups of an earlier draw",
     "drawn": "random, used for fitting",
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
+    "weakest": "random: the weakest of these, again on another day",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
@@ -171,10 +172,7 @@ def _gpu(device: str | None) -> str:
 
 def correctness_counts() -> str:
     """Return how many recorded checks passed on each GPU."""
-    return markdown(("GPU", "cases passed", "inputs checked"), ([_gpu(d), *counts] for d, *counts in _checks()))
-
-
-def _checks() -> Iterator[tuple[str, str, str]]:
+    rows = []
     for folder in folders():
         entries = [entry for entry in read_set(folder) if entry.stage == "correctness"]
         passed = sum(entry.status == "ok" for entry in entries)
@@ -182,8 +180,9 @@ def _checks() -> Iterator[tuple[str, str, str]]:
         for entry in entries:
             if metrics := getattr(entry, "metrics", None):
                 inputs.update(passed=metrics.passed, all=metrics.passed + metrics.failed)
-        device = json.loads((folder / SUMMARY).read_text())["device"]
-        yield device, f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+        counts = f"{passed} of {len(entries)}", f"{inputs['passed']:,} of {inputs['all']:,}"
+        rows.append([_gpu(_json(folder / SUMMARY)["device"]), *counts])
+    return markdown(("GPU", "cases passed", "inputs checked"), rows)
 
 
 def recorded_sets() -> str:
@@ -204,12 +203,11 @@ def prediction_accuracy() -> str:
     Inside: at the highest clock, within the band by rows of other operators.
     """
     errors_header = ("median", "90th percentile", "worst", "signed median")
-    header = ("set", "GPU", "rows", *errors_header, "inside band", "not predicted")
+    header = ("set", "GPU", "times", *errors_header, "inside band", "not predicted")
     known, rows = read_validated(files()), []
     newest = BENCHMARKS.glob("prediction/blind_*.jsonl")  # sets that no error band rests on yet
     for path in sorted([*FOLDER.glob("*.jsonl"), *newest], key=lambda path: path.name):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        predictions = read_validated([path])
+        lines, predictions = _lines(path), read_validated([path])
         gpus = sorted({one.device for one in predictions})
         each = gpus if path.stem.startswith("blind") and len(gpus) > 1 else []
         for some in [gpus, *([gpu] for gpu in each)]:
@@ -242,13 +240,9 @@ def regret() -> str:
     fastest.
     """
     folder = BENCHMARKS / "prediction"
-    heuristics = {
-        (row["operator"], row["workload"]): row["variant"]
-        for row in map(json.loads, (folder / "nvmatmul.jsonl").read_text().splitlines())
-    }
+    heuristics = {(row["operator"], row["workload"]): row["variant"] for row in _lines(folder / "nvmatmul.jsonl")}
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for line in (folder / "variants.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in _lines(folder / "variants.jsonl"):
         groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
     ratios: dict[str, list[tuple[float, float]]] = {}
     for (operator, workload, _), variants in groups.items():
@@ -262,7 +256,8 @@ def regret() -> str:
         [name, str(len(each)), *_regret(first for first, _ in each), *_regret(second for _, second in each)[::2]]
         for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
     ]
-    header = ("operator", "choices", "within 3 %", "mean", "worst", "nvMatmulHeuristics", "its worst")
+    other = "nvMatmulHeuristics"
+    header = ("operator", "choices", "within 3 %", "mean", "worst", f"{other}: within 3 %", f"{other}: worst")
     return markdown(header, rows)
 
 
@@ -273,7 +268,7 @@ def _regret(ratios: Iterable[float]) -> tuple[str, str, str]:
 
 def b200() -> str:
     """Return predictions for a B200, first and current, next to published values."""
-    header = ("predicted", "workload", "published", "first prediction", "error", "today", "error")
+    header = ("predicted", "workload", "published", "first prediction", "its error", "prediction today", "its error")
     today = _b200("b200.jsonl")
     rows = []
     for case, first in _b200("b200_first.jsonl").items():
@@ -285,34 +280,30 @@ def b200() -> str:
 
 def b200_summary() -> str:
     """Return the B200 prediction errors: each MLA kernel, and attention by mask."""
-    first, today = _b200("b200_first.jsonl"), _b200("b200.jsonl")
+    both = first, _ = _b200("b200_first.jsonl"), _b200("b200.jsonl")
     rows = [
-        [
-            f"MLA decode, {case.rpartition('_')[2]}",
-            "NVIDIA's example",
-            *(f"{_error(one[case]):+.0f} %" for one in (first, today)),
-        ]
+        [f"MLA decode, {case.rpartition('_')[2]}", "NVIDIA's example", *(f"{_error(one[case]):+.0f} %" for one in both)]
         for case in first
         if not case.startswith(ATTENTION)
     ]
+    mla = [one for one in _newer() if "mla_decode" in one.case]
+    cells = [_range(e for one in mla if not math.isnan(e := one.errors[n])) for n in (0, 2)]
+    rows.append([f"MLA decode, {len(mla)} other times", "NVIDIA's kernel in FlashInfer", *cells])
     for mask, causal in (("causal mask", True), ("no mask", False)):
         cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
-        cells = []
-        for one in (first, today):
-            errors = sorted(_error(one[case]) for case in cases)
-            cells.append(f"{errors[0]:+.0f} to {errors[-1]:+.0f} %")
+        cells = [_range(_error(one[case]) for case in cases) for one in both]
         rows.append([f"attention, {mask} assumed, {len(cases)} sizes", "FlashInfer's kernel", *cells])
-    errors = sorted(error for error, _, case, *_ in _newer() if "mla_decode" in case)
-    cells = ["-", f"{errors[0]:+.0f} to {errors[-1]:+.0f} %"]
-    rows.insert(2, [f"MLA decode, {len(errors)} later-published times", "NVIDIA's kernels", *cells])
-    header = ("problem (predicted: NVIDIA's example)", "published time is of", "first error", "error today")
-    return markdown(header, rows)
+    return markdown(("problem", "published time is of", "error of first prediction", "error today"), rows)
+
+
+def _range(errors: Iterable[float]) -> str:
+    least, *_, most = sorted(errors)
+    return f"{least:+.0f} to {most:+.0f} %"
 
 
 def _b200(name: str) -> dict[str, Row]:
     """Rows of a file of benchmarks/prediction by case, those with a published figure."""
-    lines = (BENCHMARKS / "prediction" / name).read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = _lines(BENCHMARKS / "prediction" / name)
     return {row["case"]: row for row in rows if row.get("published_us") or row.get("published_tflops")}
 
 
@@ -331,55 +322,57 @@ def _published(row: Row) -> str:
     return f"{row['published_us']:,} µs" if row.get("published_us") else f"{row['published_tflops']:,} TFLOP/s"
 
 
+class _Newer(NamedTuple):
+    """A published time in µs of `case`; errors and band of its predictions in percent.
+
+    `errors` are of the first prediction and of today's, each at the highest clock and under power. NaN: not predicted.
+    """
+
+    case: str
+    us: float
+    errors: tuple[float, ...]
+    band: float
+
+
 @functools.cache  # two tables read it, and the validation files with it
-def _newer() -> list[tuple[float, float, str, float, Row]]:
-    """Return error, band, case, published time and prediction of newer B200 times."""
+def _newer() -> list[_Newer]:
+    """Return newer B200 times with their predictions, largest error of today's under power first."""
     folder = BENCHMARKS / "prediction"
-    lines = (folder / "b200_rows.jsonl").read_text().splitlines()
-    predicted = {row["case"]: row for row in map(json.loads, lines) if row.get("predicted_us")}
+    first, today = ({row["case"]: row for row in _lines(folder / f"b200_rows{name}.jsonl")} for name in ("_first", ""))
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
-            workload = make_workload(group["operator"], published["parameters"]).id
-            if row := predicted.get(f"{group['operator']}/{published['kernel']}/{workload}"):
-                error = 100.0 * (row["predicted_us"] / published["us"] - 1)
+            us, workload = published["us"], make_workload(group["operator"], published["parameters"]).id
+            case = f"{group['operator']}/{published['kernel']}/{workload}"
+            if row := today.get(case):
+                before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
+                times = [one.get(key, math.nan) for one in (before, row) for key in ("predicted_us", "limited_us")]
                 width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
-                case = f"`{group['operator']}/{published['kernel']}/{workload}`"
+                errors = tuple(100.0 * (time / us - 1) for time in times)
                 # An unknown band holds nothing.
-                rows.append((error, math.nan if width is None else width, case, published["us"], row))
-    return sorted(rows, key=lambda row: -abs(row[0]))
+                rows.append(_Newer(case, us, errors, math.nan if width is None else width))
+    return sorted(rows, key=lambda row: -abs(row.errors[-1]))
 
 
 def b200_rows() -> str:
-    """Return predictions of times that others published for a B200, largest error first.
+    """Return predictions of times that others published for a B200, largest error first."""
+    rows = _newer()
+    cells = [[f"`{one.case}`", f"{one.us:,}", *map(_signed, one.errors), f"±{one.band:.0f}%"] for one in rows]
+    columns = [[(abs(e), one.band) for one in rows if not math.isnan(e := one.errors[n])] for n in range(4)]
+    middle = [f"{median(error for error, _ in column):.0f}%" for column in columns]
+    inside = [f"{sum(error <= most for error, most in column)} of {len(column)}" for column in columns]
+    cells += [["median of absolute errors", "", *middle, ""], ["inside what is expected", "", *inside, ""]]
+    errors = (f"{which} error{clock}" for which in ("first", "today's") for clock in ("", " under power"))
+    return markdown(("predicted kernel and workload", "published, µs", *errors, "expected"), cells)
 
-    Each has two: at the highest clock, and at the clock that power is expected to leave. Some were predicted again,
-    with the kernel, tiles, compiler and published parameters that became known later.
-    """
-    rows, cells = _newer(), []
-    limited: list[float] = []
-    lines = map(json.loads, (BENCHMARKS / "prediction" / "b200_rows_again.jsonl").read_text().splitlines())
-    later = {tuple(row["case"].split("/"))[::2]: row["predicted_us"] for row in lines}
-    for error, width, case, us, row in rows:
-        under_power = NO_VALUE  # where the clock was locked
-        if "limited_us" in row:
-            limited.append(100.0 * (row["limited_us"] / us - 1))
-            under_power = f"{limited[-1]:+.0f}%"
-        again = later.get(tuple(row["case"].split("/"))[::2])
-        newer = f"{100.0 * (again / us - 1):+.0f}%" if again else NO_VALUE
-        cells.append([case, f"{us:,}", f"{error:+.0f}%", f"±{width:.0f}%", under_power, newer])
-    inside = sum(abs(error) <= width for error, width, *_ in rows)
-    middle = median(abs(error) for error, *_ in rows)
-    under = f"{median(map(abs, limited)):.0f}%" if limited else NO_VALUE
-    cells.append(["median", "", f"{middle:.0f}%", f"{inside} of {len(rows)} inside", under, ""])
-    header = ("NVIDIA's kernel", "published, µs", "error", "expected", "error under power", "error again")
-    return markdown(header, cells)
+
+def _signed(error: float) -> str:
+    return NO_VALUE if math.isnan(error) else f"{error:+.0f}%"
 
 
 def predicted_speedups() -> str:
     """Return predicted speedups of `cute_sm100` over NVIDIA's example on a B200."""
-    lines = (BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl").read_text().splitlines()
-    entries = [json.loads(line) for line in lines]
+    entries = _lines(BENCHMARKS / "mla_cute_sm100" / "against_nvidia.jsonl")
     rows = []
     for what, largest in (("batch 1 to 16", 16), ("all that NVIDIA's example computes", math.inf)):
         some = [entry for entry in entries if entry["batch"] <= largest]
@@ -393,16 +386,17 @@ def predicted_speedups() -> str:
 def wall_time() -> str:
     """Return how long the workflow took, by what was run and on which machine."""
     rows = _json(BENCHMARKS / "workflow" / "wall_time.json")
-    header = ("what ran", "machine", "wall time", "date", "commit")
-    return markdown(header, ([row["what"], row["machine"], f"{row['seconds']} s", *_made(row)] for row in rows))
-
-
-def _made(row: Row) -> tuple[str, str]:
-    return row["date"], row["commit"] or NO_VALUE
+    header = ("what ran", "machine", "wall time", "measured", "commit")
+    cells = ("what", "machine", "seconds", "date", "commit")
+    return markdown(header, ([f"{row[name]} s" if name == "seconds" else row[name] for name in cells] for row in rows))
 
 
 def _json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def knowledge_evidence(name: str) -> str:
@@ -414,17 +408,19 @@ def knowledge_evidence(name: str) -> str:
     if entry is None:
         raise TableError(f"docs/knowledge has no entry {name}")
     rows = [[c["text"], _claimed(c), source(c)] for c in entry.evidence]
+    terms = f"{'../' * name.count('/')}README.md#terms"
+    claim = f"[claim]({terms})"
     if len({where for _, _, where in rows}) > 1:
-        return markdown(("claim", "value", "source"), rows)
+        return markdown((claim, "value", "source"), rows)
     if all(isinstance(c.get("equals"), bool) for c in entry.evidence):  # the texts state them
-        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]}"])
-    return markdown((f"claim, from {rows[0][2]}", "value"), (row[:2] for row in rows))
+        return "\n".join([*(f"- {text}" for text, _, _ in rows), "", f"From {rows[0][2]} ([terms]({terms}))"])
+    return markdown((f"{claim}, from {rows[0][2]}", "value"), (row[:2] for row in rows))
 
 
 def _claimed(claim: Mapping[str, Any]) -> str:
     if claim["kind"] == "simulated":
         return "yes"
-    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": "… "}
+    names = {"equals": "", "at_least": "≥ ", "at_most": "≤ ", "contains": ""}
     bound = ", ".join(f"{sign}{_plain(claim[key])}" for key, sign in names.items() if key in claim)
     if claim["kind"] in BUILT:
         return bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,9 +87,7 @@ def render(contents: Contents, base: str = "results") -> str:
     pages = _pages(contents)
     drawn = [plot for plot in contents.plots if plot.file]
     plots = [plot_view(plot, plot.file or "", contents.plot_folder, at) for at, plot in enumerate(drawn)]
-    decided = verdict.view(contents.verdicts) if contents.verdicts else None
-    for box in decided["boxes"] if decided else ():
-        box["flags"] += _simulated(contents.comparison, box["target"], box["compared"]) if box["predicted"] else []
+    decided = verdict.view(contents.verdicts, contents.comparison.coverage, base) if contents.verdicts else None
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
@@ -100,7 +98,8 @@ def render(contents: Contents, base: str = "results") -> str:
         pages=pages,
         verdict=decided,
         subtitle=_subtitle(contents),
-        findings=[f for f in findings.findings(contents.arch, contents.shown) if not (decided and f["boxed"])],
+        absent=predicted.absent(contents.evidence, contents.verdicts),
+        findings=findings.findings(contents.arch, contents.shown),
         unsupported=findings.unsupported_inputs(contents.shown),
         changed=changes.changed(contents.changes, current, pages, base),
         machine=coverage.machine(contents.arch),
@@ -135,16 +134,10 @@ def _subtitle(contents: Contents) -> list[str]:
         counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
         texts = [f"{number(passed)} of {number(every)} on {gpu}" for gpu, (passed, every) in counts.items()]
-        parts.append(f"Correctness checks passed: {', '.join(texts)}.")
+        parts.append(f"Correct cases (kernel and workload): {', '.join(texts)}.")
+    if example := _example(compared.rows):
+        parts.append(f"{example['name']}: {', '.join(example['meaning'])}.")
     return parts
-
-
-def _simulated(compared: Compare, target: str, kernels: Collection[str]) -> list[str]:
-    """Return how many checks of some kernels passed in simulation, or nothing."""
-    counts = [row.correctness for row in compared.coverage if row.target == target and row.kernel in kernels]
-    passed = sum(count.simulated + count.recorded for count in counts)
-    every = passed + sum(count.failed for count in counts)
-    return [f"correct in simulation: {number(passed)} of {number(every)}"] if every else []
 
 
 def _operator(contents: Contents, base: str, notes: Notes) -> View:
@@ -156,7 +149,6 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
         "table": os.path.relpath(f"results/compare/{compared.operator}.csv", base),
         "times": times.times(compared, contents.references),
         "predicted": predicted.predicted(contents.evidence, notes),
-        "example": _example(compared.rows),
         "tables": comparison.tables(compared, notes, *([verdict.rows(contents.verdicts)] if contents.verdicts else [])),
         "panels": kernel_panels.panels(contents.evidence, contents.upstream, base, notes, contents.anatomy),
         "roofline": _roofline([row for row in contents.evidence.roofline if row.workload in shown]),
@@ -164,11 +156,15 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
 
 
 def _example(rows: list[CompareRow]) -> View | None:
-    """Return the first workload's name and its parameters in words."""
+    """Return a workload's name and its parameters, unless the name spells them out."""
     if not rows:
         return None
-    values = [f"{key} {value}" for key, value in rows[0].parameters.items() if value not in (None, "")]
-    return {"name": rows[0].workload, "meaning": values}
+    first = rows[0].parameters
+    several = [key for key in first if any(row.parameters.get(key) != first[key] for row in rows)]
+    name = rows[0].workload
+    values = [f"{key} {first[key]}" for key in several if first[key] not in (None, "")]
+    spelt = all(value.replace(" ", "") in name.split("_") or value.endswith(name.split("_")[-1]) for value in values)
+    return None if spelt else {"name": name, "meaning": values}
 
 
 def _roofline(rows: list[RooflineRow]) -> View:

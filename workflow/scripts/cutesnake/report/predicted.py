@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
 from cutesnake.analysis.evidence.gather import Evidence
+from cutesnake.model.dsls import COMPARED, DSLS
 from cutesnake.model.records.predict import Bounds, Predict, PredictedLaunch, PredictMetrics
+from cutesnake.model.records.verdict import Verdicts
 from cutesnake.report.formatting import Notes, plural, slug
 from cutesnake.report.plot.timeline import short_name
 
@@ -35,6 +38,31 @@ def predicted(evidence: Evidence, notes: Notes) -> list[View]:
                 }
             )
     return tables
+
+
+def absent(evidence: Evidence, verdicts: Verdicts | None) -> list[str]:
+    """Return a sentence per GPU that is predicted for but has no verdict."""
+    decided = {one.target for one in (verdicts.targets if verdicts else ()) if one.warm or one.cold}
+    devices = {target: gpu for target, gpu in (evidence.plan.predicted.devices or {}).items() if target not in decided}
+    return [f"No verdict for {gpu.upper()}: {_why_absent(evidence, target)}." for target, gpu in devices.items()]
+
+
+def _why_absent(evidence: Evidence, target: str) -> str:
+    """Return the most frequent reason why cases of a target have no prediction."""
+    kernels = {k: one.dsl for (k, where), one in evidence.decisions.items() if where == target and one.build.ok}
+    if lacking := [DSLS[dsl].label for dsl in COMPARED if dsl not in kernels.values()]:
+        return f"no kernel in {' or '.join(lacking)} is built for it"
+    reasons: Counter[str] = Counter()
+    for (kernel, where, workload), variants in evidence.variants.items():
+        if where == target and kernels.get(kernel) in COMPARED:
+            for variant in variants[:1]:
+                why = evidence.why_no_build(kernel, target, variant)
+                why = why or evidence.why_not_predicted(kernel, target, variant, workload)
+                reasons.update([why] if why else [])
+    if not reasons:
+        return "no workload has predictions of both DSLs"
+    ((why, count),) = reasons.most_common(1)
+    return f"{plural(count, 'prediction')} missing, {why}"
 
 
 def _order(evidence: Evidence) -> Any:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.verdict import sentences
 from cutesnake.model.dsls import COMPARED
+from cutesnake.model.records.compare import Coverage
 from cutesnake.model.records.verdict import (
     Decision,
     Explained,
     Flag,
     KernelCost,
+    Pairing,
     Rival,
     Side,
     TargetVerdict,
@@ -25,21 +29,25 @@ from cutesnake.report.formatting import DSL_NAMES, plural, slug
 View = dict[str, Any]  # data of a template
 Row = tuple[str, str | None, str]  # target, device, workload
 MOST_CAUSES = 2  # per DSL on the first screen
-MOST_EXPLAINED = 8  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
+MOST_EXPLAINED = {"dsls": 3, "authors": 2}  # pairs of kernels per GPU whose causes are listed, by contest
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
-SHARED = {  # flags of kernels that may have the same fact
-    "untuned": "only {timed} of {offered} variants {basis}, another may be faster",
-    "other_variants": "other variants than on {gpu}: do not compare",
+SHARED = {  # flags of several kernels: the words on each, and on all
+    "untuned": ("{kernel} {timed} of {offered}", "variants {basis}: {kernels}; another may be faster"),
+    "other_variants": ("", "do not compare with {gpu}: other variants"),
 }
 LONGEST = 24  # characters of a headline in large type
 ABOUT = "≈ "
+PERCENT = "\N{NO-BREAK SPACE}%"
 BASIS = {"measured": "measured", "recorded": "measured", "predicted": "predicted, not measured"}
 SIDES: tuple[Side, ...] = ("cute", "cutile")
 
 
-def view(verdicts: Verdicts) -> View | None:
-    """Return the view of verdicts, or None if no GPU timed both DSLs."""
+def view(verdicts: Verdicts, coverage: Sequence[Coverage] = (), base: str = "results") -> View | None:
+    """Return the view of verdicts, or None if no GPU timed both DSLs.
+
+    `coverage` counts the checks of kernels, `base` is the page's folder.
+    """
     decided = [one for one in verdicts.targets if one.warm or one.cold]
     if not decided:
         return None
@@ -49,11 +57,17 @@ def view(verdicts: Verdicts) -> View | None:
     front = [one for target in gpus for one in verdicts.costs if one.target == target and one.at]
     front.sort(key=lambda one: (list(reversed(gpus)).index(one.target), SIDES.index(one.dsl)))
     return {
-        "boxes": [_box(one) for one in decided],
-        "authors": _authors(verdicts.costs, used),
+        "boxes": [_box(one, coverage) for one in decided],
+        "notes": [
+            *(
+                (f"{one.gpu}, predicted.", sentences.accuracy(main.accuracy, main))
+                for one in decided
+                if (main := brief(one)) and main.accuracy
+            ),
+            *(("Authors.", text) for text in [_authors(verdicts.costs, used)] if text),
+        ],
         "why": _why(decided),
-        "differences": _differences(decided),
-        "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
+        "explained": [_explained(verdict, one, base) for verdict in decided for one in _foremost(verdict)],
         "warm": [
             f"{verdict.gpu}: {sentences.warm_slower(one)}"
             for verdict in decided
@@ -94,6 +108,12 @@ def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
     if not explained:
         return None, None
     one = _foremost_of(explained)
+    others = [other for other in explained if other.clear and other.faster != one.faster]
+    if one.clear and others:  # one DSL leads warm, the other cold
+        same = [other for other in explained if other.faster == one.faster]
+        (label, sentence), (other, why) = _insight(same), _insight(others)
+        lead = f"{others[0].figure.capitalize()}, {others[0].faster} faster: {other and other[0].lower() + other[1:]}"
+        return label, " ".join(filter(None, (sentence, lead, why)))
     if not one.causes:
         out = next((cause.sentence for each in explained for cause in each.ruled_out), None)
         return (_lacking(explained), out) if one.clear else (WITHIN, out)
@@ -152,21 +172,17 @@ def _decisions(verdict: TargetVerdict) -> list[Decision]:
     return [one for one in (verdict.warm, verdict.cold) if one]
 
 
-def _box(verdict: TargetVerdict) -> View:
+def _box(verdict: TargetVerdict, coverage: Sequence[Coverage]) -> View:
     decisions = _decisions(verdict)
     main = decisions[0]
     rival = verdict.rival(main.figure)
     small = []
     if rival and not rival.beats_both:
         small.append(_against(verdict.rivals))
-    if main.accuracy:
-        small.append(sentences.accuracy(main.accuracy, decisions))
     small += [_power(main, flag.values) for flag in verdict.flags if flag.id == "power_limit"]
     return {
         "id": slug("verdict", verdict.gpu),
         "gpu": verdict.gpu,
-        "target": verdict.target,
-        "compared": {getattr(pair, side) for one in decisions for pair in one.pairs for side in SIDES},
         "basis": BASIS[main.basis],
         "predicted": verdict.predicted,
         "headlines": _headlines(decisions),
@@ -181,28 +197,74 @@ def _box(verdict: TargetVerdict) -> View:
                 verdict.gpu,
             ),
             *_by_clock(verdict),
+            *(_simulated(verdict, coverage) if verdict.predicted else ()),
         ],
     }
+
+
+def _simulated(verdict: TargetVerdict, coverage: Sequence[Coverage]) -> list[str]:
+    """Return how many checks of the compared kernels passed in simulation, or nothing."""
+    kernels = {getattr(pair, side) for one in _decisions(verdict) for pair in one.pairs for side in SIDES}
+    counts = [row.correctness for row in coverage if row.target == verdict.target and row.kernel in kernels]
+    passed = sum(count.simulated + count.recorded for count in counts)
+    every = passed + sum(count.failed for count in counts)
+    return [f"correct in simulation: {number(passed)} of {number(every)} cases"] if every else []
 
 
 def _kernels(decisions: Sequence[Decision]) -> str:
     """Return the number of workloads, and the kernels if each DSL has one."""
     sides = [{getattr(pair, side) for one in decisions for pair in one.pairs} for side in SIDES]
     names = " vs ".join(*zip(*sides, strict=True)) if max(map(len, sides)) == 1 else "best kernel of each DSL"
-    return f"{names}, {plural(decisions[0].workloads, 'workload')}"
+    mean = "" if decisions[0].winner == "depends" else "geometric mean of "
+    return f"{names}; {mean}{plural(decisions[0].workloads, 'workload')}"
 
 
 def _rows(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
     """Return the rows of a verdict's table, each with a cell per kind of time."""
     predicted = decisions[0].basis == "predicted"
     rows = [
-        ("mean ± error" if predicted else "95 % interval", [_interval(one) for one in decisions]),
+        ("with error" if predicted else "95 % interval", [_interval(one) for one in decisions]),
         ("mean by dtype", [_dtypes(one) for one in decisions]),
-        *((f"{DSL_NAMES[side]} faster", [_wins(one, side) for one in decisions]) for side in SIDES),
-        ("cannot tell" if predicted else "equal", [str(len(one.equal)) for one in decisions]),
-        ("equal within", [] if predicted else [f"{one.noise_percent:.1f} % (median)" for one in decisions]),
+        *(
+            (f"{name} faster", [_wins(one, side) for one in decisions])
+            for side, name in zip(SIDES, ("CuTe", "cuTile"), strict=True)
+        ),
+        ("cannot tell" if predicted else "equal", [_equal(one) for one in decisions]),
+        ("samples", [_samples(one) for one in decisions]),
+        *_foremost_pair(decisions),
     ]
     return [(name, cells) for name, cells in rows if any(cells)]
+
+
+def _equal(decision: Decision) -> str:
+    """Return the number of equal workloads, and within which difference times count as equal."""
+    kind = "errors" if decision.basis == "predicted" else "noise"
+    return f"{len(decision.equal)}, {kind} ±{decision.noise_percent:.1f}{PERCENT}"
+
+
+def _samples(decision: Decision) -> str:
+    counts = [count for pair in decision.pairs for count in pair.samples]
+    return f"≥ {number(min(counts))} a time" if counts else ""
+
+
+def _foremost_pair(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
+    """Return the row of the largest clear difference, if no DSL wins overall."""
+    clear = [pair for one in decisions if one.winner == "depends" for pair in one.pairs if pair.winner]
+    if not clear or not clear[0].mhz:
+        return []
+    workload = max(clear, key=lambda pair: max(pair.ratio, 1 / pair.ratio)).workload
+    known = short_names({pair.workload for one in decisions for pair in one.pairs})
+    of = [next((pair for pair in one.pairs if pair.workload == workload), None) for one in decisions]
+    return [(f"at {known[workload]}, both", [_times(pair) if pair else "" for pair in of])]
+
+
+def _times(pair: Pairing) -> str:
+    """Return both times with their clocks, and the ratio on a rested GPU."""
+    side, by = sentences.favoured(pair.rested or 1.0)
+    side = "" if (pair.ratio > 1) == ((pair.rested or 1.0) > 1) else f"{side} "
+    parts = [f"{number(pair.cute_us)} / {number(pair.cutile_us)} µs", f"{' / '.join(f'{x:.0f}' for x in pair.mhz)} MHz"]
+    parts += [f"rested GPU {side}{by:.2f}{TIMES}"] * (pair.rested is not None)
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
 def _interval(decision: Decision) -> str:
@@ -226,8 +288,10 @@ def _wins(decision: Decision, side: Side) -> str:
     about = ABOUT * (decision.basis == "predicted")
     if len(pairs) <= MOST_LISTED:
         known = short_names(pair.workload for pair in decision.pairs)
+        noise = {pair.workload: f" ±{pair.noise_percent:.1f}{PERCENT}" for pair in pairs}
         return ", ".join(
-            f"{known[name]} {about}{ratios[name]:.2f}{TIMES}" for name in sorted(ratios, key=lambda name: -ratios[name])
+            f"{known[name]} {about}{ratios[name]:.2f}{TIMES}{noise[name]}"
+            for name in sorted(ratios, key=lambda name: -ratios[name])
         )
     where = f", all at {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
     return f"{len(pairs)}, up to {about}{max(ratios.values()):.2f}{TIMES}{where}"
@@ -236,9 +300,12 @@ def _wins(decision: Decision, side: Side) -> str:
 def _power(main: Decision, values: Mapping[str, Any]) -> str:
     """Return how often the power limit lowered the clock, and the mean without it."""
     each = " and ".join(f"{values[side]} {DSL_NAMES[side]}" for side in SIDES)
-    text = f"Power limit: lower clock in {each} of {values['timed']} warm times each"
-    if main.winner != "depends" and (rested := values.get("rested")):
-        text += f"; on a rested GPU {_faster(rested)} {max(rested, 1 / rested):.2f}{TIMES}"
+    text = f"Power limit: lower clock in {each} of {values['timed']} warm times"
+    if main.winner == "depends":
+        return f"{text}; rested GPU: short bursts before that."
+    if rested := values.get("rested"):
+        side, by = sentences.favoured(rested)
+        text += f"; rested GPU (short bursts): {side} {by:.2f}{TIMES}"
     return f"{text}."
 
 
@@ -246,13 +313,13 @@ def _by_clock(verdict: TargetVerdict) -> list[str]:
     """Name the workloads on which the clock explains half of the difference or more."""
     known = short_names({pair.workload for decision in _decisions(verdict) for pair in decision.pairs})
     texts = [
-        f"{cause.share_percent:.0f} % at {known[one.workload]}, {one.figure}"
+        f"{cause.share_percent:.0f} % at {known[one.workload]} {one.figure}"
         for one in verdict.explained
         if one.contest == "dsls" and one.clear
         for cause in one.causes
         if cause.rule == "clock" and (cause.share_percent or 0.0) >= LEAST_CLOCK
     ]
-    return [f"lower clock explains {'; '.join(texts)}"] if texts else []
+    return [f"lower clock explains {', '.join(texts)}"] if texts else []
 
 
 def _headlines(decisions: list[Decision]) -> list[View]:
@@ -272,18 +339,14 @@ def _headline(text: str, figure: str, look: str, several: bool = False) -> View:
     return {"text": text, "figure": figure, "class": look, "long": several or len(text) > LONGEST}
 
 
-def _faster(ratio: float) -> str:
-    """Return the DSL that a ratio of cuTile's to CuTe DSL's time favours."""
-    return DSL_NAMES["cute" if ratio > 1 else "cutile"]
-
-
 def _dtypes(decision: Decision) -> str:
     """Return the mean per dtype; name the DSL that is faster in that dtype alone."""
     about, lead = ABOUT * (decision.basis == "predicted"), decision.mean > 1
-    return ", ".join(
-        f"{dtype} {'' if (ratio > 1) == lead else _faster(ratio) + ' '}{about}{max(ratio, 1 / ratio):.2f}{TIMES}"
-        for dtype, ratio in decision.dtypes.items()
-    )
+    texts = []
+    for dtype, ratio in decision.dtypes.items():
+        side, by = sentences.favoured(ratio)
+        texts.append(f"{dtype} {'' if (ratio > 1) == lead else side + ' '}{about}{by:.2f}{TIMES}")
+    return ", ".join(texts)
 
 
 def short_names(workloads: Iterable[str]) -> dict[str, str]:
@@ -306,7 +369,7 @@ def _against(rivals: list[Rival]) -> str:
     means = ", ".join(f"{one.mean:.2f}{TIMES} {one.figure}" for one in same)
     wins = ", ".join(f"{len(one.faster)} {one.figure}" for one in same) if any(one.faster for one in same) else "none"
     name = f"{first.kernel} ({DSL_NAMES.get(first.dsl, first.dsl)})"
-    return f"Better DSL vs {name}: {means}; {first.kernel} clearly faster on {wins} of {first.workloads}."
+    return f"Better DSL vs {name}: {means}; slower on {wins} of {first.workloads}."
 
 
 def _foremost(verdict: TargetVerdict) -> list[Explained]:
@@ -315,19 +378,25 @@ def _foremost(verdict: TargetVerdict) -> list[Explained]:
     for one in verdict.explained:
         if one.causes:
             pairs.setdefault((one.contest, one.faster, one.slower, *(cause.rule for cause in one.causes)), one)
-    return list(pairs.values())[:MOST_EXPLAINED]
+    return [
+        one
+        for contest, most in MOST_EXPLAINED.items()
+        for one in [one for one in pairs.values() if one.contest == contest][:most]
+    ]
 
 
 def flag_texts(flags: Iterable[Flag], gpu: str) -> list[str]:
     """Return flags in a few words each; kernels with the same fact share one."""
-    shared: dict[str, list[str]] = {}
+    shared: dict[str, dict[str, None]] = {}
     texts: dict[str, None] = {}
     for flag in flags:
         if flag.id in SHARED:
-            shared.setdefault(SHARED[flag.id].format(**{"basis": "timed"} | flag.values), []).append(str(flag.kernel))
+            each, every = SHARED[flag.id]
+            values = {"basis": "timed", "kernel": flag.kernel, "kernels": "{kernels}"} | flag.values
+            shared.setdefault(every.format(**values), {})[each.format(**values)] = None
         elif flag.id not in ("different_authors", "power_limit"):  # lines of their own
             texts[_flag(flag, gpu)] = None
-    return [*texts, *(f"{', '.join(dict.fromkeys(kernels))}: {text}" for text, kernels in shared.items())]
+    return [*texts, *(text.format(kernels=", ".join(kernels)) for text, kernels in shared.items())]
 
 
 def _flag(flag: Flag, gpu: str) -> str:
@@ -353,55 +422,50 @@ def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
             kernels = named.setdefault((one.author.name, one.author.work), [])
             kernels += [text for text in [f"{one.kernel}{versions}"] if text not in kernels]
     texts = [f"{', '.join(kernels)}: {name}, {work}" for (name, work), kernels in named.items()]
-    return f"Authors. {'; '.join(texts)}." if texts else ""
+    where = "; design versions: docs/decisions" * any(one.author.versions for one in costs)
+    return f"{'; '.join(texts)}{where}." if texts else ""
 
 
 def _why(decided: list[TargetVerdict]) -> list[View]:
-    """Return the first causes of workloads per faster DSL, the most frequent first.
+    """Return the first causes of differences per faster DSL, the most frequent first.
 
-    The rest is counted. At least one entry is of a prediction.
+    A warm and a cold difference of a workload count separately. At least one entry is of a prediction; the rest is
+    counted.
     """
     names = {pair.cute: "cute" for one in decided for d in _decisions(one) for pair in d.pairs}
     views: dict[str, dict[tuple[str, bool], View]] = {side: {} for side in SIDES}
-    total = Counter[bool]()
-    lacking: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+    lacking: dict[str, dict[str, Counter[str]]] = {side: {} for side in SIDES}
+    total: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
     for verdict in decided:
+        gpu = verdict.gpu.split()[0]
         known = short_names({pair.workload for d in _decisions(verdict) for pair in d.pairs})
-        for every in _by_workload(verdict, clear=True).values():
-            one = _foremost_of(every)
-            total[verdict.predicted] += 1
+        for one in (one for every in _by_workload(verdict, clear=True).values() for one in every):
             side = names.get(one.faster, "cutile")
+            total[side][gpu] += 1
             if not (cause := next(iter((*one.causes, *one.ruled_out)), None)):
-                lacking[side][_lacking(every)] += 1
+                lacking[side].setdefault(_lacking([one]), Counter())[gpu] += 1
                 continue
-            at = f"{verdict.gpu}, {known[one.workload]}, {ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
-            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule, NO_CAUSE), "at": at, "count": 0}
-            view["predicted"] = verdict.predicted
-            views[side].setdefault((cause.rule, verdict.predicted), view)["count"] += 1
+            at = f"{gpu}, {known[one.workload]}, {ABOUT * verdict.predicted}{one.ratio:.2f}{TIMES} {one.figure}"
+            view: View = {"cause": cause, "label": sentences.LABELS.get(cause.rule, NO_CAUSE), "at": at}
+            view |= {"predicted": verdict.predicted, "count": Counter()}
+            views[side].setdefault((cause.rule, verdict.predicted), view)["count"][gpu] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: -one["count"])
+        kinds = sorted(of.values(), key=lambda one: -one["count"].total())
         shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
         for entry in shown:
-            entry["of"] = (
-                f"{entry['count']} of {total[entry['predicted']]} {'predicted' if entry['predicted'] else 'measured'}"
-            )
-        rest = [
-            f"{one['label'].lower().rstrip('.')} ({one['count']}{' predicted' * one['predicted']})"
-            for one in kinds
-            if one not in shown
-        ]
-        rest += [f"{why.lower().rstrip('.')} ({count})" for why, count in lacking[side].items()]
+            entry["of"] = _counted(entry["count"], total[side])
+        rest = [f"{one['label'].lower().rstrip('.')} ({_counted(one['count'])})" for one in kinds if one not in shown]
+        rest += [f"{why.lower().rstrip('.')} ({_counted(count)})" for why, count in lacking[side].items()]
         view = {"name": DSL_NAMES[side], "class": side[0] if side == "cute" else "t", "causes": shown, "rest": rest}
         sides += [view] * bool(shown or rest)
     return sides
 
 
-def _differences(decided: list[TargetVerdict]) -> str:
-    """Return on how many workloads a DSL is faster, warm or cold, per GPU."""
-    texts = [f"{verdict.gpu} {len(every)}" for verdict in decided if (every := _by_workload(verdict, clear=True))]
-    return f"first cause per workload that differs, warm or cold: {', '.join(texts)}" if texts else ""
+def _counted(counts: Mapping[str, int], total: Mapping[str, int] | None = None) -> str:
+    """Return a number per GPU, and of how many."""
+    return ", ".join(f"{gpu}: {count}{f' of {total[gpu]}' if total else ''}" for gpu, count in counts.items())
 
 
 def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[Explained]]:
@@ -413,10 +477,20 @@ def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[
     return result
 
 
-def _explained(verdict: TargetVerdict, one: Explained) -> View:
+def _explained(verdict: TargetVerdict, one: Explained, base: str) -> View:
     title = f"{verdict.gpu}, {one.workload}, {one.figure}: {one.faster} {one.ratio:.2f}{TIMES} as fast as {one.slower}"
     title += "" if one.clear else ", within the expected error"
-    return {"title": title, "causes": one.causes}
+    causes = [
+        {"rule": cause.rule, "text": cause.text, "files": [_evidence(path, base) for path in cause.evidence]}
+        for cause in one.causes
+    ]
+    return {"title": title, "causes": causes}
+
+
+def _evidence(path: str, base: str) -> View:
+    """Return the link to a record, named by its file, row and value."""
+    file, _, place = path.partition("#")
+    return {"href": os.path.relpath(file, base), "text": " ".join(filter(None, (PurePath(file).stem, place)))}
 
 
 Figure = tuple[str, str, Callable[[KernelCost], float | str | None]]  # name, key of a missing value, value
@@ -463,6 +537,9 @@ def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], name
         "kernels": [_cost(operator, cost, gpus) for cost in costs],
         "rows": [(name, cells) for name, cells in rows if any(cell["known"] for cell in cells)],
         "lacking": list(lacking),
+        "unprofiled": list(
+            dict.fromkeys(gpus.get(c.target, c.target) for c in costs if c.at and c.achieved_occupancy_percent is None)
+        ),
     }
 
 
@@ -478,5 +555,5 @@ def _cost(operator: str, cost: KernelCost, gpus: Mapping[str, str]) -> View:
         "id": slug("cost", cost.kernel, cost.target),
         "class": {"cute": "c", "cutile": "t"}.get(cost.dsl, "") if cost.dsl in COMPARED else "",
         "panel": slug("kernel", operator, cost.kernel),
-        "title": f"build {cost.variant}, {plural(cost.functions, 'GPU function')}; {sentences.author(cost.author)}",
+        "title": f"build {cost.variant}, {plural(cost.functions, 'GPU function')} run; {sentences.author(cost.author)}",
     }

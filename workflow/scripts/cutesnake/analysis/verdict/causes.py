@@ -17,17 +17,16 @@ from cutesnake.analysis.verdict.facts import Contrast, Kernel, Trial
 from cutesnake.model.records.anatomy import AnatomyFunction, Role
 from cutesnake.model.records.ncu import NcuMetrics
 from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
-from cutesnake.model.records.verdict import Cause, CauseRule
+from cutesnake.model.records.verdict import Cause, CauseRule, Figure
 
 Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
-MOST_SHARE = 1.0  # of the difference, for a cost that was profiled on another workload
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 WHOLE = 1.0  # of the difference, left with equal tiles of other kernels, from which on the tile is no cause
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 LEAST_CLOCKS = 1.02  # ratio of two clocks that counts
 SPILLS = 64  # bytes per thread
-SYMBOL = 48  # characters of a device function's symbol that evidence names
+SYMBOL = 24  # characters of a device function's symbol that evidence names
 ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",
@@ -37,6 +36,7 @@ ISSUING = (
     "dispatch_stall",
 )  # stalls of warps with work to do
 WAITING = ("long_scoreboard", "short_scoreboard", "wait")  # stalls of warps that wait for memory or earlier results
+HALF_ROWS = 64  # of a tcgen05 product of one CTA, which fill half of the lanes of tensor memory
 BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
 
@@ -126,10 +126,9 @@ def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
 
 
 def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
-    """Return profiles of this workload, or of the nearest one that both have."""
-    if c.fast.near and c.slow.near and c.fast.near_workload == c.slow.near_workload:
-        return c.fast.near, c.slow.near
-    return None
+    """Return the profiles; None if they show another order of times."""
+    fast, slow = c.fast.near, c.slow.near
+    return (fast, slow) if fast and slow and fast.total_duration_us < slow.total_duration_us else None
 
 
 def _same_builds(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
@@ -158,11 +157,11 @@ def _second_launch(c: Contrast) -> Fired | None:
         return None
     rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
     own, seen, kind = _own(c), (c.fast.after_main_us, c.slow.after_main_us), "profiled"
-    gap = own[1].total_duration_us - own[0].total_duration_us if own else c.gap_us
-    if seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time, a call may not
+    gap = profiles[1].total_duration_us - profiles[0].total_duration_us
+    if own and seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time
         rest, gap, kind = [seen[0] or 0.0, seen[1]], c.gap_us, "timed"
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
-    if gap <= 0 or extra < LEAST_SHARE * gap or (own is None and extra > MOST_SHARE * gap):
+    if extra < LEAST_SHARE * gap or (own is None and extra > min(gap, c.gap_us)):
         return None
     second = max(
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
@@ -170,7 +169,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
     evidence = [c.fast.timing_path, c.slow.timing_path, *(f"{path}#metrics/kernels" for path in _profiles(c) if path)]
     evidence += [c.slow.timeline_path] * (kind == "timed")
-    share, sentence = extra / gap if own else None, None
+    share, sentence = extra / gap, None
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
         evidence.append(
@@ -190,6 +189,37 @@ def _rest(launches: list[PredictedLaunch]) -> float:
     """Return the predicted time of a call beyond its longest kernel in µs."""
     longest = max(one.end_us - one.start_us for one in launches)
     return max(one.end_us for one in launches) - longest
+
+
+def _longest(kernel: Kernel, figure: Figure) -> PredictedLaunch:
+    """Return the longest predicted launch of a call."""
+    return max(kernel.predicted(figure), key=lambda one: one.end_us - one.start_us)
+
+
+def _predicted_limit(kernel: Kernel, figure: Figure) -> str:
+    """Return what the longest predicted launch is bound by, as the page's table says."""
+    return str(getattr(kernel.prediction.bounds, figure)) if kernel.prediction else ""
+
+
+def _small_products(c: Contrast) -> Fired | None:
+    result = _anatomies(c)
+    if result is None or not (c.fast.prediction and c.slow.prediction):
+        return None
+    largest = [max(one.products or [], key=lambda p: math.prod(p.shape), default=None) for one in result]
+    launches = [_longest(k, c.figure) for k in (c.fast, c.slow)]
+    busy = [(one.end_us - one.start_us) * one.tensor_percent / 100 for one in launches]
+    if largest[0] is None or largest[1] is None or math.prod(largest[0].shape) < 2 * math.prod(largest[1].shape):
+        return None
+    extra = busy[1] - busy[0]
+    if busy[1] < 1.5 * busy[0] or extra < LEAST_SHARE * c.gap_us:
+        return None
+    numbers: Numbers = {"slow_us": busy[1], "fast_us": busy[0]}
+    for side, one in zip(("fast", "slow"), largest, strict=True):
+        numbers[f"{side}_shape"] = "x".join(map(str, one.shape)) + " per CTA pair" * (one.cta_group == 2) if one else ""
+    half = largest[1].cta_group == 1 and largest[1].shape[0] == HALF_ROWS
+    numbers["half"] = f" {HALF_ROWS} rows of one CTA fill half of its tensor cores." * half
+    evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
+    return Fired(numbers, [*_anatomy_paths(c, "products"), *evidence], extra / c.gap_us, "predicted")
 
 
 def _other_launches(c: Contrast) -> Fired | None:
@@ -283,7 +313,10 @@ def _consumer_groups(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"warps": len(slow[0].warps), "groups": len(fast)}
     numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
-    return Fired(numbers, [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))])
+    times = [ncu.total_duration_us for ncu in profiles]
+    share = (waits[1] * times[1] - waits[0] * times[0]) / (times[1] - times[0])  # of the time of a warp
+    evidence = [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))]
+    return Fired(numbers, evidence, share, "profiled")
 
 
 def _rings(one: AnatomyFunction) -> list[int]:
@@ -387,9 +420,9 @@ def _ctas(c: Contrast, kernel: Kernel) -> int | None:
     """Return the CTAs of the longest launch, if it is half of the call."""
     if kernel.profiled and kernel.near:
         return math.prod(kernel.near.grid) if (kernel.near.duration_us or 0.0) >= 0.5 * kernel.us else None
-    if not (launches := kernel.predicted(c.figure)) or c.processors is None:
+    if not kernel.predicted(c.figure) or c.processors is None:
         return None
-    longest = max(launches, key=lambda one: one.end_us - one.start_us)
+    longest = _longest(kernel, c.figure)
     if longest.end_us - longest.start_us < 0.5 * kernel.us:
         return None
     return round(longest.waves * longest.blocks_per_sm * c.processors)
@@ -544,9 +577,11 @@ def _not_persistent(c: Contrast) -> Fired | None:
 
 
 def _predicted_waves(c: Contrast) -> Fired | None:
-    launches = [max(k.predicted(c.figure), key=lambda one: one.end_us - one.start_us) for k in (c.fast, c.slow)]
+    launches = [_longest(k, c.figure) for k in (c.fast, c.slow)]
     counts = _ctas(c, c.fast), _ctas(c, c.slow)
     if launches[1].waves < 3 or launches[0].waves > 1 or counts[0] is None or counts[1] is None:
+        return None
+    if _predicted_limit(c.slow, c.figure) != "waiting":  # set-up hides behind a busy resource
         return None
     numbers: Numbers = {"waves": launches[1].waves, "ctas": counts[1], "fewer": counts[0]}
     evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
@@ -653,10 +688,10 @@ def _bound(c: Contrast) -> Fired | None:
 def _predicted_bound(c: Contrast) -> Fired | None:
     if not (c.fast.prediction and c.slow.prediction):
         return None
-    bound, other = (getattr(k.prediction.bounds, c.figure) for k in (c.fast, c.slow) if k.prediction)
+    bound, other = (_predicted_limit(k, c.figure) for k in (c.fast, c.slow))
     if bound == "waiting" or other != "waiting":
         return None
-    longest = [max(k.predicted(c.figure), key=lambda one: one.end_us - one.start_us) for k in (c.fast, c.slow)]
+    longest = [_longest(k, c.figure) for k in (c.fast, c.slow)]
     field = {"tensor cores": "tensor_percent", "DRAM": "dram_percent", "L2": "l2_percent"}[bound]
     busy = [float(getattr(launch, field)) for launch in longest]
     if busy[0] < 50 or busy[1] > 0.5 * busy[0]:
@@ -740,8 +775,7 @@ def _tensor_memory_traffic(c: Contrast) -> Fired | None:
     if result is None or c.slow.prediction is None:
         return None
     moves = [one.counts.get("tmem_load", 0) + one.counts.get("tmem_store", 0) for one in result]
-    bound = c.slow.prediction.bounds.cold if c.figure == "cold" else c.slow.prediction.bounds.warm
-    if not moves[0] or moves[1] < 4 * moves[0] or bound != "waiting":
+    if not moves[0] or moves[1] < 4 * moves[0] or _predicted_limit(c.slow, c.figure) != "waiting":
         return None
     numbers: Numbers = {"slow_moves": moves[1], "fast_moves": moves[0]}
     return Fired(numbers, [*_anatomy_paths(c, "counts"), f"{c.slow.predict_path}#metrics/bounds"])
@@ -751,7 +785,7 @@ RULES = (
     Rule(
         "second_launch",
         "The slower kernel launches more kernels per call, and they take a tenth of the difference or more. If another "
-        "workload was profiled, they take at most the difference.",
+        "workload was profiled, they take at most its difference and this one.",
         _second_launch,
     ),
     Rule(
@@ -776,7 +810,7 @@ RULES = (
     Rule(
         "consumer_groups",
         "All multiplying warps of the slower kernel, 8 or more, are one role, the other has two, and stalls at "
-        "barriers are 1.3 times as large (10 % or more).",
+        "barriers are 1.3 times as large (10 % or more). Its share is the difference in stalls times duration.",
         _consumer_groups,
     ),
     Rule(
@@ -784,6 +818,12 @@ RULES = (
         "The slower kernel's widest product has half the columns or less, and it issues 1.3 times as many instructions "
         "per percent of tensor-core use.",
         _product_width,
+    ),
+    Rule(
+        "small_products",
+        "Predicted: the slower kernel's largest product has half the size or less, and its tensor cores are busy 1.5 "
+        "times as long, by a tenth of the difference or more.",
+        _small_products,
     ),
     Rule(
         "idle_processors",
@@ -817,7 +857,7 @@ RULES = (
     Rule(
         "not_persistent",
         "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "
-        "waves or more, the other at most 1.",
+        "waves or more and waits, the other has at most 1.",
         _not_persistent,
     ),
     Rule(

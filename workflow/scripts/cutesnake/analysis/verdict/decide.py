@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.summary import DIGITS
+from cutesnake.model import record
 from cutesnake.model.records.common import Dsl
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Accuracy, Basis, Decision, Figure, Pairing, Rival, Side, Split
@@ -35,6 +37,9 @@ class Time:
     variant: str
     us: float
     noise: float
+    samples: int | None = None
+    mhz: float | None = None  # SM clock
+    rested_us: float | None = None  # warm, before power or heat lower the clock
 
 
 def noise(figure: Figure, metrics: TimingMetrics) -> float:
@@ -46,6 +51,11 @@ def noise(figure: Figure, metrics: TimingMetrics) -> float:
     if figure == "cold":
         return metrics.spread_percent
     return max(abs(metrics.difference_percent), metrics.burst_range_percent or 0.0)
+
+
+def _brief(ratio: float) -> float:
+    """Round as recorded summaries do, so that all pages show one value."""
+    return float(record.rounded(ratio, DIGITS))
 
 
 def apart(ratio: float) -> float:
@@ -60,9 +70,12 @@ def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
     winner: Side | None = None if apart(ratio) <= limit else "cute" if ratio > 1 else "cutile"
     return Pairing(
         *(workload, cute.kernel, cute.variant, cute.us, cutile.kernel, cutile.variant, cutile.us),
-        ratio=ratio,
+        ratio=_brief(ratio),
         noise_percent=limit,
         winner=winner,
+        samples=[one.samples for one in (cute, cutile) if one.samples],
+        mhz=[one.mhz for one in (cute, cutile) if one.mhz],
+        rested=cutile.rested_us / cute.rested_us if cute.rested_us and cutile.rested_us else None,
     )
 
 
@@ -77,7 +90,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | tuple[None, None]
     chosen = draw.integers(len(ratios), size=(RESAMPLES, len(ratios)))
     means = np.log(np.asarray(ratios))[chosen].mean(axis=1)
     low, high = np.exp(np.percentile(means, INTERVAL))
-    return float(low), float(high)
+    return _brief(float(low)), _brief(float(high))
 
 
 def judge(ratios: Sequence[float], wins: int, losses: int, limit: float) -> tuple[int, str]:
@@ -127,7 +140,7 @@ def decide(
         basis=basis,
         winner={1: "cute", -1: "cutile", 0: "depends"}[side],  # type: ignore[arg-type]
         reason=reason,  # type: ignore[arg-type]
-        mean=geometric_mean(ratios),
+        mean=_brief(geometric_mean(ratios)),
         low=low,
         high=high,
         least=least.ratio,
@@ -263,7 +276,7 @@ def best_rival(
                 figure=figure,
                 kernel=kernel,
                 dsl=dsls[kernel],
-                mean=geometric_mean(ratios),
+                mean=_brief(geometric_mean(ratios)),
                 low=low,
                 high=high,
                 workloads=len(ratios),

@@ -16,6 +16,8 @@ from cutesnake.model.records.predict import PredictedLaunch, PredictMetrics
 from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Figure
 
+MOST_FAR = 4.0  # times as long or as short as a call may be whose profile stands for another one's
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -28,7 +30,7 @@ class Kernel:
     timing: TimingMetrics | None = None
     timing_path: str = ""
     profiled: bool = False  # whether `near` is of this workload and GPU
-    near: NcuMetrics | None = None  # of this workload, else of the profiled one with the nearest time
+    near: NcuMetrics | None = None  # of this workload, else of the nearest one that can stand for it
     near_path: str = ""
     near_workload: str = ""
     near_build: bool = False  # whether that profile is of the variant's build
@@ -59,6 +61,15 @@ class Kernel:
         if self.prediction is None:
             return []
         return self.prediction.launches.cold if figure == "cold" else self.prediction.launches.warm
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile by ncu, of a variant; empty if there is none."""
+
+    variant: str = ""
+    path: str = ""
+    metrics: NcuMetrics | None = None
 
 
 @dataclass(frozen=True)
@@ -103,35 +114,43 @@ class Facts:
             if entry.status == "ok" and entry.functions
         }
 
-    def measured(self, source: Source, target: str, workload: str, kernel: str, variant: str, figure: Figure) -> Kernel:
-        """Return the facts of a kernel that a GPU timed."""
-        evidence = self._evidence
-        path, timed = evidence.case(source, "timing", kernel, target, variant, workload) or ("", None)
-        metrics = timed.metrics if timed else None
-        if timed is None or metrics is None:
+    def measured(
+        self, source: Source, target: str, workload: str, sides: Sequence[tuple[str, str]], figure: Figure
+    ) -> list[Kernel]:
+        """Return the facts of timed kernels, given as (kernel, variant), fastest first."""
+        timed = [self._timed(source, target, workload, *side) for side in sides]
+        near_source, near_workload, near = self._near(source, target, workload, timed)
+        result = []
+        for (path, entry), profile in zip(timed, near, strict=True):
+            kernel, variant = entry.case.kernel, entry.case.variant.id
+            timeline = self._evidence.case(near_source, "nsys", kernel, target, profile.variant, near_workload)
+            seen = timeline[1].metrics if timeline else None
+            result.append(
+                Kernel(
+                    kernel,
+                    variant,
+                    entry.metrics.cold_us if figure == "cold" else entry.metrics.hot_us,
+                    entry.case.variant.params,
+                    timing=entry.metrics,
+                    timing_path=path,
+                    profiled=profile.metrics is not None and (near_source, near_workload) == (source, workload),
+                    near=profile.metrics,
+                    near_path=profile.path,
+                    near_workload=near_workload,
+                    near_build=profile.variant == variant,
+                    near_gpu="" if near_source == source else (near_source.device or "").removeprefix("NVIDIA "),
+                    after_main_us=_after_main(seen.kernels) if seen else None,
+                    timeline_path=timeline[0] if timeline else "",
+                    **self._static(kernel, target, variant, profile.metrics.main_kernel if profile.metrics else None),
+                )
+            )
+        return result
+
+    def _timed(self, source: Source, target: str, workload: str, kernel: str, variant: str) -> tuple[str, Any]:
+        path, entry = self._evidence.case(source, "timing", kernel, target, variant, workload) or ("", None)
+        if entry is None or entry.metrics is None:
             raise KeyError(f"no timing record of {kernel}, {variant} and {workload}")
-        near_source, near_workload, near = self._near(source, target, workload, kernel, variant, metrics.cold_us)
-        same = near_workload and self._profile(near_source, target, near_workload, kernel, variant)
-        main = near[1].main_kernel if near else None
-        timeline = evidence.case(near_source, "nsys", kernel, target, variant, near_workload)
-        seen = timeline[1].metrics if timeline else None
-        return Kernel(
-            kernel,
-            variant,
-            metrics.cold_us if figure == "cold" else metrics.hot_us,
-            timed.case.variant.params,
-            timing=metrics,
-            timing_path=path,
-            profiled=near is not None and (near_source, near_workload) == (source, workload),
-            near=near[1] if near else None,
-            near_path=near[0] if near else "",
-            near_workload=near_workload,
-            near_build=bool(same and near and same[0] == near[0]),
-            near_gpu="" if near_source == source else (near_source.device or "").removeprefix("NVIDIA "),
-            after_main_us=_after_main(seen.kernels) if seen else None,
-            timeline_path=timeline[0] if timeline else "",
-            **self._static(kernel, target, variant, main),
-        )
+        return path, entry
 
     def predicted(self, target: str, workload: str, kernel: str, variant: str, figure: Figure) -> Kernel:
         """Return the facts of a kernel whose time was predicted."""
@@ -151,38 +170,43 @@ class Facts:
             **self._static(kernel, target, variant, longest),
         )
 
-    def _profile(
-        self, source: Source, target: str, workload: str, kernel: str, variant: str
-    ) -> tuple[str, NcuMetrics] | None:
-        result = self._evidence.case(source, "ncu", kernel, target, variant, workload)
-        return (result[0], result[1].metrics) if result and result[1].metrics else None
-
     def _near(
-        self, source: Source, target: str, workload: str, kernel: str, variant: str, us: float
-    ) -> tuple[Source, str, tuple[str, NcuMetrics] | None]:
-        """Return the workload's profile, else the nearest one, preferring this GPU."""
+        self, source: Source, target: str, workload: str, timed: Sequence[tuple[str, Any]]
+    ) -> tuple[Source, str, list[Profile]]:
+        """Return the workload's profiles, else the nearest that stand for them.
+
+        All kernels must have one; this GPU is preferred. Of another workload, a call must launch as many kernels, take
+        at most MOST_FAR times as long or as short, and the order of the times must be the same.
+        """
         sources = [source, *(one for one in self._evidence.sources(target) if one != source)]
         for other in sources:
-            if result := self._profile(other, target, workload, kernel, variant):
-                return other, workload, result
+            own = [self._profile(other, target, workload, one.case.kernel, one.case.variant.id) for _, one in timed]
+            if all(one.metrics for one in own):
+                return other, workload, own
         for other in sources:
-            nearest, result = self._nearest(other, target, kernel, us)
-            if result:
-                return other, nearest, result
-        return source, "", None
+            best: tuple[float, str, list[Profile]] | None = None
+            for place in self._evidence.plan.profiled:
+                every = [self._standing_for(other, target, place, one) for _, one in timed]
+                totals = [one.metrics.total_duration_us for one in every if one.metrics]
+                if len(totals) < len(timed) or totals != sorted(totals):
+                    continue
+                apart = [abs(math.log(us / one.metrics.cold_us)) for us, (_, one) in zip(totals, timed, strict=True)]
+                if max(apart) <= math.log(MOST_FAR) and (best is None or sum(apart) < best[0]):
+                    best = (sum(apart), place, every)
+            if best:
+                return other, *best[1:]
+        return source, "", [Profile()] * len(timed)
 
-    def _nearest(
-        self, source: Source, target: str, kernel: str, us: float
-    ) -> tuple[str, tuple[str, NcuMetrics] | None]:
-        """Return the profiled workload whose duration is nearest to a time, and its profile."""
-        best: tuple[float, str, tuple[str, NcuMetrics]] | None = None
-        for workload in self._evidence.plan.profiled:
-            for variant in self._evidence.variants.get((kernel, target, workload), []):
-                if result := self._profile(source, target, workload, kernel, variant):
-                    far = abs(math.log(result[1].total_duration_us / us))
-                    if best is None or far < best[0]:
-                        best = (far, workload, result)
-        return (best[1], best[2]) if best else ("", None)
+    def _profile(self, source: Source, target: str, workload: str, kernel: str, variant: str) -> Profile:
+        result = self._evidence.case(source, "ncu", kernel, target, variant, workload)
+        return Profile(variant, result[0], result[1].metrics) if result and result[1].metrics else Profile()
+
+    def _standing_for(self, source: Source, target: str, workload: str, timed: Any) -> Profile:
+        """Return a kernel's profile on another workload, with as many launches a call."""
+        variants = self._evidence.variants.get((timed.case.kernel, target, workload), [])
+        every = (self._profile(source, target, workload, timed.case.kernel, variant) for variant in variants)
+        launches = timed.metrics.kernels_per_call
+        return next((one for one in every if one.metrics and len(one.metrics.kernels) == launches), Profile())
 
     def _static(self, kernel: str, target: str, variant: str, main: str | None) -> dict[str, Any]:
         built = self._evidence.standing_for(kernel, target, variant)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from cutesnake.model.dsls import DSLS
@@ -55,9 +55,13 @@ CAUSES = {
         "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, "
         "{slow} fills {issued:.2f} % of the issue slots, {fast} {fewer:.2f} %."
     ),
+    "small_products": (
+        "The largest matrix product of {slow} is {slow_shape}, that of {fast} {fast_shape}.{half} In its longest "
+        "launch, tensor cores are busy for {slow_us:.1f} µs, in that of {fast} for {fast_us:.1f} µs."
+    ),
     "idle_processors": (
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
-        "The tile is the variant's choice."
+        "The tile is a choice of the variant, not of the DSL."
     ),
     "few_ctas": "{slow} runs {slow_ctas} CTAs on {processors} SMs, {fast} {fast_ctas}.",
     "tile_traffic": (
@@ -65,11 +69,11 @@ CAUSES = {
         "bytes into shared memory."
     ),
     "equal_tiles": (
-        "Not the tile alone: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
+        "The tile alone is no cause: with {tile} tiles in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
         "{fast_us:.1f} µs."
     ),
     "equal_tiles_elsewhere": (
-        "The tile may not be all: with {tile} in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
+        "It may not be the tile alone: with {tile} in both{on}, {equal_slow} takes {slow_us:.1f} µs, {equal_fast} "
         "{fast_us:.1f} µs."
     ),
     "same_tiles": (
@@ -171,6 +175,7 @@ LABELS = {  # rule -> its cause in a few words
     "loads_in_flight": "Fewer loads in flight.",
     "consumer_groups": "One role for all warps.",
     "product_width": "Narrow products.",
+    "small_products": "Small matrix products.",
     "idle_processors": "Too few tiles.",
     "few_ctas": "Few CTAs.",
     "tile_traffic": "Smaller tile, more traffic.",
@@ -184,7 +189,7 @@ LABELS = {  # rule -> its cause in a few words
     "barriers": "Waits at barriers.",
     "row_clusters": "Small clusters.",
     "bound": "Latency.",
-    "predicted_bound": "Waits.",
+    "predicted_bound": "No unit is busy.",
     "clock": "Lower clock.",
     "serial_chain": "Serial steps.",
     "tensor_memory_traffic": "Tensor-memory traffic.",
@@ -199,7 +204,7 @@ def cause(rule: str, values: Mapping[str, Any]) -> str:
 
 def not_the_dsl(other: str, fast: str, us: float) -> str:
     """Return that another kernel of the faster kernel's DSL is the slower one."""
-    return f" Not the DSL alone: {other}, of the same DSL as {fast} and with this tile, takes {us:.1f} µs."
+    return f" The DSL alone is no cause either: {other}, in the DSL of {fast} and with this tile, takes {us:.1f} µs."
 
 
 def share(percent: float, kind: str) -> str:
@@ -268,22 +273,32 @@ def beaten(other: Rival) -> str:
     return f"{name} beats {whom}: {1 / other.mean:.2f} times as fast as {better} ({ahead})."
 
 
-def accuracy(known: Accuracy, decisions: Sequence[Decision]) -> str:
-    """Return how often such predictions held, and from which ratio on they count."""
+def accuracy(known: Accuracy, decision: Decision) -> str:
+    """Return how often such predictions held, and what the mean is without their bias."""
     if not known.cases:
         return "No prediction of this kind was compared with a GPU."
-    where = " and ".join(known.devices)
-    limits = ", ".join(f"{one.noise_percent:.0f} % {one.figure}" for one in decisions)
-    lean = ""
+    bias = ""
     if known.leaning:
-        side, by = NAMES["cute" if known.leaning > 1 else "cutile"], max(known.leaning, 1 / known.leaning)
-        lean = f" Not taken out: there, {side} was favoured by {by:.2f} (median of {known.leaning_cases} ratios)."
+        side, by = favoured(known.leaning)
+        bias = (
+            f" In {known.leaning_cases} comparisons of both DSLs for this operator, predictions favoured {side} by "
+            f"{by:.2f} (median); the mean is not corrected for that"
+        )
+        if decision.winner != "depends":
+            side, by = favoured(decision.mean / known.leaning)
+            bias += f" (if it were: {side} {by:.2f}\N{MULTIPLICATION SIGN} {decision.figure})"
+        bias += "."
     return (
-        f"On {where} at the highest clock: error {known.median_error_percent:.0f} % (median of {known.cases} times), "
-        f"nine in ten below {known.nine_in_ten_percent:.0f} %; the faster of two kernels named in {known.right} of "
-        f"{known.pairs} pairs.{lean} A ratio counts beyond the sum of both errors, by bottleneck and wider for assumed "
-        f"parameters: median {limits}."
+        f"Compared with {' and '.join(known.devices)} at the highest clock, for kernels outside the model's fit: half "
+        f"of {known.cases} predicted {decision.figure} times were off by less than {known.median_error_percent:.0f} %, "
+        f"nine in ten by less than {known.nine_in_ten_percent:.0f} %. Of {known.pairs} pairs of kernels on one "
+        f"workload, the faster was predicted in {known.right}.{bias}"
     )
+
+
+def favoured(ratio: float) -> tuple[str, float]:
+    """Return the DSL that a ratio of cuTile to CuTe times favours, and the factor."""
+    return (NAMES["cute"], ratio) if ratio > 1 else (NAMES["cutile"], 1 / ratio)
 
 
 def author(kernel: Author) -> str:

@@ -49,6 +49,7 @@ from cutesnake.planning.devices import read_devices
 FIGURES: tuple[Figure, ...] = ("warm", "cold")
 SIDES: tuple[Side, ...] = ("cute", "cutile")
 FEW = 3  # workloads: fewer get a flag
+UNTUNED = 2  # times as many variants as were timed get a flag
 UNEVEN = 2  # times as many variants of one DSL as of the other get a flag
 SAME_HOST = 1.2  # ratio of empty-launch times above which two records are of different hosts
 Times = dict[str, dict[str, Time]]  # workload -> kernel -> its fastest variant
@@ -265,12 +266,10 @@ class _Contest:
             least_most, files = spills(self.evidence, kernel, self.target)
             if least_most and least_most[1] >= causes.SPILLS:
                 yield Flag("spills", kernel, {"least": least_most[0], "most": least_most[1]}, files)
-            if (
-                self.variants(kernel) == 1
-                and (offered := variants_offered(self.evidence, kernel, self.target) or 0) > 1
-            ):
+            timed, offered = self.variants(kernel), variants_offered(self.evidence, kernel, self.target) or 0
+            if UNTUNED * timed <= offered:
                 untuned = True
-                yield Flag("untuned", kernel, {"timed": 1, "offered": offered, "basis": how}, [])
+                yield Flag("untuned", kernel, {"timed": timed, "offered": offered, "basis": how}, [])
         counts = {dsl: sum(map(self.variants, kernels)) for dsl, kernels in used.items()}
         if not untuned and max(counts.values()) >= UNEVEN * min(counts.values()):
             yield Flag("uneven_variants", None, {**counts, "basis": how}, [])
@@ -317,14 +316,16 @@ class _Measured(_Contest):
         result = self.evidence.case(self.source, "timing", kernel, self.target, variant, workload)
         if result is None or result[1].metrics is None:
             return None
-        return Time(kernel, variant, us, noise(figure, result[1].metrics))
+        metrics, cold = result[1].metrics, figure == "cold"
+        samples, mhz = (
+            (metrics.samples, metrics.sm_clock_mhz) if cold else (metrics.hot_samples, metrics.hot_sm_clock_mhz)
+        )
+        return Time(kernel, variant, us, noise(figure, metrics), samples, mhz, None if cold else metrics.burst_us)
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two timed kernels."""
-        first, second = (
-            self.facts.measured(self.source, self.target, workload, one.kernel, one.variant, figure)
-            for one in (fast, slow)
-        )
+        sides = [(one.kernel, one.variant) for one in (fast, slow)]
+        first, second = self.facts.measured(self.source, self.target, workload, sides, figure)
         return Contrast(figure, workload, self.evidence.workloads[workload], self.processors, first, second)
 
     def trials(self, figure: Figure, workload: str, sides: Mapping[str, bool]) -> list[Trial]:
@@ -357,7 +358,6 @@ class _Measured(_Contest):
     def own_flags(self, decided: list[Decision]) -> Iterator[Flag]:
         """Yield what the records say of hosts and power."""
         apart_hosts, limited = 0, {"cute": 0, "cutile": 0}
-        rested: list[float] = []
         pairs = [pair for one in decided if one.figure == "warm" for pair in one.pairs]
         for pair in pairs:
             metrics = [
@@ -368,14 +368,13 @@ class _Measured(_Contest):
             ]
             for side, one in zip(limited, metrics, strict=False):
                 limited[side] += power_limited(one)
-            bursts = [one.burst_us for one in metrics if one.burst_us]
-            rested += [bursts[1] / bursts[0]] if len(bursts) == 2 else []
             single = [one.empty_launch_us for one in metrics if one.empty_launch_us]
             apart_hosts += len(single) == 2 and max(single) > SAME_HOST * min(single)
         yield from self._other_variants(decided)
         if apart_hosts:
             yield Flag("different_hosts", None, {"workloads": apart_hosts}, [])
         if any(limited.values()):
+            rested = [pair.rested for pair in pairs if pair.rested]
             known = {"rested": geometric_mean(rested)} if len(rested) == len(pairs) else {}
             yield Flag("power_limit", None, {**limited, "timed": len(pairs), **known}, [])
 

@@ -152,7 +152,6 @@ class Simulated(Part):
     peak_memory_bytes: Annotated[int, doc("of the process of the case, Python and PyTorch included")]
     launches: list[SimulatedLaunch]
     cost: SimulatedCost
-    notes: Annotated[list[str], doc("counts compared with cost, in sentences")]
     processors: Annotated[Positive | None, doc("multiprocessors of the simulated GPU")] = None
     coverage: list[KernelCoverage] | None = None
     warnings: Annotated[
@@ -162,6 +161,7 @@ class Simulated(Part):
             "that never flipped, each with its kernel; absent in records from before 2026-11-22"
         ),
     ] = None
+    notes: Annotated[list[str] | None, doc("not used; in records from before 2026-11-29")] = None
 
 
 class CorrectnessMetrics(Part):

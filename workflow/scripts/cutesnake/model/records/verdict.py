@@ -27,6 +27,9 @@ class Pairing(Part):
     ratio: Annotated[float, doc("cuTile time over CuTe time: above 1, CuTe is faster")]
     noise_percent: Annotated[float, doc("times that differ by less count as equal")]
     winner: Side | None
+    samples: Annotated[list[int], doc("of the CuTe and the cuTile time")] = msgspec.field(default_factory=list)
+    mhz: Annotated[list[float], doc("SM clocks of both")] = msgspec.field(default_factory=list)
+    rested: Annotated[float | None, doc("warm ratio in short bursts on a rested GPU")] = None
 
 
 class Accuracy(Part):

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def compile_build(
         files = _install(build, folder)
         own_builds.note(files[name] for name in own_builds.NATIVE if name in files)
     relative = functools.partial(_relative, partial=partial, folder=folder)
-    _note_opened(operator, kernel, outcome.opened)
+    _note_opened(operator, kernel, outcome)
     entry = {
         "stage": "compile",
         "status": "failed" if error else "ok",
@@ -129,13 +129,15 @@ def compile_build(
     record.write("compile", folder / RECORD, _fitting(entry))
 
 
-def _note_opened(operator: str, kernel: str, files: Iterable[str]) -> None:
-    """Note opened files beyond the modules of the kernel in the record."""
+def _note_opened(operator: str, kernel: str, outcome: Outcome) -> None:
+    """Note opened files in the record, without modules that count anyway or serve other functions."""
     from cutesnake.planning.outputs import content_of
     from cutesnake.planning.staleness import closure
 
-    known = {label(path) for path in closure(f"kernels.{operator}.{kernel}")}
-    more = (file for file in files if label(Path(file)) not in known)
+    name, loaded = f"kernels.{operator}.{kernel}", {label(Path(file)) for file in outcome.loaded}
+    known = {label(path) for path in closure(name, for_builds=True)}
+    known |= {label(path) for path in closure(name)} & loaded
+    more = (file for file in outcome.opened if label(Path(file)) not in known)
     provenance.note_opened({provenance.name_of(file): content_of(file) for file in more})
 
 

@@ -49,6 +49,7 @@ class Outcome:
     output: str = ""  # what was printed
     limit_s: float | None = None  # the time limit that ended it
     opened: list[str] = field(default_factory=list)  # files that it read, of the project and of kernels
+    loaded: list[str] = field(default_factory=list)  # files of modules that were imported before `compile` ran
     seconds: float | None = None  # processor time; None without a reply
 
 
@@ -70,7 +71,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
         outcome.limit_s = limit_s
     elif status == 0 and (partial / REPLY).exists():
         reply = json.loads((partial / REPLY).read_text())
-        outcome.opened, outcome.seconds = reply["opened"], reply["seconds"]
+        outcome.opened, outcome.loaded, outcome.seconds = reply["opened"], reply["loaded"], reply["seconds"]
         if reply["machine"]:
             raise CompileError(f"{name}: {reply['machine']}")
         outcome.error, outcome.build = reply["error"], reply["build"]
@@ -141,12 +142,13 @@ def _printed(path: Path) -> str:
         return stream.read().decode(errors="replace")
 
 
-def _run_request(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _run_request(request: dict[str, Any], folder: Path, opened: Opened) -> dict[str, Any]:
     """Compile in this process. `machine` is set where the fault is not the kernel's."""
     variant = Variant(**request["variant"])
-    reply: dict[str, Any] = {"error": None, "machine": None, "build": {}}
+    reply: dict[str, Any] = {"error": None, "machine": None, "build": {}, "loaded": []}
     try:
         module = load_kernel(request["operator"], request["kernel"])
+        reply["loaded"] = opened.modules()
         reply["build"] = module.compile(variant, request["target"], folder)
         json.dumps(reply)
     except (Exception, SystemExit) as error:
@@ -176,7 +178,7 @@ def reply_in(partial: str) -> NoReturn:
     use_neutral_names(roots(), Path("results/fetch"))
     opened = Opened(roots())
     began = processor_seconds()
-    reply = {**_run_request(request, folder / "build"), "opened": opened.files()}
+    reply = {**_run_request(request, folder / "build", opened), "opened": opened.files()}
     reply["seconds"] = processor_seconds() - began
     unfinished = folder / f".{REPLY}"
     unfinished.write_text(json.dumps(reply))

@@ -38,9 +38,14 @@ class Opened:
 
     def files(self) -> list[str]:
         """Their paths, those that were asked for and are not there as well."""
+        return sorted(
+            {path for name in (*self._opened, *self.modules()) if self._counts(path := os.path.realpath(name))}
+        )
+
+    def modules(self) -> list[str]:
+        """Return files of the modules that were imported."""
         new = [module for name, module in list(sys.modules.items()) if name not in self._before]
-        modules = [file for module in new if isinstance(file := getattr(module, "__file__", None), str)]
-        return sorted({path for name in (*self._opened, *modules) if self._counts(path := os.path.realpath(name))})
+        return [file for module in new if isinstance(file := getattr(module, "__file__", None), str)]
 
     def _counts(self, path: str) -> bool:
         folder = next((folder for folder in (*self._kernels, self._project) if path.startswith(folder)), None)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model.catalog import load_kernel, load_operator
-from cutesnake.model.contract import OWN, Cost, Workload
+from cutesnake.model.contract import OWN, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
@@ -35,7 +35,6 @@ AGAIN_S = 5.0  # between two attempts to end a case that has reached its limit, 
 # only: cuTile's loads with padding mean just that, and NVIDIA's block-scaled products round their scales up so.
 MORE_CHECKS = ("outside",)
 SEARCH, SEARCH_RUNS = "search", 8  # as a schedule of the configuration, and how many runs it then stands for
-COUNTED = ("mma_flops", "global_read_unique_bytes", "global_write_unique_bytes")
 
 
 class NotSimulatedError(RuntimeError):
@@ -186,37 +185,10 @@ def _simulated(case: Case, backend: SimulatorBackend) -> dict[str, Any]:
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "launches": launches,
         "cost": {"flops": cost.flops, "bytes_read": cost.bytes_read, "bytes_written": cost.bytes_written},
-        "notes": compare_cost(launches, cost),
         "processors": backend.processors,
         "coverage": covered,
         "warnings": [f"{kernel['kernel']}: {note}" for kernel in covered for note in kernel["notes"]],
     }
-
-
-def compare_cost(launches: list[dict[str, Any]], cost: Cost) -> list[str]:
-    """Return sentences on work below `cost`, which would make one wrong.
-
-    A tile's padding makes more; FLOPs are compared where there are matrix products at all.
-    """
-    if not launches:
-        return ["no launch was counted"]
-    done = {key: sum(launch[key] or 0 for launch in launches) for key in COUNTED}
-    pairs = [
-        ("bytes read", done["global_read_unique_bytes"], cost.bytes_read),
-        ("bytes written", done["global_write_unique_bytes"], cost.bytes_written),
-    ]
-    if done["mma_flops"]:
-        pairs.insert(0, ("FLOPs of matrix products", done["mma_flops"], cost.flops))
-    return [
-        f"{what}: {matches:,} counted, {needed:,} by cost(): {_times(matches, needed)}"
-        for what, matches, needed in pairs
-    ]
-
-
-def _times(matches: int, needed: int) -> str:
-    if matches < needed:
-        return "fewer than the operator says are unavoidable"
-    return f"{matches / needed:.2f} times" if needed else "the operator needs none"  # one that only writes, say
 
 
 def _plain(text: str) -> str:
