@@ -4,8 +4,6 @@ numpy takes about as long for the lanes of several CTAs as for one CTA. If the o
 anything to report, all stores are undone and the launch runs CTA by CTA. So results are equal either way.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import NoReturn
 
