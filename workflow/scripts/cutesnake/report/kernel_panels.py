@@ -1,7 +1,5 @@
 """A panel per kernel: source, builds, static values, checks, profiles and artifacts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """A report page: gather all views of an operator and render one HTML file."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping

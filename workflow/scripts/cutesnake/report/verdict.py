@@ -1,7 +1,5 @@
 """First screen of an operator's page: verdict per GPU, causes, and cost."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

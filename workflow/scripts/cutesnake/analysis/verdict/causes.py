@@ -3,8 +3,6 @@
 Each reads typed facts, and each can be false.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
