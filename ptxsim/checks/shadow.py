@@ -269,7 +269,8 @@ class Words:
         self._report("race", message, event)
 
     def _report(self, kind: str, message: str, event: Event) -> None:
-        self.clocks.machine.report(kind, message, event.at, event.fragment)
+        warp = self.clocks.numbers.get(event.actor)
+        self.clocks.machine.report(kind, message, event.at, event.fragment, warp=warp)
 
 
 class SharedWords(Words):

@@ -60,6 +60,7 @@ class Actors:
         self.ids: dict[tuple[object, ...], int] = {}
         self.generic = np.zeros(CAPACITY, bool)  # actors that write through the generic proxy
         self.warps: dict[Warp, Clock] = {}
+        self.numbers: dict[int, int] = {}  # actor that is a warp → its number within the CTA
 
     def actor(self, key: tuple[object, ...], name: str, generic: bool = False) -> int:
         """Return the number of an actor, assigned on first use."""
@@ -69,6 +70,8 @@ class Actors:
             if n >= CAPACITY:
                 raise RuntimeError("more actors than the race check has room for")
             self.names.append(name)
+            if isinstance(key, Warp):
+                self.numbers[n] = key.warp
             self.generic[n] = generic
         return n
 
