@@ -20,8 +20,6 @@ rounds. `noise` is by how much FlashMLA's time over the default's differs betwee
 and of the other, in per cent, warm and cold.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import statistics
@@ -66,6 +64,10 @@ def draw(count: int, seed: str, known: set[tuple[int, int]]) -> list[tuple[int, 
 KNOWN = {*UNIFORM, *RAGGED, *ODD, *SIZES, *SWEEP, *WEAK}
 DRAWN = draw(50, "uniform rows that no rule of cute_sm90 was fitted to, 2026-11-28", KNOWN)
 LATER = draw(25, "third draw of uniform rows, after every price of cute_sm90 was set, 2026-11-28", KNOWN)
+# of the draws, the rows with the least speedups
+WEAKEST = [(13, 9398), (35, 2880), (18, 18561), (29, 11796), (24, 7291), (26, 21518), (63, 9622), (24, 12024)]
+WEAKEST += [(16, 22667), (47, 19299), (84, 20503), (34, 3827), (93, 18606), (20, 6144), (112, 3000), (46, 5609)]
+WEAKEST += [(50, 12288), (151, 10068), (159, 6145), (31, 8763)]
 
 GROUPS = {
     "uniform": [Workload(*size) for size in UNIFORM],
@@ -77,6 +79,7 @@ GROUPS = {
     "drawn": [Workload(*size) for size in DRAWN[::2]],
     "unseen": [Workload(*size) for size in DRAWN[1::2]],
     "later": [Workload(*size) for size in LATER],
+    "weakest": [Workload(*size) for size in WEAKEST],
 }
 
 

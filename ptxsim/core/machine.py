@@ -104,6 +104,10 @@ class Machine:
                     self._resume(polling)
             while polling:
                 self._resume(polling)
+        self.finish()
+
+    def finish(self) -> None:
+        """Complete counts and coverage after all clusters."""
         self.counts.finish(self.program.blocks, self.visits, self.memory)
         if self.launch.preferred_cluster != self.launch.cluster:
             wanted, had = self.launch.preferred_cluster, self.launch.cluster

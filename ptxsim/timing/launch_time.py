@@ -196,18 +196,19 @@ def time_launch(setting: Setting) -> Timed:
     """Time a launch by one group of SMs; uneven work: see `_uneven`."""
     placement, recorder = setting.placement, Recorder()
     if not setting.uniform:
-        return check_possible(_uneven(setting))
+        return check_possible(_uneven(setting), setting.device.constants.tma_shared_gain)
     numbers = range(0, placement.clusters, placement.groups)
     trial = setting.simulate(setting.machine(), recorder, numbers, _SIMULATED_PER_SLOT * placement.slots_per_group)
     return setting.outcome(trial.cycles, [trial], recorder)
 
 
-def check_possible(timed: Timed) -> Timed:
+def check_possible(timed: Timed, sharing_gain: float = 1.0) -> Timed:
     """Return the timing. Raises PtxError if it exceeds the device's limits.
 
-    Then the surveyed clusters did not represent the others.
+    Then the surveyed clusters did not represent the others. L2 may deliver `sharing_gain` times its rate, if CTAs read
+    equal bytes.
     """
-    busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent)
+    busiest = max(timed.tensor_percent, timed.dram_percent, timed.l2_percent / sharing_gain)
     if busiest > _IMPOSSIBLE:
         raise PtxError(
             f"kernel {timed.launch.name[:80]}: the work of its clusters varies in a way that the clock does not "

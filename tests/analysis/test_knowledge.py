@@ -283,7 +283,7 @@ def test_a_count_falls_when_a_record_says_otherwise(tmp_path, place) -> None:
     claim = next(c for _, c in CLAIMS if c["kind"] == "count" and c.get("at_least") == 35)
     file = f"recorded/{claim['set']}/{claim['stage']}-{claim['operator']}-{claim['of']['kernel']}.jsonl"
     entries = [json.loads(line) for line in (ROOT / file).read_text().splitlines()]
-    for check in entries[0]["metrics"]["checks"]:
+    for check in (check for entry in entries for check in entry["metrics"]["checks"]):
         check[place] = {"passed": False, "distribution": "randn"}[place]
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text("\n".join(map(json.dumps, entries)))

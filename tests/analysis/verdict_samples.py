@@ -69,11 +69,10 @@ def pairs(operator: str, figure: Figure) -> list[Pairing]:
 def kernel(operator: str, name: str, workload: str, figure: Figure, near: str | None = None, **more: Any) -> Kernel:
     """Return facts of a recorded kernel.
 
-    `near` is the profiled workload that stands for this one.
+    `near` is the profiled workload that stands for this one, as if this one were not profiled.
     """
     path, entry = timings(operator)[name, workload]
-    own = profiles(operator).get((name, workload))
-    profiled = own or (profiles(operator).get((name, near)) if near else None)
+    profiled = profiles(operator).get((name, near or workload))
     return Kernel(
         name,
         entry.case.variant.id,
@@ -81,10 +80,10 @@ def kernel(operator: str, name: str, workload: str, figure: Figure, near: str | 
         entry.case.variant.params,
         timing=entry.metrics,
         timing_path=path,
-        profiled=own is not None,
+        profiled=profiled is not None and near is None,
         near=profiled[1].metrics if profiled else None,
         near_path=profiled[0] if profiled else "",
-        near_workload=(workload if own else near or "") if profiled else "",
+        near_workload=(near or workload) if profiled else "",
         near_build=profiled is not None and profiled[1].case.variant == entry.case.variant,
         **more,
     )

@@ -38,6 +38,21 @@ def made(operator: str, distribution: str = "randn", **values):
     return problem, work, problem.make_inputs(work, 3, distribution=distribution)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "kv_length", "target", "tokens"),
+    [
+        ("int8", 1024, "sm_100a", 32),
+        ("int8", 8192, "sm_100a", 64),
+        ("int4", 1024, "sm_100a", 64),
+        ("int8", 1024, "sm_90a", 64),
+    ],
+)
+def test_a_short_cache_of_bytes_begins_with_small_tiles_on_blackwell(dtype, kv_length, target, tokens) -> None:
+    workload = DECODE.Workload(batch=1, kv_length=kv_length, dtype=dtype)
+    first, _ = load_kernel("fmha_mixed_decode", "cutile").variants(workload, target)
+    assert first.params["tokens"] == tokens
+
+
 @pytest.mark.parametrize("dtype", DECODE.DTYPES)
 def test_codes_decode_to_what_was_encoded(dtype) -> None:
     values = torch.arange(DECODE.LOWEST[dtype], DECODE.LARGEST[dtype] + 1)

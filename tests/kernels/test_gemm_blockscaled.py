@@ -143,6 +143,15 @@ def test_a_persistent_launch_has_no_more_clusters_than_the_card_holds() -> None:
     assert example.grid(built, OPERATOR.Workload(8192, 8192, 8192)) == (2, 1, 74)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "tile"),
+    [(256, 4096, "128x64"), (256, 8192, "128x128"), (256, 65536, "256x256"), (1024, 8192, "256x256")],
+)
+def test_few_rows_begin_with_tiles_that_fill_the_gpu_once(m, n, tile) -> None:
+    tilings = load_kernel("gemm_blockscaled", "cutlass_persistent").variants(OPERATOR.Workload(m, n, 7168), "sm_100a")
+    assert f"_{tile}_" in tilings[0].id and len(tilings) == len({one.id for one in tilings}) == 7
+
+
 def simulate(kernel: str, distributions: list[str], values: tuple, index: int = 0) -> tuple[dict, str, object]:
     """Return a simulated case's record, its SASS and the launch in build.json."""
     work = OPERATOR.Workload(*values)

@@ -327,8 +327,10 @@ def test_a_grid_is_looked_at_once_where_the_caller_keeps_what_was_found(monkeypa
 def test_what_no_card_could_do_is_not_given_for_a_prediction() -> None:
     timed = time_launch(Setting(launched(CHAIN), DEVICE, None, 1000, "warm"))
     with pytest.raises(ptxsim.PtxError, match=r"busy for 200 % of the time"):
-        check_possible(dataclasses.replace(timed, tensor_percent=200.0))
+        check_possible(dataclasses.replace(timed, tensor_percent=200.0), sharing_gain=2.0)
     assert check_possible(timed) is timed
+    shared = dataclasses.replace(timed, l2_percent=200.0)
+    assert check_possible(shared, sharing_gain=2.0) is shared
 
 
 def test_a_kernel_that_does_not_fit_is_one_clear_line() -> None:

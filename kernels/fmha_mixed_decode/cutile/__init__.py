@@ -9,13 +9,13 @@ from typing import Any
 
 from cutesnake.model.contract import Build, Runner, Variant
 from kernels.fmha_mixed_decode.operator import BITS, Inputs, Outputs, Workload
-from kernels.targets import TENSOR_CORES
+from kernels.targets import BLACKWELL, MULTIPROCESSORS, TENSOR_CORES
 
 DSL = "cutile"
 SOURCE = "ours"
 TARGETS = TENSOR_CORES | {"sm_120a": ("TMA",)}
 SYMBOLS = {"kernel": "fmha_mixed_decode_split", "combine": "fmha_mixed_decode_combine"}
-TILES = (64, 32)  # tokens of a tile, the default first
+TILES = (64, 32)  # tokens of a tile
 LEAST_HEADS, MOST_HEADS = 16, 64  # of a tile
 LOG2_E = 1.0 / math.log(2.0)
 
@@ -28,14 +28,17 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return a build per cache format, head width and group size."""
+    """Return builds per cache format, head width and group size."""
     w = workload
     heads = min(max(1 << (w.group - 1).bit_length(), LEAST_HEADS), MOST_HEADS)
     known = {"dtype": w.dtype, "bits": BITS[w.dtype], "width": w.head_dim, "heads": heads}
     # Rows of scales are read as they are: only rows of whole 16 bytes may come by TMA.
     known["aligned"] = w.kv_length % 8 == 0
     name = f"{w.dtype}_d{w.head_dim}_h{heads}" + ("" if known["aligned"] else "_unaligned")
-    return tuple(Variant(f"{name}_n{tokens}", {**known, "tokens": tokens}) for tokens in TILES)
+    tiles = w.batch * w.kv_heads * -(-w.kv_length // TILES[0])
+    # Smaller tiles of bytes are predicted faster there, smaller tiles of int4 slower.
+    few = target in BLACKWELL and known["bits"] == 8 and tiles < MULTIPROCESSORS[target]
+    return tuple(Variant(f"{name}_n{tokens}", {**known, "tokens": tokens}) for tokens in sorted(TILES, reverse=not few))
 
 
 def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:

@@ -4,8 +4,6 @@ Every public function of `TABLES` returns one table. The speedup of A vs B is th
 rounded to the nearest digit shown.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -37,13 +35,14 @@ GROUPS = {
     "ragged": "ragged batches",
     "odd": "odd batches and lengths",
     "heads": "16 to 64 heads, 2 or 4 query tokens",
-    "sweep": "uniform batches of the sweep",
+    "sweep": "uniform batches of `sweep.yaml`",
 }
 DRAWN = {  # of unseen_h200.json
     "weak": "random: lowest speedups of an earlier draw",
     "drawn": "random, used for fitting",
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
+    "weakest": "random: the weakest of these, again on another day",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
@@ -286,9 +285,8 @@ def b200_summary() -> str:
         if not case.startswith(ATTENTION)
     ]
     mla = [one for one in _newer() if "mla_decode" in one.case]
-    again = [one.again for one in mla if not math.isnan(one.again)]
-    counted = f"MLA decode, {len(mla)} other times, {len(again)} predicted again"
-    rows.append([counted, "NVIDIA's kernel in FlashInfer", _range(one.error for one in mla), _range(again)])
+    cells = [_range(e for one in mla if not math.isnan(e := one.errors[n])) for n in (0, 2)]
+    rows.append([f"MLA decode, {len(mla)} other times", "NVIDIA's kernel in FlashInfer", *cells])
     for mask, causal in (("causal mask", True), ("no mask", False)):
         cases = [case for case in first if case.startswith(ATTENTION) and case.endswith("causal") == causal]
         cells = [_range(_error(one[case]) for case in cases) for one in both]
@@ -323,55 +321,47 @@ def _published(row: Row) -> str:
 
 
 class _Newer(NamedTuple):
-    """A published time in µs of `case`; errors and band of its predictions in percent."""
+    """A published time in µs of `case`; errors and band of its predictions in percent.
 
-    error: float
-    band: float
+    `errors` are of the first prediction and of today's, each at the highest clock and under power. NaN: not predicted.
+    """
+
     case: str
     us: float
-    under_power: float  # NaN where the rule was not applied
-    again: float  # NaN where not predicted again
+    errors: tuple[float, ...]
+    band: float
 
 
 @functools.cache  # two tables read it, and the validation files with it
 def _newer() -> list[_Newer]:
-    """Return newer B200 times with their predictions, largest error first."""
+    """Return newer B200 times with their predictions, largest error of today's under power first."""
     folder = BENCHMARKS / "prediction"
-    predicted = {row["case"]: row for row in _lines(folder / "b200_rows.jsonl") if row.get("predicted_us")}
-    later = _lines(folder / "b200_rows_again.jsonl")
-    again = {tuple(row["case"].split("/"))[::2]: row["predicted_us"] for row in later}  # of some another kernel
+    first, today = ({row["case"]: row for row in _lines(folder / f"b200_rows{name}.jsonl")} for name in ("_first", ""))
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
         for published in group["rows"]:
-            workload = make_workload(group["operator"], published["parameters"]).id
+            us, workload = published["us"], make_workload(group["operator"], published["parameters"]).id
             case = f"{group['operator']}/{published['kernel']}/{workload}"
-            if row := predicted.get(case):
-                us = published["us"]
-                times = row["predicted_us"], row.get("limited_us"), again.get((group["operator"], workload))
-                error, *others = (100.0 * (time / us - 1) if time else math.nan for time in times)
+            if row := today.get(case):
+                before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
+                times = [one.get(key, math.nan) for one in (before, row) for key in ("predicted_us", "limited_us")]
                 width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
+                errors = tuple(100.0 * (time / us - 1) for time in times)
                 # An unknown band holds nothing.
-                rows.append(_Newer(error, math.nan if width is None else width, case, us, *others))
-    return sorted(rows, key=lambda row: -abs(row.error))
+                rows.append(_Newer(case, us, errors, math.nan if width is None else width))
+    return sorted(rows, key=lambda row: -abs(row.errors[-1]))
 
 
 def b200_rows() -> str:
-    """Return predictions of times that others published for a B200, largest error first.
-
-    Each has two: at the highest clock, and at the clock that power is expected to leave. Some were predicted again,
-    with the kernel, tiles, compiler and published parameters that became known later.
-    """
+    """Return predictions of times that others published for a B200, largest error first."""
     rows = _newer()
-    cells = [
-        [f"`{one.case}`", f"{one.us:,}", _signed(one.error), f"±{one.band:.0f}%", *map(_signed, one[4:])]
-        for one in rows
-    ]
-    inside = sum(abs(one.error) <= one.band for one in rows)
-    middle = f"{median(abs(one.error) for one in rows):.0f}%"
-    under = f"{median(abs(one.under_power) for one in rows if not math.isnan(one.under_power)):.0f}%"
-    cells.append(["median of absolute errors", "", middle, f"{inside} of {len(rows)} inside", under, ""])
-    errors = ("first error", "expected", "first error under power", "error today")
-    return markdown(("predicted kernel and workload", "published, µs", *errors), cells)
+    cells = [[f"`{one.case}`", f"{one.us:,}", *map(_signed, one.errors), f"±{one.band:.0f}%"] for one in rows]
+    columns = [[(abs(e), one.band) for one in rows if not math.isnan(e := one.errors[n])] for n in range(4)]
+    middle = [f"{median(error for error, _ in column):.0f}%" for column in columns]
+    inside = [f"{sum(error <= most for error, most in column)} of {len(column)}" for column in columns]
+    cells += [["median of absolute errors", "", *middle, ""], ["inside what is expected", "", *inside, ""]]
+    errors = (f"{which} error{clock}" for which in ("first", "today's") for clock in ("", " under power"))
+    return markdown(("predicted kernel and workload", "published, µs", *errors, "expected"), cells)
 
 
 def _signed(error: float) -> str:

@@ -1,7 +1,5 @@
 """Verdicts of a kernel on an entry by its rule: confirms, refines or contradicts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Each reads typed facts, and each can be false.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +24,7 @@ WHOLE = 1.0  # of the difference, left with equal tiles of other kernels, from w
 UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
 LEAST_CLOCKS = 1.02  # ratio of two clocks that counts
 SPILLS = 64  # bytes per thread
-SYMBOL = 48  # characters of a device function's symbol that evidence names
+SYMBOL = 24  # characters of a device function's symbol that evidence names
 ONE_SIZE = (None, "even", "full")  # values of `sizes` of a workload whose products have one size
 ISSUING = (
     "selected",

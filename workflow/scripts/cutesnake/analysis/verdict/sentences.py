@@ -1,7 +1,5 @@
 """All sentences about verdicts, flags, causes and costs, from typed data only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predicted vs measured times, on GPUs with measurements."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 
