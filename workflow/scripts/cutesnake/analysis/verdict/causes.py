@@ -21,7 +21,7 @@ Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 WHOLE = 1.0  # of the difference, left with equal tiles of other kernels, from which on the tile is no cause
-UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
+UNKNOWN_SHARE = 20.0  # percent: a cause of a smaller known share comes after unknown shares
 LEAST_CLOCKS = 1.02  # ratio of two clocks that counts
 SPILLS = 64  # bytes per thread
 SYMBOL = 24  # characters of a device function's symbol that evidence names
@@ -118,6 +118,12 @@ def _used(path: str, fired: Fired) -> bool:
     return any(one.startswith(path) for one in fired.evidence)
 
 
+def _gap(c: Contrast, profiles: tuple[NcuMetrics, NcuMetrics]) -> float:
+    """Return the profiled difference, or the timed one of this workload if larger."""
+    profiled = profiles[1].total_duration_us - profiles[0].total_duration_us
+    return max(profiled, c.gap_us) if c.fast.near_workload == c.workload else profiled
+
+
 def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
     """Return this workload's profiles on a GPU of the target, faster kernel first."""
     return _near(c) if c.fast.near_workload == c.workload else None
@@ -155,7 +161,7 @@ def _second_launch(c: Contrast) -> Fired | None:
         return None
     rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
     own, seen, kind = _own(c), (c.fast.after_main_us, c.slow.after_main_us), "profiled"
-    gap = profiles[1].total_duration_us - profiles[0].total_duration_us
+    gap = _gap(c, profiles)
     if own and seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time
         rest, gap, kind = [seen[0] or 0.0, seen[1]], c.gap_us, "timed"
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
@@ -311,8 +317,8 @@ def _consumer_groups(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"warps": len(slow[0].warps), "groups": len(fast)}
     numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
-    times = [ncu.total_duration_us for ncu in profiles]
-    share = (waits[1] * times[1] - waits[0] * times[0]) / (times[1] - times[0])  # of the time of a warp
+    spent = [wait * ncu.total_duration_us for wait, ncu in zip(waits, profiles, strict=True)]  # of the time of a warp
+    share = (spent[1] - spent[0]) / _gap(c, profiles)
     evidence = [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))]
     return Fired(numbers, evidence, share, "profiled")
 
@@ -517,6 +523,15 @@ def _same_tiles(c: Contrast) -> Fired | None:
     memory = {ncu.bottleneck.kind for ncu in own} == {"memory"}
     sentence = "same_tiles_memory" if memory else "same_tiles_profiled"
     return Fired(numbers, [*evidence, *_profiles(c)], sentence=sentence)
+
+
+def _other_order(c: Contrast) -> Fired | None:
+    """Return this workload's profiles if they show the other kernel ahead."""
+    fast, slow = c.fast.near, c.slow.near
+    if c.fast.near_workload != c.workload or not fast or not slow or fast.total_duration_us < slow.total_duration_us:
+        return None
+    numbers: Numbers = {"fast_us": fast.total_duration_us, "slow_us": slow.total_duration_us}
+    return Fired(numbers, [f"{path}#metrics/total_duration_us" for path in _profiles(c)])
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -932,5 +947,10 @@ COMMON = (
         "same_tiles",
         "No cause, and no other one is known: both kernels have output tiles of one size, and so as many tiles.",
         _same_tiles,
+    ),
+    Rule(
+        "other_order",
+        "No cause, and no other one is known: the profile of this workload, with cold caches, shows the other order.",
+        _other_order,
     ),
 )
