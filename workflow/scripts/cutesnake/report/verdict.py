@@ -449,7 +449,7 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
             views[side].setdefault((cause.rule, verdict.predicted), view)["count"][gpu] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: -one["count"].total())
+        kinds = sorted(of.values(), key=lambda one: (one["label"] == NO_CAUSE, -one["count"].total()))
         shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
         for entry in shown:

@@ -87,6 +87,10 @@ CAUSES = {
         "{fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of the DRAM peak, {slow} {slow_mb:.0f} MB at "
         "{slow_dram:.0f} %; waits for memory are {fast_wait:.0f} and {slow_wait:.0f} % of their stalls.{other}"
     ),
+    "other_order": (
+        "A profile with cold caches shows the other order, so it does not tell why: {fast} {fast_us:.1f} µs, {slow} "
+        "{slow_us:.1f} µs."
+    ),
     "register_share": (
         "{slow} multiplies in {slow_warps} warps of {slow_registers} registers per thread, {fast} in {fast_warps} of "
         "{fast_registers}: room for an output tile of {slow_tile}, not {fast_tile}."
