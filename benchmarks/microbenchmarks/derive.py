@@ -469,12 +469,10 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "l1_latency": Derivation("global latency, L1", lambda r: r.value("global latency", **{"from": "L1"})),
     "l2_latency": Derivation(
-        "global latency, 4 MiB in L2",
-        lambda r: r.value("global latency", **{"from": "L2"}, footprint_bytes=4 << 20),
+        "global latency, 4 MiB in L2", lambda r: r.value("global latency", **{"from": "L2"}, footprint_bytes=4 << 20)
     ),
     "dram_latency": Derivation(
-        "global latency, 256 MiB",
-        lambda r: r.value("global latency", **{"from": "DRAM"}, footprint_bytes=256 << 20),
+        "global latency, 256 MiB", lambda r: r.value("global latency", **{"from": "DRAM"}, footprint_bytes=256 << 20)
     ),
     "l1_bytes_per_cycle": Derivation("ld.global.ca.v4 from L1, one SM", lambda r: r.sweep("ld_ca_16", "L1")["value"]),
     "load_bytes_per_cycle": Derivation(
@@ -591,8 +589,7 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
     "launch_graph_us": Derivation(
-        "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids",
-        graph_gap,
+        "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids", graph_gap
     ),
     "launch_map_us": Derivation(
         "once in a launch, warm: copies by descriptors against copies without, what is not inside, mean of four",

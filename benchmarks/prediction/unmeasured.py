@@ -22,13 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.prediction.cases import (
-    DEVICES,
-    KINDS,
-    Measured,
-    Recorded,
-    recorded,
-)
+from benchmarks.prediction.cases import DEVICES, KINDS, Measured, Recorded, recorded
 from benchmarks.prediction.predict import launches, predicted
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator

@@ -15,12 +15,7 @@ NAME = "calls"
 CALLS = 40  # in a graph
 REPETITIONS = 5
 # CTAs an SM, threads, and rounds of UNROLL steps of the grid that a launch reads: 17 to 104 MB.
-GRIDS = (
-    (1, 512, (2, 4, 5, 6, 8, 12)),
-    (2, 512, (1, 2, 3, 4, 6)),
-    (4, 256, (1, 2, 3, 4, 6)),
-    (8, 128, (1, 2, 3, 4, 6)),
-)
+GRIDS = ((1, 512, (2, 4, 5, 6, 8, 12)), (2, 512, (1, 2, 3, 4, 6)), (4, 256, (1, 2, 3, 4, 6)), (8, 128, (1, 2, 3, 4, 6)))
 
 
 def kernels() -> list[str]:

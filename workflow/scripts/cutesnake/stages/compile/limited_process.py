@@ -117,12 +117,7 @@ def _start(command: list[str], output: Path, limit_s: float) -> int | None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            env=environment,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True
         )
         try:
             return process.wait(limit_s)
