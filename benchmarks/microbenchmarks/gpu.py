@@ -1,7 +1,5 @@
 """The GPU through CUDA's driver API: modules, buffers, launches, graphs, events, tensor maps."""
 
-from __future__ import annotations
-
 import ctypes
 import datetime
 from collections.abc import Callable, Sequence

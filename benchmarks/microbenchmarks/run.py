@@ -7,8 +7,6 @@ Each group runs in a process of its own. A benchmark that fails is recorded with
 cost the process its context, or where it hangs, a new process goes on with the next one.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import json

@@ -20,8 +20,6 @@ rounds. `noise` is by how much FlashMLA's time over the default's differs betwee
 and of the other, in per cent, warm and cold.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import statistics

@@ -5,8 +5,6 @@
 A bug is one edit of the PTX that belongs to one line of source. Bugs that results.json has are not run again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -15,8 +15,6 @@ is the host: cold rows have as `lone_us` what the GPU's table takes a single lau
 what the timing stage has measured of one on the host of the case.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

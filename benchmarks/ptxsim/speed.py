@@ -5,8 +5,6 @@ prints one line per measurement. FOLDER is a compiled mla_fp16 (a folder with ke
 leave in results/ptxsim/mla_fp16); without it only ALU code is timed.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 import time

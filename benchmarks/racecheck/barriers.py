@@ -12,8 +12,6 @@ out. FILE gets the hazards that racecheck reports for each, as JSON. It needs an
 cuda-bindings, numpy, and compute-sanitizer on the PATH or in CUDA_HOME.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

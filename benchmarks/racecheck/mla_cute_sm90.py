@@ -9,8 +9,6 @@ It needs a GPU of sm_90a, the builds in `results/compile` or in the folder that 
 compute-sanitizer on the PATH or in /usr/local/cuda.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -56,9 +56,11 @@ class Cluster:
         )  # cluster launch control
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
-        for rank, index in enumerate(indices):
-            self.ctas.append(CTA(self, index, rank, registers[rank]))
+        self.ctas += self._make_ctas(indices, registers)
         self.observer = machine.observe(self)
+
+    def _make_ctas(self, indices: list[Dim3], registers: list[RegisterFile]) -> list[CTA]:
+        return [CTA(self, index, rank, registers[rank]) for rank, index in enumerate(indices)]
 
     def run(self, others: bool = False) -> bool:
         """Run until every thread has exited and all work is done.

@@ -19,6 +19,7 @@ from .schedule import Schedule
 from .search import search
 from .small_grid import SCHEDULE, SMALL_GRID, SmallGrid
 from .unwritten_use import UnwrittenUse
+from .wide import run_machine
 
 if TYPE_CHECKING:
     from ..checks.access_history import AccessHistory
@@ -143,7 +144,7 @@ def _run(
     for n, launch in enumerate(launches):
         small = small_grid(launch) if small_grid is not None else None
         machine = machine_of(launch, history)
-        machine.run()
+        run_machine(machine)
         history = machine.history
         findings += machine.findings
         if small is not None:

@@ -1,7 +1,5 @@
 """tcgen05.ld, st, wait and fences: thread accesses of tensor memory (PTX ISA 9.7.16)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache

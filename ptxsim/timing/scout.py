@@ -5,8 +5,6 @@ global memory accessed. A few clusters suffice: where work depends on one or two
 are scouted and the others interpolated.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

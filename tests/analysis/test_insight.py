@@ -127,7 +127,7 @@ def test_bound_names_the_side_of_the_ridge():
 def test_faster_and_share_of_the_peaks():
     result = message(side("cutile", duration_us=40.0), side("cute", duration_us=20.0), FLOOR)
     assert result["M1"] == "hand is 2.00\N{MULTIPLICATION SIGN} as fast as tile."
-    assert result["M2"] == "tile reaches 25 % and hand reaches 50 % of the roofline at nominal boost clock."
+    assert result["M2"].startswith("tile reaches 25 % and hand reaches 50 % of the roofline (memory-bound, at least 10")
 
 
 @pytest.mark.parametrize(("spread", "equal"), [(0.1, False), (4.0, True)])
@@ -149,17 +149,15 @@ def test_bottleneck_is_that_of_the_profile():
     assert result["M3"].startswith("tile is limited by DRAM (tensor core 20, dram 75")
 
 
-def test_shares_occupancy_cache_and_flags():
-    left = side("cutile", duration_us=40.0, hot_duration_us=20.0, tensor_core_percent=30.0, occupancy_percent=50.0)
+def test_occupancy_and_flags():
+    left = side("cutile", duration_us=40.0, occupancy_percent=50.0)
     right = side(
         "cute",
-        **{"duration_us": 20.0, "tensor_core_percent": 70.0, "occupancy_percent": 12.5},
+        **{"duration_us": 20.0, "occupancy_percent": 12.5},
         timing={"flags": ["two clocks differ by 7 %"]},
     )
     result = message(left, right)
-    assert result["M4"] == "hand has a tensor-core utilization 40 percentage points higher."
     assert result["M5"] == "hand is faster with fewer resident warps (12.5 % vs 50 %)."
-    assert result["M6"] == "tile is 2.00\N{MULTIPLICATION SIGN} as fast with inputs in the L2 cache."
     assert result["M7"] == "hand: two clocks differ by 7 %."
 
 

@@ -281,6 +281,15 @@
     });
   }
 
+  // Each row with an id has a link to itself.
+  document.querySelectorAll("table.data :is(tbody[id] > tr.sum, tr[id]) > th").forEach(function (cell) {
+    var link = document.createElement("a");
+    link.className = "perma";
+    link.href = "#" + (cell.parentNode.id || cell.parentNode.parentNode.id);
+    link.setAttribute("aria-label", "Link to " + cell.textContent);
+    link.textContent = "#";
+    cell.append(" ", link);
+  });
   document.querySelectorAll("figure .wide").forEach(makeReadable);
   document.querySelectorAll("div.paged").forEach(makePaged);
   document.querySelectorAll("table.folded").forEach(makeFoldable);

@@ -3,8 +3,6 @@
 The same bytes are read again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

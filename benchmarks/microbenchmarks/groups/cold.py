@@ -4,8 +4,6 @@ NVBench measures cold calls so. The GPU is held by a kernel that spins; behind i
 an event.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape, checked

@@ -1,7 +1,5 @@
 """TMA copies of the same bytes by several CTAs, and tests of a finished phase."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

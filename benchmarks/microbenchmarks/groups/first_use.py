@@ -3,8 +3,6 @@
 It is measured warm (in a graph of repeated launches) and cold (alone, behind a flush of L2).
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Ordinary loads, stores and reductions: latency and bandwidth from L1, L2 and DRAM."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Periods, gaps and waves of launches in a graph."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Loads of one line from L2 during TMA copies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

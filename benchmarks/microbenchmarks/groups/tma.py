@@ -1,7 +1,5 @@
 """TMA: loads from L2 and DRAM by box, bytes in flight and SMs; stores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

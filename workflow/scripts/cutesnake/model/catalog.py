@@ -6,8 +6,6 @@ imported as `kernels.<operator>.<kernel>`. An environment variable passes the pa
 measure.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Explain errors of typed data in one line: key, value and expected type."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -5,8 +5,6 @@ given) and `opened` (what a kernel's `compile` opened besides), both as path -> 
 sha256 of other files that were written with the record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

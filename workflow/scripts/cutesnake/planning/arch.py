@@ -1,7 +1,5 @@
 """Decide per kernel and target whether it can be built and run, and why not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

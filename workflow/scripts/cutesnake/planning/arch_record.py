@@ -1,7 +1,5 @@
 """Write records of what is possible here: the machine, and decisions per operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """GPUs that ptxsim's clock can predict for."""
 
-from __future__ import annotations
-
 from cutesnake.planning.staleness import digest_data, recalled
 
 

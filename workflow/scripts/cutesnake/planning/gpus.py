@@ -1,7 +1,5 @@
 """Read GPUs from the driver: NVML for devices and state, CUDA for kernel limits."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

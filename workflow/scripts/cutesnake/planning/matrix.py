@@ -1,7 +1,5 @@
 """Derive builds, cases and omissions with reasons from configuration and machine."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace

@@ -5,8 +5,6 @@ now: by content, so that dates, copies and links decide nothing. Current results
 files and a digest of their inputs. A run with nothing to do then only reads stamps.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

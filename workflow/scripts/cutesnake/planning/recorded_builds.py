@@ -1,7 +1,5 @@
 """Which builds a run makes itself, and which it shows from `recorded/builds/` (see `model/kept_builds.py`)."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

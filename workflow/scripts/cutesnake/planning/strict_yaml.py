@@ -1,7 +1,5 @@
 """Read this project's YAML files strictly: no key twice, one-line errors with place."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Hashable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read what is run of an operator: `sweep.yaml` with overrides of the configuration."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Page of all operators, and placeholders for pages that are not built yet."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Section on changes against a baseline: summary sentences, changed cases and changed builds."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

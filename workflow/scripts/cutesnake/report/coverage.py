@@ -1,7 +1,5 @@
 """What ran and what did not: the machine, and counts over all operators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cutesnake.model.records.arch import Arch, NodeClass

@@ -1,7 +1,5 @@
 """Shared page functions: read templates, add styles and write pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -20,7 +18,7 @@ KEPT = re.compile(r"(<pre\b.*?</pre>|<style\b.*?</style>|<script\b.*?</script>)"
 
 # What HTML lets a page omit: end tags, and quotes of plain values. Both are a tenth of a page with large tables.
 END_TAGS = re.compile(r"</(?:td|th|tr|li|dt|dd)>")
-QUOTES = re.compile(r' (class|scope|colspan|data-v|x|y)="([\w.#-]+)"(?=[ >])')
+QUOTES = re.compile(r' (class|scope|colspan|data-v|id|x|y)="([\w.#-]+)"(?=[ >])| (href)="(#[\w.-]+)"(?=[ >])')
 
 
 def template(name: str, filters: Mapping[str, Callable[..., Any]] | None = None) -> jinja2.Template:
@@ -59,7 +57,7 @@ def write(page: str, output: Path | str, pages: Iterable[Path] = ()) -> None:
 
 
 def brief(page: str) -> str:
-    """Remove leading spaces of lines, optional end tags, and optional quotes."""
+    """Remove repeated white space, optional end tags, and optional quotes."""
     parts = KEPT.split(page)  # kept parts have odd indices
-    parts[::2] = [QUOTES.sub(r" \1=\2", END_TAGS.sub("", re.sub(r"\n[ \t]+", "\n", part))) for part in parts[::2]]
+    parts[::2] = [QUOTES.sub(r" \1\3=\2\4", END_TAGS.sub("", re.sub(r"(\s)\s+", r"\1", part))) for part in parts[::2]]
     return "".join(parts)

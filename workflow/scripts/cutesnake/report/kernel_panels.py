@@ -1,7 +1,5 @@
 """A panel per kernel: source, builds, static values, checks, profiles and artifacts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -28,6 +26,8 @@ Upstream = Mapping[str, Mapping[str, str]]  # kernels/upstream.yaml
 MIX = ("tensor_core", "tma_load", "tma_multicast", "tma_store", "tma_reduce", "barrier", "special_function")
 MEMORY = ("global_memory", "shared_memory", "tensor_memory", "local_memory", "other")
 MOST_STALLS = 3
+NOTHING = ("0", "none", "none detected")  # values that only some figures are shown with
+ALWAYS = ("spills per thread, bytes", "pipeline stages")
 NAME = 60  # characters of a device function's name that are shown
 
 
@@ -127,16 +127,20 @@ def _function(f: Function) -> View:
     return {
         "symbol": f.symbol,
         "figures": [
-            ("registers per thread", _known(f.registers_per_thread)),
-            ("spills per thread, bytes", _known(f.spill_bytes)),
-            ("stack per thread, bytes", _known(f.stack_bytes)),
-            ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
-            ("threads per block", _known(f.threads_per_block)),
-            ("blocks per cluster", _known(f.cluster_size)),
-            ("tensor-memory columns", _known(f.tensor_memory_columns)),
-            ("setmaxnreg", _several(f.setmaxnreg, "none")),
-            ("pipeline stages", _several(f.pipeline_stages, "none detected")),
-            ("theoretical occupancy", _occupancy(f.occupancy)),
+            (name, value)
+            for name, value in (
+                ("registers per thread", _known(f.registers_per_thread)),
+                ("spills per thread, bytes", _known(f.spill_bytes)),
+                ("stack per thread, bytes", _known(f.stack_bytes)),
+                ("shared memory per block, bytes", f"{_known(shared[0])} static, {_known(shared[1])} dynamic"),
+                ("threads per block", _known(f.threads_per_block)),
+                ("blocks per cluster", _known(f.cluster_size)),
+                ("tensor-memory columns", _known(f.tensor_memory_columns)),
+                ("setmaxnreg", _several(f.setmaxnreg, "none")),
+                ("pipeline stages", _several(f.pipeline_stages, "none detected")),
+                ("theoretical occupancy", _occupancy(f.occupancy)),
+            )
+            if value not in NOTHING or name in ALWAYS
         ],
         "mix": [
             (key.replace("_", " ").replace("tma", "TMA"), number(mix[key])) for key in (*MIX, *MEMORY) if mix.get(key)
@@ -295,13 +299,13 @@ def compare_cost(simulated: Simulated) -> list[str]:
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:
-    """Return the ncu results of a kernel's profiled workloads."""
+    """Return a kernel's ncu results on workloads that the configuration profiles."""
     profiles = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "ncu"):
                 case = entry.case
-                if (case.kernel, case.target) == (kernel, target):
+                if (case.kernel, case.target) == (kernel, target) and case.workload in evidence.plan.profiled:
                     profiles.append(_profile(source.kind, source.device, entry))
     return profiles
 

@@ -5,8 +5,6 @@ CUDA_VISIBLE_DEVICES by its UUID. With spare processors, Snakemake starts more j
 and wait here: starting a job takes a good part of the time of measuring a case.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

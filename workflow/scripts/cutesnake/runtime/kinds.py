@@ -4,8 +4,6 @@ The kind `cute:sm_90a` is `cute("sm_90a")`. Only modules that take long matter, 
 import.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -4,8 +4,6 @@ A descriptor holds its lock: a process that inherits it (fork, or `pass_fds`) ho
 parent is killed. Nothing of this project is imported: no build's digest may depend on this module.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

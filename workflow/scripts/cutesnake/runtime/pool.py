@@ -16,8 +16,6 @@ A client never speaks twice: when it hangs up, its job is killed. Sockets have n
 the last process that has them open, and no folder's path is too long. Each end asks the kernel whose the other end is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """Remove the machine's folders and names from records; refuse pages with them."""
 
-from __future__ import annotations
-
 import functools
 import getpass
 import json

@@ -6,8 +6,6 @@ TRIED: a run over `tests/configs/tiny.yaml` (`tests/workflow/test_snakemake_vers
 A name that a version lacks ends the run in one line. No other module imports Snakemake or uses a name that is private.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import importlib.metadata

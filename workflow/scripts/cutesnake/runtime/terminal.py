@@ -4,8 +4,6 @@ Events come from Snakemake's logger through `snakemake_logger_plugin_cutesnake`.
 rewritten. A file or a pipe gets a line after 10 s, and further ones at growing distances. At most ten lines end a run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -4,8 +4,6 @@ A wheel comes from the folder named by CUTESNAKE_WHEELS or from results/fetch/wh
 the user's package index through pip. No module of the wheel is imported and no set-up code of it runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Change stage: changes of one operator against a baseline."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -4,8 +4,6 @@ A rule has an id, a condition and a function that returns a sentence or None. It
 of the row, so equal values always give equal sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +19,6 @@ REGISTER_CEILING = 255  # per thread, all architectures (CUDA programming guide,
 NOISE_PERCENT = 3.0  # times that differ by less than this, or than their spreads, count as equal
 TIMES = "\N{MULTIPLICATION SIGN}"
 POINTS = 10.0  # percentage points; smaller differences between shares of a peak are ignored
-CACHED = 1.15  # cold ÷ warm time from which a kernel counts as served by the L2 cache when warm
 
 
 @dataclass(frozen=True)
@@ -221,7 +218,7 @@ def _sizes(pair: Pair) -> str | None:
 
 def _bound(pair: Pair) -> str | None:
     floor = pair.floor
-    if floor is None or floor.floor_us is None or floor.ridge is None:
+    if floor is None or floor.floor_us is None or floor.ridge is None or any(map(_time, pair.sides)):
         return None
     side = "above" if floor.bound == "compute" else "below"
     return (
@@ -254,20 +251,15 @@ def _faster(pair: Pair) -> str | None:
 
 
 def _share(pair: Pair) -> str | None:
-    floor = pair.floor.floor_us if pair.floor else None
-    if not floor:
+    floor = pair.floor
+    if not floor or not floor.floor_us:
         return None
-    shares = [f"{side.kernel} reaches {100 * floor / time:.0f} %" for side in pair.sides if (time := _time(side))]
-    return f"{' and '.join(shares)} of the roofline at nominal boost clock." if shares else None
-
-
-def _cached(pair: Pair) -> str | None:
-    sentences = []
-    for side in pair.sides:
-        cold, hot = _time(side), side.cells["hot_duration_us"].value
-        if cold and hot and cold / hot >= CACHED:
-            sentences.append(f"{side.kernel} is {cold / hot:.2f}{TIMES} as fast with inputs in the L2 cache.")
-    return " ".join(sentences) or None
+    us = floor.floor_us
+    shares = [f"{side.kernel} reaches {100 * us / time:.0f} %" for side in pair.sides if (time := _time(side))]
+    if not shares:
+        return None
+    least = f"{floor.bound}-bound, at least {number(us)} µs at nominal boost clock"
+    return f"{' and '.join(shares)} of the roofline ({least})."
 
 
 def _bottleneck(pair: Pair) -> str | None:
@@ -279,14 +271,6 @@ def _bottleneck(pair: Pair) -> str | None:
             numbers = ", ".join(f"{k.removesuffix('_percent')} {number(v)}" for k, v in limit.numbers.items() if v)
             sentences.append(f"{side.kernel} is limited by {names[limit.kind]} ({numbers.replace('_', ' ')}).")
     return " ".join(sentences) or None
-
-
-def _tensor_share(pair: Pair) -> str | None:
-    left, right = (side.cells["tensor_core_percent"].value for side in pair.sides)
-    if left is None or right is None or abs(left - right) < POINTS:
-        return None
-    more = pair.cutile.kernel if left > right else pair.cute.kernel
-    return f"{more} has a tensor-core utilization {number(abs(left - right))} percentage points higher."
 
 
 def _low_occupancy(pair: Pair) -> str | None:
@@ -329,20 +313,13 @@ RULES = (
         _bottleneck,
     ),
     Rule(
-        "M4",
-        "measured",
-        f"The tensor-core shares differ by at least {POINTS:g} percentage points.",
-        _tensor_share,
-    ),
-    Rule(
         "M5",
         "measured",
         f"The faster kernel's occupancy is lower by at least {POINTS:g} percentage points.",
         _low_occupancy,
     ),
-    Rule("M6", "measured", f"The cold time is at least {CACHED:g}{TIMES} the warm time.", _cached),
     Rule("M7", "measured", "A time carries a flag, such as two clocks that disagree.", _doubt),
-    Rule("S1", "static", "The roofline has the workload and the device.", _bound),
+    Rule("S1", "static", "The roofline has the workload and the device, and no time is measured.", _bound),
     Rule("S2", "static", "Spilled bytes per thread are more than 0.", _spills),
     Rule("S3", "static", f"A kernel is allotted {REGISTER_CEILING} registers per thread.", _ceiling),
     Rule("S4", "static", "Registers per thread differ by 32 or more.", _registers),

@@ -1,7 +1,5 @@
 """Records of machines: the planning machine (`arch`) and nodes of a class (`machine`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """What records of several stages share: provenance, status, variant, case, device."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Generic, Literal, TypeVar, dataclass_transform
 
 import msgspec

@@ -1,7 +1,5 @@
 """Record of the stage `compare`: cuTile vs CuTe per workload, target and device."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

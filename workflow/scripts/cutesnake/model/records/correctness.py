@@ -1,7 +1,5 @@
 """Record of the stage `correctness`: a build compared with the float32 reference."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

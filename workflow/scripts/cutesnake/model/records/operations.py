@@ -1,7 +1,5 @@
 """Record of the stage `operations`: hardware operations that the kernels of a run use."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cutesnake.model.records.common import Measured, Part, Record, doc

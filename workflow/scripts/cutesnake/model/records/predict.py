@@ -1,7 +1,5 @@
 """Record of the stage `predict`: time of a call on a GPU, by ptxsim's clock."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Record of the stage `timing`: times by NVBench and by a second source."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

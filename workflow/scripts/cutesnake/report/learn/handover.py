@@ -1,7 +1,5 @@
 """A hand-over between two warps, and what ptxsim reports when one line of it changes."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import dataclass

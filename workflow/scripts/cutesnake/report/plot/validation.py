@@ -1,7 +1,5 @@
 """Predicted vs measured times, on GPUs with measurements."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 
@@ -75,7 +73,8 @@ def draw_validation(predictions: Sequence[ValidatedRow]) -> Drawing:
         f"Predicted vs measured, {len(predictions)} calls on {gpus}. {errors}.",
         f"Errors of this page's prediction model on GPUs with measurements ({gpus}). Filled points: families used "
         "during development. Half filled: held out until the first validation. Hollow: opened once, at the end. "
-        f"{errors[0].upper()}{errors[1:]}. On hover: predicted vs measured time.",
+        f"{errors[0].upper()}{errors[1:]}. Errors here are at the clock of each measurement, those in verdicts and "
+        "bands at the highest clock. On hover: predicted vs measured time.",
     )
 
 

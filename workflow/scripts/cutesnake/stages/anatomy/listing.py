@@ -1,7 +1,5 @@
 """List source, PTX and SASS by source line, read when the page is made."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

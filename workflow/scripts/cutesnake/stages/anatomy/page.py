@@ -1,7 +1,5 @@
 """Write a page per kernel: roles, pipelines, budget, patterns, and code by line."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The DSL reads its target from the environment when it initialises, so one proces
 stage gives every build a process of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

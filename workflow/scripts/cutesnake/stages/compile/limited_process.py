@@ -5,8 +5,6 @@ stage. Within a run the process is forked from a server that has imported the DS
 started. Faults of the kernel are results; faults of the machine are raised.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

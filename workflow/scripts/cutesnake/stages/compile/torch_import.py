@@ -3,8 +3,6 @@
 The import takes longer than compiling most kernels.
 """
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The attribute codes are those that `cuobjdump -elf` prints by name; tests compare both.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import struct

@@ -5,8 +5,6 @@ with NVIDIA's own cuda_occupancy.h. The rule for tensor memory is this project's
 columns that others hold (PTX ISA), so blocks that can have theirs at once are counted.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

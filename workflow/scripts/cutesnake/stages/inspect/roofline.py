@@ -1,7 +1,5 @@
 """Compute the roofline: a workload's least time from FLOPs, bytes and peaks."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A build on the machine that runs it: what `bind` of a kernel is given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path

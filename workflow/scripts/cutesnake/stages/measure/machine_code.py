@@ -3,8 +3,6 @@
 Records with equal digests were made with equal machine code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterator

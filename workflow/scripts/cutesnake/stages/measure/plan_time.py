@@ -1,7 +1,5 @@
 """Time a runner's `plan` for lengths that are on the GPU, warm and cold."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -7,8 +7,6 @@ long, with short pauses, and short ones are taken at three moments so far apart:
 MODE_SECONDS. The range of the samples is reported with it.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

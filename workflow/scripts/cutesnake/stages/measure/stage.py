@@ -1,7 +1,5 @@
 """Run the four GPU stages, from a planned case to a record on disk."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
