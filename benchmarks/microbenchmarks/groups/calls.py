@@ -1,7 +1,4 @@
-"""L2 contents from one launch to the next, by CTAs per SM.
-
-The same bytes are read again.
-"""
+"""L2 contents from one launch to the next over the same bytes."""
 
 from collections.abc import Callable, Iterator
 
@@ -27,10 +24,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _again(ctas: int, threads: int, rounds: int) -> Benchmark:
-    """Return microseconds of a launch among CALLS in a graph.
-
-    Each launch goes through the same bytes once.
-    """
+    """Return µs of one of CALLS launches in a graph, each over the same bytes."""
 
     def measure(gpu: Gpu) -> Reading:
         shape = Shape(ctas * gpu.processors, threads)

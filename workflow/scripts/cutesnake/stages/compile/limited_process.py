@@ -84,10 +84,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
 
 
 def kind_of(dsl: str, target: str) -> str:
-    """Return the kind of server of `runtime/kinds.py` that builds fork from.
-
-    CuTe DSL has one target per process.
-    """
+    """Return the kind of server that builds fork from, in CuTe DSL per target."""
     return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
 
 
