@@ -38,10 +38,7 @@ class Stuck(Exception):
 
 
 class Cluster:
-    """CTAs that run concurrently.
-
-    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
-    """
+    """Concurrent CTAs; `progress` counts changes, `rest`: the slice only waited or polled."""
 
     def __init__(self, machine: Launched, indices: list[Dim3], registers: list[RegisterFile]) -> None:
         self.machine: Launched = machine

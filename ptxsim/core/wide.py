@@ -73,10 +73,7 @@ def _run_in_step(machine: Machine) -> bool:
 
 
 class _WideMachine(Machine):
-    """A launch in step, with its own counts, visits and history.
-
-    A finding raises Dependent.
-    """
+    """A launch in step, with counts, visits and history; findings raise Dependent."""
 
     def __init__(self, machine: Machine) -> None:
         self.__dict__.update(machine.__dict__)

@@ -54,10 +54,7 @@ class Translations:
         return module
 
     def keep(self, module: Module) -> None:
-        """Store a module's translations, if much more was translated than its file holds.
-
-        An unwritable folder is no error: the next process translates again.
-        """
+        """Store a module's translations if much is new and the folder is writable."""
         if id(module) not in self._files:
             return
         _, file, before = self._files[id(module)]

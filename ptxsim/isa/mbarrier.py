@@ -134,10 +134,7 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndar
 def _arrive_together(
     f: Fragment, spec: Arrival, bar: MBarrier, lanes: np.ndarray, counts: np.ndarray | None, token: np.ndarray
 ) -> None:
-    """Arrive by some lanes in one phase.
-
-    `counts` are arrivals or bytes per lane, None: one arrival each.
-    """
+    """Arrive in one phase by `counts` arrivals or bytes per lane (None: one)."""
     cluster = f.cta.cluster
     count = len(lanes) if counts is None else int(counts.sum())
     token[lanes] = bar.phase

@@ -49,10 +49,7 @@ class Transfer:
 
     @lru_cache(maxsize=1024)  # noqa: B019  # few kernels have more such places, and nothing but numbers is kept
     def cells(self, lane: int, column: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return read-only row and column of each cell, and the columns spanned.
-
-        Cached, since a kernel repeats a few addresses in every iteration.
-        """
+        """Return cells' rows and columns, read-only and cached, and the columns spanned."""
         rows, cols = self.index()
         return (rows + lane) % LANES, (cols + column) % COLUMNS, int(cols.max()) + 1
 

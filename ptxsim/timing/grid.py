@@ -66,10 +66,7 @@ def l1_bytes(shared: float, device: DeviceModel) -> float:
 
 
 def _registers_of_ptx(launch: Launch) -> int:
-    """Return the PTX's register limit, else a number that limits nothing.
-
-    Only the machine code has the real number.
-    """
+    """Return the PTX's register limit, or no limit; machine code has the number."""
     maxnreg = launch.kernel.directives.get("maxnreg", ())
     return maxnreg[0] if maxnreg else 32
 

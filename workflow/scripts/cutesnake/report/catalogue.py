@@ -19,10 +19,7 @@ from cutesnake.runtime.job import Files, listed
 
 
 def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None:
-    """Write the page of all operators from the files of its rule.
-
-    Raises RecordError, ShareError and OSError.
-    """
+    """Write the page of all operators; RecordError, ShareError or OSError if impossible."""
     arch = record.read("arch", listed(files["arch"])[0])
     compared = [record.read("compare", path) for path in listed(files["comparisons"])]
     changed = [record.read("change", path) for path in listed(files["changes"])]
