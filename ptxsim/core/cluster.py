@@ -50,10 +50,7 @@ class Cluster:
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
         self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
-        self.granted_clusters, self.request_refused = (
-            0,
-            False,
-        )  # cluster launch control
+        self.granted_clusters, self.request_refused = (0, False)  # cluster launch control
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
         self.ctas += self._make_ctas(indices, registers)

@@ -102,12 +102,7 @@ def _reduction(ins: Instruction) -> Reduction | None:
 
 
 def _emit_load(
-    g: Generator,
-    ins: Instruction,
-    dst: Operand,
-    reduced: Operand,
-    rest: list[Operand],
-    reduction: Reduction | None,
+    g: Generator, ins: Instruction, dst: Operand, reduced: Operand, rest: list[Operand], reduction: Reduction | None
 ) -> None:
     known = {"red", "min", "max", "f32", "u32", "s32", "abs", "NaN"} if reduction is not None else set()
     spec, addr = _transfer(g, ins, rest[0], rest[1] if len(rest) > 1 else None, known, write=False)

@@ -863,11 +863,7 @@ RULES = (
         _register_share,
         refuted="equal_tiles",
     ),
-    Rule(
-        "tail",
-        "The slower kernel leaves 10 percentage points more of its waves empty.",
-        _tail,
-    ),
+    Rule("tail", "The slower kernel leaves 10 percentage points more of its waves empty.", _tail),
     Rule(
         "not_persistent",
         "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "
