@@ -188,12 +188,7 @@ class AccessHistory:
             self.unpublished, self.renumber_next = False, True
 
     def touch(
-        self,
-        f: Fragment | None,
-        allocation: Allocation,
-        where: Selection,
-        access: Access | Copy,
-        waited: bool,
+        self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access | Copy, waited: bool
     ) -> None:
         """Record an access and report its races.
 

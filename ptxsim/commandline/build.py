@@ -1,7 +1,5 @@
 """A compiled kernel's folder: its object, its PTX, its exported function."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Tensors after a run: comparison with expected values, and saving to files."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

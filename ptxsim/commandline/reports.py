@@ -1,7 +1,5 @@
 """Reports for other programs: SARIF 2.1.0, JUnit XML, and GitHub's annotations."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

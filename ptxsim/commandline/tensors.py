@@ -1,7 +1,5 @@
 """Host tensors for a command line: allocated with margins, filled, read back, restored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError

@@ -50,15 +50,14 @@ class Cluster:
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
         self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
-        self.granted_clusters, self.request_refused = (
-            0,
-            False,
-        )  # cluster launch control
+        self.granted_clusters, self.request_refused = (0, False)  # cluster launch control
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
-        for rank, index in enumerate(indices):
-            self.ctas.append(CTA(self, index, rank, registers[rank]))
+        self.ctas += self._make_ctas(indices, registers)
         self.observer = machine.observe(self)
+
+    def _make_ctas(self, indices: list[Dim3], registers: list[RegisterFile]) -> list[CTA]:
+        return [CTA(self, index, rank, registers[rank]) for rank, index in enumerate(indices)]
 
     def run(self, others: bool = False) -> bool:
         """Run until every thread has exited and all work is done.

@@ -72,10 +72,8 @@ class Coverage:
         """Add a cluster's run; `before` are the block visits when it began."""
         visits = cluster.machine.visits
         self.visited |= visits.keys()
-        for first in self.loops:
-            entries = sum(visits.get(p, 0) - before.get(p, 0) for p in self.entries[first])
-            iterations = (visits.get(first, 0) - before.get(first, 0)) // max(entries, 1)
-            self.loops[first] = max(self.loops[first], iterations if entries else 0)
+        around = {p for first, entries in self.entries.items() for p in (first, *entries)}
+        self.note_loops({p: visits.get(p, 0) - before.get(p, 0) for p in around})
         for cta in cluster.ctas:
             self.ranges |= cta.registers.ranges()
             for offset, bar in cta.mbarriers.items():
@@ -84,6 +82,13 @@ class Coverage:
                 room, looped = any(map(self._is_for_room, tested)), not self.repeated.isdisjoint(tested)
                 seen = BarrierCoverage(offset, bar.expected, bar.phase, waits, sleeps, room, looped)
                 self.barriers.setdefault(offset, BarrierCoverage(offset, bar.expected)).add(seen)
+
+    def note_loops(self, visits: dict[int, int]) -> None:
+        """Add a cluster's iterations of loops, from the visits of blocks around them."""
+        for first in self.loops:
+            entries = sum(visits[p] for p in self.entries[first])
+            iterations = visits[first] // max(entries, 1)
+            self.loops[first] = max(self.loops[first], iterations if entries else 0)
 
     def _is_for_room(self, at: int) -> bool:
         if at not in self.for_room:

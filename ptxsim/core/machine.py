@@ -104,6 +104,10 @@ class Machine:
                     self._resume(polling)
             while polling:
                 self._resume(polling)
+        self.finish()
+
+    def finish(self) -> None:
+        """Complete counts and coverage after all clusters."""
         self.counts.finish(self.program.blocks, self.visits, self.memory)
         if self.launch.preferred_cluster != self.launch.cluster:
             wanted, had = self.launch.preferred_cluster, self.launch.cluster
@@ -174,9 +178,18 @@ class Machine:
         return allocation.span(address, size)
 
     def report(
-        self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
+        self,
+        kind: str,
+        message: str,
+        at: int = -1,
+        f: Fragment | None = None,
+        lanes: np.ndarray | None = None,
+        warp: int | None = None,
     ) -> None:
-        """Record a finding; repeats of a kind at an instruction are counted."""
+        """Record a finding; repeats of a kind at an instruction are counted.
+
+        `warp` is at fault; default: the warp of the first lane.
+        """
         key = (kind, at, message if at < 0 else "")
         if key in self.by_key:
             self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)
@@ -185,6 +198,8 @@ class Machine:
             return
         ins = self.program.instructions[at] if at >= 0 else None
         threads = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
+        if warp is None and f is not None:
+            warp = (threads[0] if threads else f.lo) // 32
         self.by_key[key] = Finding(
             kind,
             message,
@@ -193,7 +208,7 @@ class Machine:
             source=ins.source if ins else None,
             instruction=ins.text[:160] if ins else None,
             cta=f.cta.index if f is not None else None,
-            warp=threads[0] // 32 if threads else f.lo // 32 if f is not None else None,
+            warp=warp,
             lanes=tuple(x % 32 for x in threads),
         )
 

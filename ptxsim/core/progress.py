@@ -1,7 +1,5 @@
 """Progress policy of a cluster: which fragments may run, and when it counts as stuck."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

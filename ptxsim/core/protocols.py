@@ -40,7 +40,13 @@ class Machine(Protocol):
     visits: dict[int, int]  # block → warps that have run it
 
     def report(
-        self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
+        self,
+        kind: str,
+        message: str,
+        at: int = -1,
+        f: Fragment | None = None,
+        lanes: np.ndarray | None = None,
+        warp: int | None = None,
     ) -> None:
         """Record a finding; repeats of a kind at an instruction are counted."""
 

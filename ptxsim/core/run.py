@@ -19,6 +19,7 @@ from .schedule import Schedule
 from .search import search
 from .small_grid import SCHEDULE, SMALL_GRID, SmallGrid
 from .unwritten_use import UnwrittenUse
+from .wide import run_machine
 
 if TYPE_CHECKING:
     from ..checks.access_history import AccessHistory
@@ -26,15 +27,7 @@ if TYPE_CHECKING:
 _OF_MEMORY = ("uninitialised", "race", "read-fence", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE, SMALL_GRID)
-CHECKS = (
-    *DEFAULT_CHECKS,
-    "unwaited-ld",
-    "unwritten-lanes",
-    "outside",
-    "outside-any",
-    "tensor-fence",
-    "tensor-lanes",
-)
+CHECKS = (*DEFAULT_CHECKS, "unwaited-ld", "unwritten-lanes", "outside", "outside-any", "tensor-fence", "tensor-lanes")
 
 
 def run(
@@ -143,7 +136,7 @@ def _run(
     for n, launch in enumerate(launches):
         small = small_grid(launch) if small_grid is not None else None
         machine = machine_of(launch, history)
-        machine.run()
+        run_machine(machine)
         history = machine.history
         findings += machine.findings
         if small is not None:

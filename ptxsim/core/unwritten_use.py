@@ -3,8 +3,6 @@
 It runs again with other content there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -219,7 +219,7 @@ class Fragment:
     def _mask_apart(self, p: np.ndarray, target: int, fall: int) -> int:
         """Keep the lanes of `p`, which branch; move the others to a new fragment."""
         active = np.ones(self.n, bool) if self.mask is None else self.mask
-        other = Fragment(self.cta, self.lo, self.hi, fall, active & ~p)
+        other = type(self)(self.cta, self.lo, self.hi, fall, active & ~p)
         if self.family is None:
             self.family = [self]
         other.family = self.family

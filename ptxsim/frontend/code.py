@@ -1,7 +1,5 @@
 """A kernel's code as basic blocks: successors and outer loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

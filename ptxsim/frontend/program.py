@@ -4,8 +4,6 @@ A block function takes a fragment (core/warp.py). It returns the next block's in
 One version serves fully active ranges, one masked ranges; each is compiled on first run.
 """
 
-from __future__ import annotations
-
 import marshal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +14,7 @@ from typing import Any
 from .code import Block, BlockFunction, Code, outer_loops
 from .garbage import without_collection
 from .generator import Generator
+from .independent import has_independent_ctas
 from .parser import Module
 from .pending import Touch, touches
 from .recent import Recent
@@ -40,6 +39,7 @@ class Program(Code):
         self.loops = outer_loops(self)
         self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes to record for such products
         self.unwritten = unwritten(self)
+        self.dependent = False  # the order of its CTAs may have mattered in a launch (core/wide.py)
         for block in self.blocks:
             block.source = Generator(self, block, masked=False).source(f"b{block.index}")
 
@@ -47,6 +47,11 @@ class Program(Code):
     def polls(self) -> bool:
         """Whether it has relaxed, acquiring, volatile or atomic reads of global memory."""
         return any(reads_global_in_order(ins) for ins in self.instructions)
+
+    @cached_property
+    def has_independent_ctas(self) -> bool:
+        """Whether its CTAs share nothing but ordinary accesses of global memory."""
+        return has_independent_ctas(self.instructions)
 
     @cached_property
     def strided_axes(self) -> frozenset[int]:

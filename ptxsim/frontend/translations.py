@@ -6,8 +6,6 @@ A checksum guards the content; a damaged file is rebuilt. Files are pickles, whi
 regular files are read that this user owns and nobody else can write.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -5,8 +5,6 @@ in addresses or stored values, and must not poll: partial results per CTA or bar
 The data flow ignores the order of instructions: compilers write a register once, except copies at joins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .pending import results_and_sources

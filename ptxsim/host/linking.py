@@ -1,7 +1,5 @@
 """Link an exported object into a shared library with the machine's C compiler."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import os

@@ -3,8 +3,6 @@
 Arrays have one element per lane.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 _U4, _U8 = np.uint32, np.uint64

@@ -1,7 +1,5 @@
 """cp.async and st.async: per-thread copies, groups, mbarrier arrivals (PTX ISA 9.7.9)."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ zero below a fixed number of fraction bits and summed exactly. The sum is trunca
 rounded to nearest for f16. The 8-bit floats keep 13 bits throughout.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in core/barriers.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ ldmatrix is section 9.7.14.5.15, including formats that unpack 4- and 6-bit elem
 Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragments are as for wgmma, for one warp.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ Functions take and return arrays of one element per lane (two for packed types, 
 payloads are not modelled.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..core.counting import count_nonzero

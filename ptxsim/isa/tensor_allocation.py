@@ -1,7 +1,5 @@
 """tcgen05.alloc, dealloc and relinquish_alloc_permit (PTX ISA 9.7.16)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every copy is a task that the schedule runs at any time; a wait that needs it runs it at the latest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A product is a task of its warpgroup. It runs in order when the schedule picks i
 needs it; only then do its registers change. hopper_product.py computes the sums.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the fields (docs/ptxsim/model.md). Swizzling follows PTX ISA 5.5.7: an exclusive
 chunks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field

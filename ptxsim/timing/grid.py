@@ -1,7 +1,5 @@
 """Placement of a grid on a device: CTAs per SM, waves, L1 size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.launch import Launch, Layout

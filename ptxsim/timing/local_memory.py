@@ -5,8 +5,6 @@ all of them through to L2 at once. In L2, loads that miss L1 compete with stores
 `local_memory` of benchmarks/microbenchmarks/.
 """
 
-from __future__ import annotations
-
 import math
 
 from .device import DeviceConstants

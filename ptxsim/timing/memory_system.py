@@ -5,8 +5,6 @@ simulated by address. Each allocation has a miss rate, derived from how much the
 that can have stayed in L2 (see `missing`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """A kernel split into blocks for the clock: externally visible actions are blocks alone."""
 
-from __future__ import annotations
-
 from ..frontend.parser import Module
 from ..frontend.program import Program
 from ..frontend.syntax import Instruction, Kernel

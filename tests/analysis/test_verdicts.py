@@ -25,7 +25,7 @@ from cutesnake.model.records.common import Variant
 from cutesnake.model.records.predict import Predict
 from cutesnake.model.records.verdict import Cause, Explained
 from cutesnake.planning import strict_yaml
-from cutesnake.report.verdict import flag_texts, rows, short_names, view
+from cutesnake.report.verdict import MOST_EXPLAINED, flag_texts, rows, short_names, view
 from loose import typed
 
 
@@ -342,6 +342,18 @@ def test_why_counts_the_first_cause_of_each_workload_as_the_table_names_it(verdi
     assert shown["boxes"][0]["flags"][-1] == "lower clock explains 100 % at d warm"
 
 
+def test_evidence_is_linked_and_both_kinds_of_contests_are_listed(verdict):
+    one = next(target for target in verdict.targets if target.warm)
+    cause = Cause("spills", "It spills.", ["results/inspect/a/b.json#functions/0"], {})
+    place = one.warm.pairs[0].workload
+    every = [explained(workload=place, faster=f"k{n}", causes=[cause]) for n in range(9)]
+    every += [explained(contest="authors", faster=f"k{n}", causes=[cause]) for n in range(9)]
+    shown = view(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(one, explained=every)]))
+    assert len(shown["explained"]) == sum(MOST_EXPLAINED.values())
+    (file,) = shown["explained"][0]["causes"][0]["files"]
+    assert file == {"href": "inspect/a/b.json", "text": "b functions/0"}
+
+
 def test_a_cold_lead_of_the_other_dsl_is_booked_under_that_dsl(verdict):
     one = next(target for target in verdict.targets if target.warm)
     pair = one.warm.pairs[0]
@@ -388,6 +400,7 @@ def test_every_rule_has_a_condition_and_a_sentence():
     assert names <= set(sentences.CAUSES) and names - set(sentences.LABELS) == {
         "equal_tiles",
         "same_tiles",
+        "other_order",
     }  # no causes
 
 

@@ -21,7 +21,6 @@ from loose import compare, front_findings, plain, unsupported_inputs, write_comp
 from loose import view_matrix as matrix
 
 H100 = "NVIDIA H100 80GB HBM3"
-TIMES = "\N{MULTIPLICATION SIGN}"
 
 
 def sentences_of(comparisons, gpu=False):
@@ -50,10 +49,11 @@ def scaled(entry, operator, factor):
     return mine
 
 
-def test_five_sentences_answer_five_questions() -> None:
+def test_each_finding_is_a_sentence_and_the_speed_is_left_to_the_verdict() -> None:
     for options in ({}, {"gpu": True}, {"recorded": True}):
         entries = front_findings(sample.arch(), [compare(sample.evidence(**options))])
-        assert [e["question"] for e in entries] == ["Speedup", "Confidence", "Not run", "Other kernels", "Other GPUs"]
+        first = [] if options else ["Speedup"]
+        assert [e["question"] for e in entries] == [*first, "Confidence", "Not run", "Other GPUs"]
         assert all(e["text"].endswith(".") for e in entries)
 
 
@@ -89,30 +89,6 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
         assert math.isclose(entry[name]["mean"], math.prod(ratios) ** (1 / len(ratios)))
         assert (entry[name]["least"], entry[name]["most"]) == (min(ratios), max(ratios))
         assert entry[name]["faster"] + entry[name]["equal"] + entry[name]["slower"] == len(ratios)
-    sentences = sentences_of([compare(evidence)], gpu=True)
-    assert sentences["Speedup"].startswith("H200, blend, best CuTe DSL vs best cuTile kernel: ")
-    assert f"warm {entry['warm']['mean']:.2f}{TIMES} (" in sentences["Speedup"]
-    assert f"cold {entry['cold']['mean']:.2f}{TIMES} (" in sentences["Speedup"]
-    assert "torch_sdpa (PyTorch)" in sentences["Other kernels"]
-
-
-def test_the_strongest_rival_of_each_operator_is_named_the_first_operator_first() -> None:
-    one = compare(sample.evidence(recorded=True))
-    (entry,) = one["speedups"]
-    rival = min(entry["others"], key=lambda other: min(other["warm"]["mean"], other["cold"]["mean"]))
-    weak = copy.deepcopy(one)
-    weak["operator"] = "weak"
-    for other in weak["speedups"][0]["others"]:
-        other["warm"]["mean"], other["cold"]["mean"] = 0.5, 0.6
-    text = sentences_of([one, scaled(one, "strong", 1.0), weak])["Other kernels"]
-    first, rest = text.split(" In ")
-    assert first.startswith(f"Strongest other kernel of blend: {rival['kernel']} (")
-    assert f"{rival['warm']['mean']:.2f}{TIMES} as fast warm and {rival['cold']['mean']:.2f}{TIMES} cold" in first
-    leads = f"{rival['warm']['mean']:.2f}{TIMES} {rival['kernel']} warm, {rival['cold']['mean']:.2f}{TIMES} cold"
-    assert rest == (
-        f"2 other operators, it leads in 1 (strong {leads}) and trails in 1 (weak 0.50{TIMES} {rival['kernel']} warm, "
-        f"0.60{TIMES} cold)."
-    )
 
 
 def test_times_within_the_noise_are_equal() -> None:
@@ -123,47 +99,6 @@ def test_times_within_the_noise_are_equal() -> None:
             entry["metrics"] |= {"cold_us": 100.0 * slow, "hot_us": 90.0 * slow, "spread_percent": 0.5}
     (entry,) = compare(evidence)["speedups"]
     assert (entry["cold"]["equal"], entry["warm"]["equal"]) == (8, 8)
-
-
-def test_several_operators_are_counted_by_who_leads() -> None:
-    one = compare(sample.evidence(recorded=True))
-    mean = one["speedups"][0]["warm"]["mean"]
-    text = sentences_of([one, scaled(one, "other", 2 * mean), scaled(one, "third", mean)])["Speedup"]
-    assert text.startswith("On H200, all 3 operators were timed in both DSLs. CuTe DSL is faster for 1 (blend ")
-    assert f"cuTile is faster for 1 (other 2.00{TIMES} warm" in text
-    assert "For 1, neither leads both cold and warm (third)" in text
-
-
-def test_the_main_operator_is_named_before_those_with_a_clearer_lead() -> None:
-    one = compare(sample.evidence(recorded=True))
-    several = [one, *(scaled(one, name, 0.5) for name in ("second", "third", "fourth"))]
-    for ordered in (several, several[1:] + several[:1]):
-        main = ordered[0]["operator"]
-        assert f" is faster for 4 ({main} " in sentences_of(ordered)["Speedup"]
-
-
-def test_a_mean_that_a_few_workloads_make_is_said_to_be_one() -> None:
-    one = compare(sample.evidence(recorded=True))
-    several = [one, scaled(one, "second", 1.0)]
-    assert "and slower on" not in sentences_of(several)["Speedup"]
-    one["speedups"][0]["warm"] |= {"faster": 3, "equal": 0, "slower": 5}
-    assert sentences_of(several)["Speedup"].count(" cold, but warm faster on 3 and slower on 5 of 8 workloads") == 1
-    one["speedups"][0]["warm"] |= {"faster": 8, "slower": 0}
-    one["speedups"][0]["cold"] |= {"faster": 1, "equal": 6, "slower": 1}
-    assert sentences_of(several)["Speedup"].count(" cold, but cold faster on 1 and slower on 1 of 8 workloads") == 1
-
-
-def test_a_second_card_on_which_every_operator_goes_the_same_way_is_not_spelt_out_again() -> None:
-    one = compare(sample.evidence(recorded=True))
-    other = copy.deepcopy(one)
-    for entry in other["speedups"]:
-        entry["device"]["device"] = H100
-    several = [one, scaled(one, "second", 1.0), other, scaled(other, "second", 1.0)]
-    text = sentences_of(several)["Speedup"]
-    assert text.count("timed in both DSLs") == 1 and "On H100 80GB HBM3, the same DSL leads each operator (" in text
-    mean = one["speedups"][0]["warm"]["mean"]
-    turned = sentences_of([*several[:3], scaled(other, "second", 2 * mean)])["Speedup"]
-    assert turned.count("timed in both DSLs") == 2
 
 
 def test_kernels_that_failed_their_check_are_named() -> None:

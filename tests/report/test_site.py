@@ -23,7 +23,8 @@ from loose import compare, every_row, reasons, to_csv
 from project import OWN_OUTPUT, ROOT
 
 PAGE = '<html><body><nav><a href="report/op.html">op</a></nav><a href="compile/op/k/build.json">build.json</a></body>'
-OPERATOR = '<html><body><nav><a href="../mla_report.html#top">front</a></nav><a href="https://x.org/">x</a></body>'
+OPERATOR = '<html><body><nav><a href="../mla_report.html#top">front</a></nav><a href="https://x.org/">x</a>'
+OPERATOR += '<a href="../../recorded/nvidia_h200/set.json">set 1</a></body>'  # evidence
 
 
 @pytest.fixture
@@ -88,6 +89,7 @@ def test_links_lead_to_files_of_the_site_and_to_documentation_and_data(built: Pa
     assert "build.json" in front and 'href="compile' not in front  # the text stays, the link does not
     assert 'href="docs/index.md"' in front and 'href="../docs/index.md"' in operator
     assert 'href="../results.csv"' in operator and 'href="../mla_report.html#top"' in operator
+    assert 'href="../recorded/nvidia_h200/set.json"' in operator
     (built / "report/op.html").unlink()
     assert ("index.html", "report/op.html") in list(missing_links(built))
 

@@ -1,7 +1,5 @@
 """Compare builds of neighbouring toolchains, and judge them for the target `gate`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

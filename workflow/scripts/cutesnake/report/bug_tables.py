@@ -1,7 +1,5 @@
 """Tables of shipped bugs (benchmarks/museum) and of planted ones (benchmarks/planted), from their records."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Page of all operators, and placeholders for pages that are not built yet."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,13 +29,7 @@ def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None
     html.write(render(arch, compared, changed, Path(listed(files["overview"])[0]), front), output)
 
 
-def render(
-    arch: Any,
-    compared: list[Compare],
-    changed: list[Any],
-    overview: Path,
-    front: str,
-) -> str:
+def render(arch: Any, compared: list[Compare], changed: list[Any], overview: Path, front: str) -> str:
     """Return the page of all operators."""
     notes = Notes()
     links = {one.operator: front if place == 0 else f"report/{one.operator}.html" for place, one in enumerate(compared)}

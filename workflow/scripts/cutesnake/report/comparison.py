@@ -1,7 +1,5 @@
 """Comparison tables per target and device: a row per workload, kernels folded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,15 +92,16 @@ def _table(comparison: Compare, table: CompareTable, rows: list[CompareRow], not
 
 
 def _foremost(workloads: dict[str, list[CompareRow]]) -> set[str]:
-    """Select at most MOST_UNMEASURED workloads for a table without measurements.
+    """Select the workloads of a table without measurements: the predicted ones, else MOST_UNMEASURED.
 
-    All predicted workloads are kept; the others are picked evenly, since their rows hold much the same static values.
+    These are picked evenly, since their rows hold much the same static values.
     """
     every = list(workloads)
     if len(every) <= MOST_UNMEASURED:
         return set(every)
-    predicted = {name for name, rows in workloads.items() if _also_predicted(rows)}
-    return predicted | {every[place * (len(every) - 1) // (MOST_UNMEASURED - 1)] for place in range(MOST_UNMEASURED)}
+    if predicted := {name for name, rows in workloads.items() if _also_predicted(rows)}:
+        return predicted
+    return {every[place * (len(every) - 1) // (MOST_UNMEASURED - 1)] for place in range(MOST_UNMEASURED)}
 
 
 def _also_predicted(rows: list[CompareRow]) -> str:

@@ -1,7 +1,5 @@
 """Shared page functions: read templates, add styles and write pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -59,7 +57,7 @@ def write(page: str, output: Path | str, pages: Iterable[Path] = ()) -> None:
 
 
 def brief(page: str) -> str:
-    """Remove leading spaces of lines, optional end tags, and optional quotes."""
+    """Remove repeated white space, optional end tags, and optional quotes."""
     parts = KEPT.split(page)  # kept parts have odd indices
-    parts[::2] = [QUOTES.sub(r" \1\3=\2\4", END_TAGS.sub("", re.sub(r"\n[ \t]+", "\n", part))) for part in parts[::2]]
+    parts[::2] = [QUOTES.sub(r" \1\3=\2\4", END_TAGS.sub("", re.sub(r"(\s)\s+", r"\1", part))) for part in parts[::2]]
     return "".join(parts)

@@ -1,7 +1,5 @@
 """A panel per kernel: source, builds, static values, checks, profiles and artifacts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -301,13 +299,13 @@ def compare_cost(simulated: Simulated) -> list[str]:
 
 
 def _profiles(evidence: Evidence, kernel: str) -> list[View]:
-    """Return the ncu results of a kernel's profiled workloads."""
+    """Return a kernel's ncu results on workloads that the configuration profiles."""
     profiles = []
     for target in dict.fromkeys(t for k, t in evidence.decisions if k == kernel):
         for source in evidence.sources(target):
             for entry in evidence.records(source, "ncu"):
                 case = entry.case
-                if (case.kernel, case.target) == (kernel, target):
+                if (case.kernel, case.target) == (kernel, target) and case.workload in evidence.plan.profiled:
                     profiles.append(_profile(source.kind, source.device, entry))
     return profiles
 

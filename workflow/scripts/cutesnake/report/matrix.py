@@ -1,7 +1,5 @@
 """Matrix of kernels and targets: built, checked and timed, on which GPU, and why not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cutesnake.model.contract import INSTALLED

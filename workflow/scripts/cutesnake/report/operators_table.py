@@ -1,7 +1,5 @@
 """The table of operators: who wins on each GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A report page: gather all views of an operator and render one HTML file."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -87,7 +85,7 @@ def render(contents: Contents, base: str = "results") -> str:
     pages = _pages(contents)
     drawn = [plot for plot in contents.plots if plot.file]
     plots = [plot_view(plot, plot.file or "", contents.plot_folder, at) for at, plot in enumerate(drawn)]
-    decided = verdict.view(contents.verdicts, contents.comparison.coverage) if contents.verdicts else None
+    decided = verdict.view(contents.verdicts, contents.comparison.coverage, base) if contents.verdicts else None
     validation = next((plot for plot in plots if plot["name"] == VALIDATION), None)
     return html.template("page.html.j2", {"number": number, "plural": plural, "big": big, "slug": slug}).render(
         **html.look(),
@@ -99,7 +97,7 @@ def render(contents: Contents, base: str = "results") -> str:
         verdict=decided,
         subtitle=_subtitle(contents),
         absent=predicted.absent(contents.evidence, contents.verdicts),
-        findings=[f for f in findings.findings(contents.arch, contents.shown) if not (decided and f["boxed"])],
+        findings=findings.findings(contents.arch, contents.shown),
         unsupported=findings.unsupported_inputs(contents.shown),
         changed=changes.changed(contents.changes, current, pages, base),
         machine=coverage.machine(contents.arch),

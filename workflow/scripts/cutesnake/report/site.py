@@ -1,7 +1,5 @@
 """Static site: report pages, documentation and data in one folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re
@@ -19,6 +17,7 @@ MOST_BYTES = 60_000_000  # a page host accepts more, a reader does not
 DATA = "recorded"
 EXAMPLE = f"report/{NAME}"
 TABLES = {"results.csv": "CSV", "results.parquet": "Parquet"}
+RECORD = re.compile(r'(<a\b[^>]*?\shref=")\.\./((?:\.\./)*recorded/)')  # of the project's folder, which the site has
 ENTRY = re.compile(r'(<a\b[^>]*?\shref=")[./]*docs/(knowledge/[^"]+)\.md"')  # of the project's folder
 LINK = re.compile(r'(<a\b[^>]*?)\shref="([^"#?]+)([^"]*)"([^>]*>)')
 
@@ -85,6 +84,7 @@ def _adapt(page: Path, site: Path, docs: tuple[str, str]) -> None:
     links = " ".join(f'<a href="{os.path.normpath(f"{up}/{href}")}">{name}</a>' for href, name in more)
     text = text.replace("</nav>", f" {links}</nav>", 1)
     suffix = "/index.html" if docs[0].endswith(".html") else ".md"
+    text = RECORD.sub(r"\1\2", text)
     text = ENTRY.sub(lambda match: f'{match[1]}{os.path.normpath(f"{up}/docs/{match[2]}{suffix}")}"', text)
 
     def known(match: re.Match[str]) -> str:

@@ -1,7 +1,5 @@
 """Pages of toolchains: a matrix of all operators, and one per operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,9 +1,9 @@
 """First screen of an operator's page: verdict per GPU, causes, and cost."""
 
-from __future__ import annotations
-
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from cutesnake.analysis.compare.insight import number
@@ -27,7 +27,7 @@ from cutesnake.report.formatting import DSL_NAMES, plural, slug
 View = dict[str, Any]  # data of a template
 Row = tuple[str, str | None, str]  # target, device, workload
 MOST_CAUSES = 2  # per DSL on the first screen
-MOST_EXPLAINED = 5  # pairs of kernels per GPU whose causes are listed; the table names the first cause of each workload
+MOST_EXPLAINED = {"dsls": 3, "authors": 2}  # pairs of kernels per GPU whose causes are listed, by contest
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
@@ -41,10 +41,10 @@ BASIS = {"measured": "measured", "recorded": "measured", "predicted": "predicted
 SIDES: tuple[Side, ...] = ("cute", "cutile")
 
 
-def view(verdicts: Verdicts, coverage: Sequence[Coverage] = ()) -> View | None:
+def view(verdicts: Verdicts, coverage: Sequence[Coverage] = (), base: str = "results") -> View | None:
     """Return the view of verdicts, or None if no GPU timed both DSLs.
 
-    `coverage` counts the checks of kernels.
+    `coverage` counts the checks of kernels, `base` is the page's folder.
     """
     decided = [one for one in verdicts.targets if one.warm or one.cold]
     if not decided:
@@ -65,7 +65,7 @@ def view(verdicts: Verdicts, coverage: Sequence[Coverage] = ()) -> View | None:
             *(("Authors.", text) for text in [_authors(verdicts.costs, used)] if text),
         ],
         "why": _why(decided),
-        "explained": [_explained(verdict, one) for verdict in decided for one in _foremost(verdict)],
+        "explained": [_explained(verdict, one, base) for verdict in decided for one in _foremost(verdict)],
         "warm": [
             f"{verdict.gpu}: {sentences.warm_slower(one)}"
             for verdict in decided
@@ -376,7 +376,11 @@ def _foremost(verdict: TargetVerdict) -> list[Explained]:
     for one in verdict.explained:
         if one.causes:
             pairs.setdefault((one.contest, one.faster, one.slower, *(cause.rule for cause in one.causes)), one)
-    return list(pairs.values())[:MOST_EXPLAINED]
+    return [
+        one
+        for contest, most in MOST_EXPLAINED.items()
+        for one in [one for one in pairs.values() if one.contest == contest][:most]
+    ]
 
 
 def flag_texts(flags: Iterable[Flag], gpu: str) -> list[str]:
@@ -445,7 +449,7 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
             views[side].setdefault((cause.rule, verdict.predicted), view)["count"][gpu] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: -one["count"].total())
+        kinds = sorted(of.values(), key=lambda one: (one["label"] == NO_CAUSE, -one["count"].total()))
         shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
         for entry in shown:
@@ -471,10 +475,20 @@ def _by_workload(verdict: TargetVerdict, clear: bool = False) -> dict[str, list[
     return result
 
 
-def _explained(verdict: TargetVerdict, one: Explained) -> View:
+def _explained(verdict: TargetVerdict, one: Explained, base: str) -> View:
     title = f"{verdict.gpu}, {one.workload}, {one.figure}: {one.faster} {one.ratio:.2f}{TIMES} as fast as {one.slower}"
     title += "" if one.clear else ", within the expected error"
-    return {"title": title, "causes": one.causes}
+    causes = [
+        {"rule": cause.rule, "text": cause.text, "files": [_evidence(path, base) for path in cause.evidence]}
+        for cause in one.causes
+    ]
+    return {"title": title, "causes": causes}
+
+
+def _evidence(path: str, base: str) -> View:
+    """Return the link to a record, named by its file, row and value."""
+    file, _, place = path.partition("#")
+    return {"href": os.path.relpath(file, base), "text": " ".join(filter(None, (PurePath(file).stem, place)))}
 
 
 Figure = tuple[str, str, Callable[[KernelCost], float | str | None]]  # name, key of a missing value, value

@@ -1,7 +1,5 @@
 """Selection of the workloads that a record and its page show in full."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Evidence of one operator: plan and records, indexed, with reasons for missing data."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -9,8 +9,6 @@ case, or their build is no longer the default. Readers decide what is shown: the
 selects rows of a workload.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What each kernel costs: lines of Python, compile time, resources, variants and author."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The noise belongs to the kind of time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real

@@ -1,7 +1,5 @@
 """Predicted timelines on pages for learners."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

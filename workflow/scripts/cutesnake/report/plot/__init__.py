@@ -1,7 +1,5 @@
 """Plot stage: one function and one SVG file per plot, and a record of all."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Predicted pipeline of one kernel: work and waits of warps, copies and products in flight."""
 
-from __future__ import annotations
-
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch

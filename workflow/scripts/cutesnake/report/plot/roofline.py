@@ -1,7 +1,5 @@
 """Roofline plot: workloads under each device roof, with measured and predicted points."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any
