@@ -186,10 +186,7 @@ def _roofline(rows: list[RooflineRow]) -> View:
 
 
 def plot_view(plot: PlotEntry, file: str, folder: Path, place: int = len(SHORT_IDS)) -> View:
-    """Return a plot's view, its SVG without colours, which the page's style sheet provides.
-
-    place: of the plot on its page, for short ids.
-    """
+    """Return a plot's view, coloured by the page; `place` gives short ids."""
     text = (folder / file).read_text()
     if place < len(SHORT_IDS) and (known := re.search(r'(?:id|class)="(p[0-9a-f]{6})', text)):
         text = text.replace(known[1], SHORT_IDS[place])

@@ -42,10 +42,7 @@ SIDES: tuple[Side, ...] = ("cute", "cutile")
 
 
 def view(verdicts: Verdicts, coverage: Sequence[Coverage] = (), base: str = "results") -> View | None:
-    """Return the view of verdicts, or None if no GPU timed both DSLs.
-
-    `coverage` counts the checks of kernels, `base` is the page's folder.
-    """
+    """Return verdicts if a GPU timed both DSLs, with checks (`coverage`), from `base`."""
     decided = [one for one in verdicts.targets if one.warm or one.cold]
     if not decided:
         return None

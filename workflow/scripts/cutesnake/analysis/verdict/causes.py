@@ -1,7 +1,4 @@
-"""Rules that name the cause of a difference between two kernels.
-
-Each reads typed facts, and each can be false.
-"""
+"""Rules that name, from typed facts, the cause of a difference between kernels."""
 
 import dataclasses
 import math
@@ -60,10 +57,7 @@ class Rule:
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires and is not refuted, by share.
-
-    An unknown share ranks as UNKNOWN_SHARE.
-    """
+    """Return rules that fire and are not refuted, by share (unknown: UNKNOWN_SHARE)."""
     against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
     doubted = {cause.rule: cause for cause in _fired(DOUBTS, contrast)}
     refuted_by = {rule.id: rule.refuted for rule in RULES}
@@ -863,11 +857,7 @@ RULES = (
         _register_share,
         refuted="equal_tiles",
     ),
-    Rule(
-        "tail",
-        "The slower kernel leaves 10 percentage points more of its waves empty.",
-        _tail,
-    ),
+    Rule("tail", "The slower kernel leaves 10 percentage points more of its waves empty.", _tail),
     Rule(
         "not_persistent",
         "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "

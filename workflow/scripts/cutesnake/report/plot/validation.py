@@ -14,11 +14,7 @@ from cutesnake.stages.predict.validated import Part, ValidatedRow
 
 PANELS = {"warm": "Warm L2", "cold": "Single calls, L2 flushed (cold)"}
 FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
-NAMES: dict[Part, str] = {
-    "development": "development",
-    "held_out": "first held out",
-    "blind": "opened last",
-}
+NAMES: dict[Part, str] = {"development": "development", "held_out": "first held out", "blind": "opened last"}
 FAMILIES: dict[str, list[str]] = yaml.safe_load((ROOT / "kernels/families.yaml").read_text())
 OTHERS = "other (copies, sums, norms, scans)"
 LOOKS = dict(zip((*FAMILIES, OTHERS), zip("os^DvP", SERIES, strict=False), strict=True))  # marker, colour
