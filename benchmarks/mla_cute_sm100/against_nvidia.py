@@ -14,8 +14,6 @@ the GPU's bandwidth. `dram_busy_us` of a launch also has what it makes DRAM writ
 `--published` predicts the size for which NVIDIA has published times, at the clock that they are of.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

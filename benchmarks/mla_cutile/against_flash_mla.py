@@ -10,8 +10,6 @@ error against float32; standard output the ratios, FlashMLA's time over `cutile`
 the uniform rows' geometric mean.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 from pathlib import Path

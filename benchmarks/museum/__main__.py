@@ -3,8 +3,6 @@
 It downloads pinned wheels into results/museum/ and takes ten minutes on one core.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ The environment names the folder of the unpacked wheel (WHEEL) and an added line
 Modules that the kernels import and do not need are replaced by stubs.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

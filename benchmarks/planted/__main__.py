@@ -5,8 +5,6 @@
 A bug is one edit of the PTX that belongs to one line of source. Bugs that results.json has are not run again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -25,10 +23,7 @@ REPORTED = 200  # characters of a message that are kept
 
 
 def planted(text: str, pattern: str, new: str, line: int | str) -> At:
-    """Return an edit of a source line's instructions.
-
-    Raises ValueError if none match.
-    """
+    """Return an edit of a source line's instructions; ValueError if none match."""
     if isinstance(line, str):
         return At(pattern, new, line)
     lines = [source.rpartition(":")[2] for source in At(pattern).groups(text)]

@@ -7,8 +7,6 @@ GPU's own table, and with each parameter that the B200's table assumes set to th
 sizes of the L2 cache follow the GPU's published or measured ones in the B200's proportion.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -8,8 +8,6 @@ two: at the GPU's highest clock, and at the clock that power is expected to leav
 for MLA decode by other rows of the publication (`published_clock`).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -5,8 +5,6 @@
 RESULTS is a results folder with builds for sm_100a. No parameter of the B200's table was chosen by these figures.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -1,7 +1,5 @@
 """Recorded times to predict, and the launches of a case without a GPU."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

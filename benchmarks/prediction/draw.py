@@ -11,8 +11,6 @@ kernels in CuTe DSL and cuTile that take the workload on sm_90a one is drawn, an
 is refused, was measured already, has been drawn before, or has more than MOST_FLOPS or MOST_BYTES is drawn again.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

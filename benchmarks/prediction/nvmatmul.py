@@ -6,8 +6,6 @@
 Of its candidates for CUTLASS 3 on an H200, the first with a tile that was timed counts. Their order is its own.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

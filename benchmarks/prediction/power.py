@@ -10,8 +10,6 @@ share of the peak takes an equal share of the power limit: an assumption. The co
 records gives, and the rule's errors on fitted and other records.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

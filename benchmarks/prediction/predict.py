@@ -7,8 +7,6 @@ GPU, case, warm or cold, the SM clock of the samples, measured and predicted mic
 What is done lies in OUT.tmp until all is; started again with --resume, the command goes on from there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

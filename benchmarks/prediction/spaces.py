@@ -6,8 +6,6 @@ RESULTS is a results folder with builds of all variants for sm_100a (`variants: 
 one variant, or are ranked on Hopper by `variants.jsonl`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

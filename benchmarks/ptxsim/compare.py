@@ -5,8 +5,6 @@ another checkout, such as `git worktree add` makes. Each has a process; in every
 once, in changing order, so that what else the machine does meets all equal. A line per measurement and checkout.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

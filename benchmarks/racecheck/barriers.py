@@ -12,8 +12,6 @@ out. FILE gets the hazards that racecheck reports for each, as JSON. It needs an
 cuda-bindings, numpy, and compute-sanitizer on the PATH or in CUDA_HOME.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -93,10 +91,7 @@ def ptx(form: str) -> str:
 
 
 def run(form: str) -> None:
-    """Launch one kernel and compare its sums with the expected ones.
-
-    Raises RuntimeError.
-    """
+    """Launch one kernel and compare its sums; RuntimeError if they are wrong."""
     import numpy as np
     from cuda.bindings import driver
 

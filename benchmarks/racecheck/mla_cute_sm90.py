@@ -9,8 +9,6 @@ It needs a GPU of sm_90a, the builds in `results/compile` or in the folder that 
 compute-sanitizer on the PATH or in /usr/local/cuda.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -43,10 +41,7 @@ SUMMARY = {
 
 
 def run(name: str) -> None:
-    """Run one call under the tool.
-
-    Inputs and reference are made on the host: PyTorch's kernels are not the question.
-    """
+    """Run one call under the tool, with inputs and reference made on the host."""
     import torch
 
     from cutesnake.stages.load.build import LoadedBuild

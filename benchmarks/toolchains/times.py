@@ -11,8 +11,6 @@ the first toolchain, and how much that ratio differs between two halves of the r
 All CuTe builds use the runtime library that is loaded first: its interface is equal in both flavours.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

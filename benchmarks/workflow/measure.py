@@ -8,8 +8,6 @@ It works on a copy of the project in a temporary folder, with the wheels that re
 network's speed is left out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """MkDocs hook: publish Markdown from outside docs/, and resolve links into the repository."""
 
-from __future__ import annotations
-
 import logging
 import posixpath
 import re

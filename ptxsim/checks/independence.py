@@ -152,10 +152,7 @@ class Independence(Observer):
     def _record(
         self, f: Fragment, history: AccessHistory, allocation: Allocation, where: Lanes, access: Access
     ) -> None:
-        """Add an access to the history, as if by one cluster.
-
-        Messages name the accesses of the first CTA.
-        """
+        """Add an access as if by one cluster; messages name the first CTA's."""
         own_bytes = history.touched.get(allocation)
         if own_bytes is None:
             own_bytes = history.touched[allocation] = Bytes(allocation.extent)

@@ -263,11 +263,14 @@ class Words:
     def _race(self, index: int, verb: str, other: str, at: int, event: Event, why: str = "") -> None:
         where = "" if at < 0 else f" at {self.clocks.machine.program.instructions[at].location}"
         actor_name = self.clocks.names[event.actor]
+        if not why and not self.clocks.generic[event.actor]:
+            why = self.clocks.last_waits(event.at)
         message = f"{actor_name} {verb} {self.location(index)}, and nothing orders that after the {other}{where}{why}"
         self._report("race", message, event)
 
     def _report(self, kind: str, message: str, event: Event) -> None:
-        self.clocks.machine.report(kind, message, event.at, event.fragment)
+        warp = self.clocks.numbers.get(event.actor)
+        self.clocks.machine.report(kind, message, event.at, event.fragment, warp=warp)
 
 
 class SharedWords(Words):

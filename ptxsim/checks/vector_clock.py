@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Machine
 
 CAPACITY = 1024  # actors
-LOOKBACK = 200  # instructions before a copy that are searched for its wait
+LOOKBACK = 200  # instructions before asynchronous work that are searched for its waits
 
 
 class Warp(NamedTuple):
@@ -59,6 +60,7 @@ class Actors:
         self.ids: dict[tuple[object, ...], int] = {}
         self.generic = np.zeros(CAPACITY, bool)  # actors that write through the generic proxy
         self.warps: dict[Warp, Clock] = {}
+        self.numbers: dict[int, int] = {}  # actor that is a warp → its number within the CTA
 
     def actor(self, key: tuple[object, ...], name: str, generic: bool = False) -> int:
         """Return the number of an actor, assigned on first use."""
@@ -68,6 +70,8 @@ class Actors:
             if n >= CAPACITY:
                 raise RuntimeError("more actors than the race check has room for")
             self.names.append(name)
+            if isinstance(key, Warp):
+                self.numbers[n] = key.warp
             self.generic[n] = generic
         return n
 
@@ -77,11 +81,20 @@ class Actors:
 
     def arrivals_awaited(self, cta: CTA, at: int) -> str:
         """Return the arrivals that a copy waited for, as a sentence end."""
-        code = self.machine.program.instructions
-        waits = (n for n in range(at - 1, max(at - LOOKBACK, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))
-        wait = next(waits, None)
+        code, wait = self.machine.program.instructions, next(self._waits_before(at), None)
         bars = [bar for bar in cta.mbarriers.values() if wait in bar.waits]
         locations = sorted({code[signal].location for bar in bars for signal, _, _ in bar.signals})
         if not locations:
             return ""
         return f"; the copy waited at {code[wait or 0].location} for the arrivals at {', '.join(locations[:3])}"
+
+    def last_waits(self, at: int) -> str:
+        """Return the two waits before an instruction of asynchronous work, as a sentence end."""
+        code = self.machine.program.instructions
+        locations = {code[n].source or n: code[n].location for n in self._waits_before(at)}
+        return f"; the last waits before it are at {', '.join([*locations.values()][:2])}" if locations else ""
+
+    def _waits_before(self, at: int) -> Iterator[int]:
+        """Yield the mbarrier waits before an instruction, the nearest first."""
+        code = self.machine.program.instructions
+        return (n for n in range(at - 1, max(at - LOOKBACK, -1), -1) if code[n].parts[:2] == ("mbarrier", "try_wait"))

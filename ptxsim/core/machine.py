@@ -140,10 +140,7 @@ class Machine:
         return over
 
     def _resume(self, polling: list[Cluster]) -> None:
-        """Resume clusters that poll, the latest first, and drop those that end.
-
-        Raises Stuck, with a deadlock reported, if none of them makes progress.
-        """
+        """Resume polling clusters, latest first; report a deadlock, raise Stuck, without progress."""
         moved = False
         for cluster in reversed(list(polling)):
             progress = cluster.progress
@@ -178,9 +175,15 @@ class Machine:
         return allocation.span(address, size)
 
     def report(
-        self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
+        self,
+        kind: str,
+        message: str,
+        at: int = -1,
+        f: Fragment | None = None,
+        lanes: np.ndarray | None = None,
+        warp: int | None = None,
     ) -> None:
-        """Record a finding; repeats of a kind at an instruction are counted."""
+        """Record a finding, counting repeats; `warp` is at fault, else the first lane's."""
         key = (kind, at, message if at < 0 else "")
         if key in self.by_key:
             self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)
@@ -189,6 +192,8 @@ class Machine:
             return
         ins = self.program.instructions[at] if at >= 0 else None
         threads = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
+        if warp is None and f is not None:
+            warp = (threads[0] if threads else f.lo) // 32
         self.by_key[key] = Finding(
             kind,
             message,
@@ -197,7 +202,7 @@ class Machine:
             source=ins.source if ins else None,
             instruction=ins.text[:160] if ins else None,
             cta=f.cta.index if f is not None else None,
-            warp=threads[0] // 32 if threads else f.lo // 32 if f is not None else None,
+            warp=warp,
             lanes=tuple(x % 32 for x in threads),
         )
 

@@ -40,7 +40,13 @@ class Machine(Protocol):
     visits: dict[int, int]  # block → warps that have run it
 
     def report(
-        self, kind: str, message: str, at: int = -1, f: Fragment | None = None, lanes: np.ndarray | None = None
+        self,
+        kind: str,
+        message: str,
+        at: int = -1,
+        f: Fragment | None = None,
+        lanes: np.ndarray | None = None,
+        warp: int | None = None,
     ) -> None:
         """Record a finding; repeats of a kind at an instruction are counted."""
 
@@ -54,10 +60,7 @@ class Machine(Protocol):
 
 
 class Cluster(Protocol):
-    """CTAs that run concurrently.
-
-    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
-    """
+    """Concurrent CTAs; `progress` counts changes, `rest`: the slice only waited or polled."""
 
     program: Program
     pipes: Pipes

@@ -4,8 +4,6 @@ numpy takes about as long for the lanes of several CTAs as for one CTA. If the o
 anything to report, all stores are undone and the launch runs CTA by CTA. So results are equal either way.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import NoReturn
 
@@ -77,10 +75,7 @@ def _run_in_step(machine: Machine) -> bool:
 
 
 class _WideMachine(Machine):
-    """A launch in step, with its own counts, visits and history.
-
-    A finding raises Dependent.
-    """
+    """A launch in step, with counts, visits and history; findings raise Dependent."""
 
     def __init__(self, machine: Machine) -> None:
         self.__dict__.update(machine.__dict__)

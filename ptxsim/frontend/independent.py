@@ -1,7 +1,5 @@
 """Kernels whose CTAs cannot see each other, except through ordinary accesses of global memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from .registry import opcode

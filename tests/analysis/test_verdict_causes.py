@@ -47,7 +47,7 @@ def test_mla_at_batch_32_cutile_loses_by_a_second_launch_and_by_its_products():
     cute, cutile = mla(B32)
     result = fired(contrast(MLA, B32, "cold", cute, cutile))
     assert {"second_launch", "consumer_groups", "product_width"} <= set(result)
-    assert result["second_launch"].share_percent == pytest.approx(42, abs=1)
+    assert result["second_launch"].share_percent == pytest.approx(38, abs=1)
     assert result["second_launch"].numbers["cluster"] == 2
     assert any("ncu-mla_decode-cutile" in path for path in result["second_launch"].evidence)
     assert "cold_start" not in result
@@ -245,7 +245,9 @@ def test_few_warps_need_a_large_difference_in_occupancy():
 
 def test_instructions_count_only_where_warps_issue_rather_than_wait():
     result = of("dependent_launch", "m256_n4096_fp32", "warm", "cutile", "cutlass_pdl")
-    assert "instructions" not in fired(result)  # the profile shows another order of times
+    assert "instructions" not in fired(result)
+    (out,) = causes.ruled_out(result)
+    assert out.rule == "other_order" and out.numbers["fast_us"] > out.numbers["slow_us"]
     result = replace(result, slow=changed(result.slow, total_duration_us=2 * result.fast.near.total_duration_us))
     assert fired(result)["instructions"].numbers["ratio"] > 4
     more_traffic = changed(result.slow, dram_bytes=2 * result.slow.near.dram_bytes)

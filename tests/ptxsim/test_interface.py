@@ -180,6 +180,13 @@ def test_operands_that_an_opcode_does_not_take_are_an_error_with_the_line() -> N
         run_kernel("mov.b32 %r1;")
 
 
+def test_a_finding_names_the_warp_at_fault_of_those_that_run_in_step() -> None:
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; and.b32 %r3, %r2, 31; shl.b32 %r3, %r3, 2; shl.b32 %r4, %r2, 2;
+    add.u32 %r3, %r1, %r3; add.u32 %r4, %r1, %r4; st.shared.u32 [%r3], 1; bar.sync 0; ld.shared.u32 %r5, [%r4];"""
+    (finding,) = run_kernel(body, threads=96, shared=512, schedule="eager", checks=("uninitialised",)).findings
+    assert finding.warp == 1 and finding.message.startswith("warp 1 of CTA 0 reads")
+
+
 def test_shadows_tell_uninitialised_words_apart() -> None:
     body = (
         "mov.u32 %r1, dyn; mov.u32 %r2, 1; st.shared.b32 [%r1+8], %r2; ld.shared.b32 %r3, [%r1+8]; "

@@ -37,7 +37,8 @@ IN_STEP = {
     "words that all warps of a CTA write": "mul.wide.u32 %d4, %r1, 4; add.u64 %d4, %d4, %d8; st.global.u32 [%d4], %r1;",
     "shared": f"{EXCHANGE} {STORE}",
     "shared twice": f"{EXCHANGE} bar.sync 1, 64; {EXCHANGE} {STORE}",
-    "shared, equal values": f"mov.u32 %r5, dyn; st.shared.u32 [%r5+32], %r1; bar.sync 0; ld.shared.u32 %r4, [%r5+32]; {STORE}",
+    "shared, equal values": f"mov.u32 %r5, dyn; st.shared.u32 [%r5+32], %r1; bar.sync 0; ld.shared.u32 %r4, "
+    f"[%r5+32]; {STORE}",
     "CTAs that exchange": f"setp.gt.u32 %p2, %r1, 3; @%p2 bra F; {EXCHANGE} F: {STORE}",
     "private": "mov.u32 %r5, %clusterid.x; st.local.u32 [own], %r5; ld.local.u32 %r6, [own]; add.u32 %r4, %r4, %r6;"
     + STORE,

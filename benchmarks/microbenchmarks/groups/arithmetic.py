@@ -1,7 +1,5 @@
 """Issue intervals and dependent latencies of ordinary instructions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

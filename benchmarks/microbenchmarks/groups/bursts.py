@@ -4,8 +4,6 @@ On average the GPU is asked for less than it can give; how long a burst takes sa
 of its even share of L2's bandwidth an SM may run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A TMA descriptor in global memory: with and without an acquire before each box."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

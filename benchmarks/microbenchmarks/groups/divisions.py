@@ -1,7 +1,5 @@
 """Divisions rounded to nearest (div.rn.f32): the short way, and the subroutine that other operands take."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

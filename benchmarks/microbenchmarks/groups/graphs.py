@@ -4,8 +4,6 @@ Graph follows graph at the GPU's pace. A single one of one or three launches is 
 timed in such graphs: one of some ten calls, replayed many times, or one of one call behind a flush of L2.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Iterator
 

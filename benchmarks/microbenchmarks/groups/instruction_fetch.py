@@ -1,7 +1,5 @@
 """What straight-line code costs beyond its issue slots, by its size: the instruction caches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

@@ -1,7 +1,5 @@
 """Local memory, where ptxas spills registers: latency, bandwidth, and what L1 keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

@@ -4,8 +4,6 @@ They are read warm, and behind a flush, where one SM brings a tile from DRAM and
 is larger than the SMs' caches, behind a flush.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shared memory: latency of loads and atomics, bandwidth of 16-byte loads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

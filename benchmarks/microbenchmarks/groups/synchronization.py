@@ -1,7 +1,5 @@
 """Barriers: CTA, mbarrier, cluster; distributed shared memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchmarks.microbenchmarks.gpu import Arguments, Gpu, Shape

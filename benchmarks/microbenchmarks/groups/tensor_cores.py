@@ -1,7 +1,5 @@
 """wgmma of bf16 with A in shared memory: cycles per product, and latency."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

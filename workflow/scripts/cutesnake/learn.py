@@ -8,8 +8,6 @@ python -m cutesnake.learn solve NAME       # the same for the change that the ex
 Run it in the project's folder. `snakemake --cores 1 results/learn_break.html` fetches NVIDIA's kernels first.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Results of a run as one table for pandas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

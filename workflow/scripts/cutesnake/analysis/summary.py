@@ -1,7 +1,5 @@
 """Recorded verdicts of every operator in one file, for pages that are not built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

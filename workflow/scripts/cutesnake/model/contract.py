@@ -7,8 +7,6 @@ imported while the workflow graph is built, on machines that have neither DSL no
 the standard library and this project's host modules. Device code lies in its own modules, which only `compile` imports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field
 from pathlib import Path

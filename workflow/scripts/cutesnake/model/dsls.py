@@ -1,7 +1,5 @@
 """What kernels are made of: every fact about a DSL, once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

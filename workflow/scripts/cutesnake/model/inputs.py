@@ -1,7 +1,5 @@
 """Types of the files that people write: configuration, sweeps, devices, node classes, pins, knowledge, goals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

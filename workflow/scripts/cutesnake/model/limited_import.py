@@ -1,7 +1,5 @@
 """Import a kernel's module without letting it stop, move or talk for the workflow."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

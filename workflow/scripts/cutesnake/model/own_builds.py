@@ -4,8 +4,6 @@ Loading a library runs its code. A results folder from someone else describes it
 so those prove nothing. The compile stage notes checksums outside of results, and loading refuses what is not noted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

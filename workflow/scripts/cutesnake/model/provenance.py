@@ -5,8 +5,6 @@ given) and `opened` (what a kernel's `compile` opened besides), both as path -> 
 sha256 of other files that were written with the record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib
@@ -60,10 +58,7 @@ def making(
 
 
 def note_opened(files: Mapping[str, str | None]) -> None:
-    """Add opened files to the provenance of records written from now on.
-
-    files: path -> digest, None for a missing file.
-    """
+    """Add opened files (path -> digest, None if missing) to records from now on."""
     if _making:
         _making[-1]["opened"] = dict(sorted(files.items()))
 

@@ -1,7 +1,5 @@
 """Write workflow/schemas/*.json from the types: `python -m cutesnake.model.schemas`."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stages of a run: every fact about a stage, once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Architectures that kernels are compiled for: every fact about a target, once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Write records of what is possible here: the machine, and decisions per operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -13,10 +11,7 @@ from cutesnake.planning import gpus, machine
 
 
 def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
-    """Write results/arch.json: the machine that the run was planned for.
-
-    Readings of the GPU are taken if this process runs on it.
-    """
+    """Write the planned machine, with readings of the GPU if it is this one."""
     live = None if planned.mocked else planned.device
     if live is not None and machine.probe().device != live:
         live = None

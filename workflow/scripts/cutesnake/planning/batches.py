@@ -6,8 +6,6 @@ records of its cases. The job decides by each record's provenance which cases to
 running case, and a batch with one stale case measures one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 

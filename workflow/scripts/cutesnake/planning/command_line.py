@@ -5,8 +5,6 @@ not UTF-8, and where an entry of `--config` is no KEY=VALUE. A YAML error names 
 templates that Snakemake fills in first: they call `check`, so that each mistake is one line.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read GPUs from the driver: NVML for devices and state, CUDA for kernel limits."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -39,10 +37,7 @@ class Device:
 
 
 def look(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
-    """Return all GPUs, or why there is none.
-
-    visible: CUDA_VISIBLE_DEVICES, which may choose a MIG slice.
-    """
+    """Return all GPUs, or why none; `visible` (CUDA_VISIBLE_DEVICES) may choose a MIG slice."""
     try:
         import pynvml
     except ImportError:

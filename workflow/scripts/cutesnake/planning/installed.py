@@ -1,7 +1,5 @@
 """Find installed tools and Python packages, without importing any."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import importlib.util

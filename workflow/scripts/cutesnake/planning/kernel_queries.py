@@ -1,7 +1,5 @@
 """Ask kernels for their part of the plan, and check the replies by contract."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable

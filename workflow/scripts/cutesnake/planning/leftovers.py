@@ -1,7 +1,5 @@
 """Find what `clean` removes: results without a plan, and files without a build."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path

@@ -3,8 +3,6 @@
 The memory is one file below .snakemake/, which may be deleted at any time: everything is then read again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

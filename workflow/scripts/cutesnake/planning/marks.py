@@ -3,8 +3,6 @@
 One is older than every result, the other newer. A job has one of them as input, see workflow/rules/products.smk.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

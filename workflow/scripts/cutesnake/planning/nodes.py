@@ -4,8 +4,6 @@
 results/machine/<class>.json. Plans are made from these files, so it does not matter which machine plans.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime

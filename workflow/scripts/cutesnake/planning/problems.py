@@ -1,7 +1,5 @@
 """Choose small problems that show in the simulator how a build works."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Which operators a run is about, from the targets of its command line."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import PurePath

@@ -6,8 +6,6 @@ the name to jobs with the configuration (`--config plan=<name>`) and in an envir
 runs are removed then: a job left over from a killed run ends with one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Toolchains: pinned compilers, each in an environment of its own."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Tables of shipped bugs (benchmarks/museum) and of planted ones (benchmarks/planted), from their records."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -75,10 +73,7 @@ def bugs_summary() -> str:
 
 
 def planted_bugs(part: str) -> str:
-    """Return counts of planted bugs, or why some were missed.
-
-    Raises ValueError if a miss has no reason.
-    """
+    """Count planted bugs, or say why some were missed; ValueError without reason."""
     listed = yaml.safe_load((PLANTED / "bugs.yaml").read_text())
     results = json.loads((PLANTED / "results.json").read_text())
     real = {name: x for name, x in results.items() if x["found"] or name not in listed["harmless"]}

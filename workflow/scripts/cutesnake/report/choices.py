@@ -1,7 +1,5 @@
 """Variants chosen per workload: by measured time, or by predicted time without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparison tables per target and device: a row per workload, kernels folded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

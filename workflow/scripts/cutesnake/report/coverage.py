@@ -1,7 +1,5 @@
 """What ran and what did not: the machine, and counts over all operators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cutesnake.model.records.arch import Arch, NodeClass
@@ -124,12 +122,7 @@ def totals(comparisons: list[Compare]) -> list[View]:
         went = state(Counts(**total, reason=None))
         tiles.append(
             {
-                **{
-                    "text": TILES[stage],
-                    "extra": ", ".join(extra),
-                    **total,
-                    "state": went,
-                },
+                **{"text": TILES[stage], "extra": ", ".join(extra), **total, "state": went},
                 "recorded": _recorded_text(kept, total["recorded"]),
             }
         )

@@ -1,7 +1,5 @@
 """Whether two GPUs that timed the same workloads agree about the fastest kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cutesnake.model.records.compare import Agreement, Compare

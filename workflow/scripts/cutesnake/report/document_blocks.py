@@ -8,8 +8,6 @@ A block lies between `<!-- generated: NAME WORDS -->` and `<!-- end -->`. NAME i
 `document_tables.TABLES`; the words are passed to its function.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -4,8 +4,6 @@ Every public function of `TABLES` returns one table. The speedup of A vs B is th
 rounded to the nearest digit shown.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """Example page of a baseline for the site."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Page of an operator from the files that its Snakemake rule names."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

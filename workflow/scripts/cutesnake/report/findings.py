@@ -1,7 +1,5 @@
 """Findings besides the verdicts: sentences that follow from the comparisons by fixed rules."""
 
-from __future__ import annotations
-
 from collections import Counter
 from statistics import median
 from typing import Any

@@ -1,7 +1,5 @@
 """Formatting of numbers, counts and states for report pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Shared page functions: read templates, add styles and write pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Page of the hardware operations: one self-contained HTML file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

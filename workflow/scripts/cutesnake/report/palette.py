@@ -1,7 +1,5 @@
 """Colours by role, and each kernel's colour and marker, derived from its name and DSL."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping

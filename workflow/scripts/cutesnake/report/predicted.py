@@ -1,7 +1,5 @@
 """Times that ptxsim's clock predicts for GPUs without measurements, with error bands."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Static site: report pages, documentation and data in one folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """All kernels' times per target and device, with reference times measured elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from statistics import geometric_mean
 from typing import Any

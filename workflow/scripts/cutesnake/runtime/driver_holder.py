@@ -6,8 +6,6 @@ kernels on the machine's other GPUs some 4 % faster for 0.05 s. Where one has, i
 cases, and an initialized driver does not survive a fork. No context is made, so that no GPU memory is used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import subprocess

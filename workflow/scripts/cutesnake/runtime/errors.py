@@ -1,7 +1,5 @@
 """End a job that cannot go on with one clear line instead of a traceback."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -3,8 +3,6 @@
 A cell that failed is a record with its reason, and no failed job.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The working directory: writable, and used by one run at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -5,8 +5,6 @@ CUDA_VISIBLE_DEVICES by its UUID. With spare processors, Snakemake starts more j
 and wait here: starting a job takes a good part of the time of measuring a case.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -24,10 +22,7 @@ WAIT_SECONDS = 0.01
 
 
 def started_ahead(gpus: int, processors: int) -> int:
-    """Return how many jobs may wait for a GPU.
-
-    It is one per GPU, if that leaves a processor for work without a GPU.
-    """
+    """Return how many jobs may wait: one per GPU, if a processor remains."""
     return max(0, min(gpus, processors - gpus - 1))
 
 

@@ -1,7 +1,5 @@
 """Do one task of a script, in a process with prepared imports where available."""
 
-from __future__ import annotations
-
 import contextlib
 import runpy
 import shlex

@@ -4,8 +4,6 @@ A full disk, a tool killed for memory or a tool that cannot be started says noth
 make a passing trouble permanent. Nothing of this project is imported: no build's digest may depend on it.
 """
 
-from __future__ import annotations
-
 import errno
 import re
 import shutil

@@ -3,8 +3,6 @@
 In a folder for everybody, like /tmp, another user can put a socket or a link where a name is known beforehand.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """Baselines: locate, identify, digest and read the records of an earlier run."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

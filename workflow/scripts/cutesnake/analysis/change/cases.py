@@ -1,7 +1,5 @@
 """Cases that both sides timed, in pairs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Changes in compiled code: registers, spills, shared memory, size, instructions, compilers."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 

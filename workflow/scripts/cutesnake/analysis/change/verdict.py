@@ -1,7 +1,5 @@
 """Verdict on a time: ratio of two measurements compared with their noise."""
 
-from __future__ import annotations
-
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
 from cutesnake.analysis.compare.speedup import CacheState
 from cutesnake.model.records.change import Judged, Verdict

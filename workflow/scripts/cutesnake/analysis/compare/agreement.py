@@ -1,7 +1,5 @@
 """GPUs that disagree about the fastest kernel, or the fastest variant of a kernel."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 

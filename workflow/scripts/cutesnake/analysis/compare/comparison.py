@@ -6,8 +6,6 @@ build, or computed from the workload) or `missing`, with the `reason`. A static 
 estimate.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Iterable

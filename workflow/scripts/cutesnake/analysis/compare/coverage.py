@@ -1,7 +1,5 @@
 """Coverage: cases planned for each kernel and target, and their outcome."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Comparison as CSV for pandas: a line per kernel, workload, target and GPU."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator

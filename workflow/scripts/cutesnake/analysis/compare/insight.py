@@ -4,8 +4,6 @@ A rule has an id, a condition and a function that returns a sentence or None. It
 of the row, so equal values always give equal sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Columns of the comparison: their stage, name and meaning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Times and speedups of the sets in `recorded/`, without a plan or results folder."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple

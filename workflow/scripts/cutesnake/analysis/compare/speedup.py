@@ -1,7 +1,5 @@
 """Speedups per target and GPU: best CuTe vs best cuTile kernel, and vs others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from statistics import geometric_mean
 from typing import Literal

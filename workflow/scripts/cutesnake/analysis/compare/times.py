@@ -1,7 +1,5 @@
 """Times of an operator's kernels per target and device, cold and warm."""
 
-from __future__ import annotations
-
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.model.records.compare import KernelTime, TimesRow, TimesTable
 from cutesnake.model.records.measurement import variant_id

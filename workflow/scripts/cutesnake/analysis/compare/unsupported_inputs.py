@@ -1,7 +1,5 @@
 """Results of kernels on inputs that they do not support."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from cutesnake.analysis.evidence.gather import Evidence, first_line

@@ -1,7 +1,5 @@
 """Evidence of one operator: plan and records, indexed, with reasons for missing data."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -236,10 +234,7 @@ class Evidence:
         return self._timings.get((source, target, workload), [])
 
     def sources(self, target: str) -> list[Source]:
-        """Return the sources with measurements on a target, or `none`.
-
-        This machine comes first, then recorded devices by number of records.
-        """
+        """Return a target's sources of measurements or `none`, this machine's first."""
         counts = self._counts.get(target, Counter())
         return sorted(counts, key=lambda s: (s.kind != "live", -counts[s], s.device or "")) or [Source("none")]
 
@@ -277,10 +272,7 @@ class Evidence:
         return floors
 
     def floor(self, workload: str, target: str, device: str | None) -> RooflineRow | None:
-        """Return the roofline row of a workload on `device`.
-
-        Without a device, returns the smallest floor among the target's listed devices.
-        """
+        """Return a workload's roofline row on `device`, else the smallest among the target's."""
         rows = self._floors.get(workload, [])
         if device:
             return next((row for row in rows if any(re.fullmatch(name, device) for name in row.match)), None)

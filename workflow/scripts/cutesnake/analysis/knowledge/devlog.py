@@ -1,7 +1,5 @@
 """Development log of a kernel, from its decision record, git and the recorded sets."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Knowledge entries: Markdown with claims in YAML, and their index."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

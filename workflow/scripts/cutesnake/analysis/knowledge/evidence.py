@@ -1,7 +1,5 @@
 """Checks of claims: compare a claim with the record that it names."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Opcodes of a build: PTX with source lines, and SASS."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

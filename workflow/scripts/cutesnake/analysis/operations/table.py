@@ -1,7 +1,5 @@
 """Table of operations: builds that contain each, their code, and executed counts."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """How often predictions agreed with a GPU, from the files of workflow/validation/."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import statistics

@@ -1,7 +1,5 @@
 """Who wrote and tuned a kernel, from kernels/authors.yaml."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 

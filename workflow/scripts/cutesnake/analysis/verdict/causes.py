@@ -1,9 +1,4 @@
-"""Rules that name the cause of a difference between two kernels.
-
-Each reads typed facts, and each can be false.
-"""
-
-from __future__ import annotations
+"""Rules that name, from typed facts, the cause of a difference between kernels."""
 
 import dataclasses
 import math
@@ -23,7 +18,7 @@ Numbers = dict[str, int | float | str]
 LEAST_SHARE = 0.1  # of the difference, for a rule that can tell its share
 KEPT_SHARE = 0.5  # of the difference, left with equal tiles, from which on the tile is no cause
 WHOLE = 1.0  # of the difference, left with equal tiles of other kernels, from which on the tile is no cause
-UNKNOWN_SHARE = 25.0  # percent: a cause of a smaller known share comes after unknown shares
+UNKNOWN_SHARE = 20.0  # percent: a cause of a smaller known share comes after unknown shares
 LEAST_CLOCKS = 1.02  # ratio of two clocks that counts
 SPILLS = 64  # bytes per thread
 SYMBOL = 24  # characters of a device function's symbol that evidence names
@@ -62,10 +57,7 @@ class Rule:
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires and is not refuted, by share.
-
-    An unknown share ranks as UNKNOWN_SHARE.
-    """
+    """Return rules that fire and are not refuted, by share (unknown: UNKNOWN_SHARE)."""
     against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
     doubted = {cause.rule: cause for cause in _fired(DOUBTS, contrast)}
     refuted_by = {rule.id: rule.refuted for rule in RULES}
@@ -120,6 +112,13 @@ def _used(path: str, fired: Fired) -> bool:
     return any(one.startswith(path) for one in fired.evidence)
 
 
+def _gap(c: Contrast, profiles: tuple[NcuMetrics, NcuMetrics]) -> tuple[float, str]:
+    """Return the profiled difference, or the timed one of this workload if larger."""
+    profiled = profiles[1].total_duration_us - profiles[0].total_duration_us
+    timed = c.fast.near_workload == c.workload and c.gap_us > profiled
+    return (c.gap_us, "timed") if timed else (profiled, "profiled")
+
+
 def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
     """Return this workload's profiles on a GPU of the target, faster kernel first."""
     return _near(c) if c.fast.near_workload == c.workload else None
@@ -156,10 +155,11 @@ def _second_launch(c: Contrast) -> Fired | None:
     if fast is None or slow is None or profiles is None or slow <= fast or len(profiles[1].kernels) < 2:
         return None
     rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
-    own, seen, kind = _own(c), (c.fast.after_main_us, c.slow.after_main_us), "profiled"
-    gap = profiles[1].total_duration_us - profiles[0].total_duration_us
+    own, seen = _own(c), (c.fast.after_main_us, c.slow.after_main_us)
+    (gap, kind), paths = _gap(c, profiles), [f"{path}#metrics/kernels" for path in _profiles(c) if path]
     if own and seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time
         rest, gap, kind = [seen[0] or 0.0, seen[1]], c.gap_us, "timed"
+        paths.append(c.slow.timeline_path)
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
     if extra < LEAST_SHARE * gap or (own is None and extra > min(gap, c.gap_us)):
         return None
@@ -167,8 +167,7 @@ def _second_launch(c: Contrast) -> Fired | None:
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
     )
     numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
-    evidence = [c.fast.timing_path, c.slow.timing_path, *(f"{path}#metrics/kernels" for path in _profiles(c) if path)]
-    evidence += [c.slow.timeline_path] * (kind == "timed")
+    evidence = [c.fast.timing_path, c.slow.timing_path, *paths]
     share, sentence = extra / gap, None
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
@@ -313,10 +312,10 @@ def _consumer_groups(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"warps": len(slow[0].warps), "groups": len(fast)}
     numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
-    times = [ncu.total_duration_us for ncu in profiles]
-    share = (waits[1] * times[1] - waits[0] * times[0]) / (times[1] - times[0])  # of the time of a warp
+    spent = [wait * ncu.total_duration_us for wait, ncu in zip(waits, profiles, strict=True)]  # of the time of a warp
+    gap, kind = _gap(c, profiles)
     evidence = [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))]
-    return Fired(numbers, evidence, share, "profiled")
+    return Fired(numbers, evidence, (spent[1] - spent[0]) / gap, kind)
 
 
 def _rings(one: AnatomyFunction) -> list[int]:
@@ -519,6 +518,15 @@ def _same_tiles(c: Contrast) -> Fired | None:
     memory = {ncu.bottleneck.kind for ncu in own} == {"memory"}
     sentence = "same_tiles_memory" if memory else "same_tiles_profiled"
     return Fired(numbers, [*evidence, *_profiles(c)], sentence=sentence)
+
+
+def _other_order(c: Contrast) -> Fired | None:
+    """Return this workload's profiles if they show the other kernel ahead."""
+    fast, slow = c.fast.near, c.slow.near
+    if c.fast.near_workload != c.workload or not fast or not slow or fast.total_duration_us < slow.total_duration_us:
+        return None
+    numbers: Numbers = {"fast_us": fast.total_duration_us, "slow_us": slow.total_duration_us}
+    return Fired(numbers, [f"{path}#metrics/total_duration_us" for path in _profiles(c)])
 
 
 def _register_share(c: Contrast) -> Fired | None:
@@ -849,11 +857,7 @@ RULES = (
         _register_share,
         refuted="equal_tiles",
     ),
-    Rule(
-        "tail",
-        "The slower kernel leaves 10 percentage points more of its waves empty.",
-        _tail,
-    ),
+    Rule("tail", "The slower kernel leaves 10 percentage points more of its waves empty.", _tail),
     Rule(
         "not_persistent",
         "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "
@@ -934,5 +938,10 @@ COMMON = (
         "same_tiles",
         "No cause, and no other one is known: both kernels have output tiles of one size, and so as many tiles.",
         _same_tiles,
+    ),
+    Rule(
+        "other_order",
+        "No cause, and no other one is known: the profile of this workload, with cold caches, shows the other order.",
+        _other_order,
     ),
 )

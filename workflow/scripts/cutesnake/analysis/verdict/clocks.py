@@ -1,7 +1,5 @@
 """Warm times that are longer than cold ones, with the clocks that explain them."""
 
-from __future__ import annotations
-
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.model.records.measurement import variant_id
 from cutesnake.model.records.timing import TimingMetrics

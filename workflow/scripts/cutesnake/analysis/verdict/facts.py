@@ -1,7 +1,5 @@
 """Typed facts of two kernels on one workload, which the rules of causes.py look at."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,18 +1,10 @@
 """All sentences about verdicts, flags, causes and costs, from typed data only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from cutesnake.model.dsls import DSLS
-from cutesnake.model.records.verdict import (
-    Accuracy,
-    Author,
-    Decision,
-    Rival,
-    WarmSlower,
-)
+from cutesnake.model.records.verdict import Accuracy, Author, Decision, Rival, WarmSlower
 
 NAMES = {side: DSLS[side].label for side in ("cute", "cutile")}
 
@@ -88,6 +80,10 @@ CAUSES = {
         "The tile is no cause: both compute {tiles} output tiles of {tile} on {processors} SMs. "
         "{fast} moves {fast_mb:.0f} MB at {fast_dram:.0f} % of the DRAM peak, {slow} {slow_mb:.0f} MB at "
         "{slow_dram:.0f} %; waits for memory are {fast_wait:.0f} and {slow_wait:.0f} % of their stalls.{other}"
+    ),
+    "other_order": (
+        "A profile with cold caches shows the other order, so it does not tell why: {fast} {fast_us:.1f} µs, {slow} "
+        "{slow_us:.1f} µs."
     ),
     "register_share": (
         "{slow} multiplies in {slow_warps} warps of {slow_registers} registers per thread, {fast} in {fast_warps} of "

@@ -1,7 +1,5 @@
 """Records of the stage `anatomy`: host setup and warp roles of one build."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Records of machines: the planning machine (`arch`) and nodes of a class (`machine`)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -49,8 +47,7 @@ class Arch(Record, tag="arch"):
     tools: dict[str, bool]
     packages: dict[str, str | None]
     modules: Annotated[
-        dict[str, str | None],
-        doc("Python packages of kernels, by import name: version, null where not importable"),
+        dict[str, str | None], doc("Python packages of kernels, by import name: version, null where not importable")
     ]
     stages: list[StageAbility]
     operators: Annotated[list[str], doc("in the order of the configuration")]

@@ -1,7 +1,5 @@
 """Record of the stage `autotune`: the variants of a kernel on one workload."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cutesnake.model.records.common import (

@@ -1,7 +1,5 @@
 """Record of a batch: the cases that one job measures."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cutesnake.model.records.common import Dated, Record, doc

@@ -1,7 +1,5 @@
 """Record of the stage `change`: what changed compared with a baseline."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """What records of several stages share: provenance, status, variant, case, device."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Generic, Literal, TypeVar, dataclass_transform
 
 import msgspec
@@ -40,8 +38,7 @@ class Provenance(Part, kw_only=True):
     """What a record was made from."""
 
     made_from: Annotated[
-        dict[str, Any] | str | None,
-        doc("inputs by name, or their digest; absent in recorded sets"),
+        dict[str, Any] | str | None, doc("inputs by name, or their digest; absent in recorded sets")
     ] = None
     digest: Annotated[str | None, doc("digest of the record's inputs")] = None
 

@@ -1,7 +1,5 @@
 """Record of the stage `compile`: one build of one kernel for one target and variant."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

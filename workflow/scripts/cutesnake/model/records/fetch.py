@@ -1,7 +1,5 @@
 """Record of the stage `fetch`: files unpacked from a pinned wheel."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

@@ -1,7 +1,5 @@
 """Record of the stage `inspect`: static figures of one build."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from msgspec import Meta

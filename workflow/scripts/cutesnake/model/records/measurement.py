@@ -1,7 +1,5 @@
 """Records of cases: any measurement, by the stage's name."""
 
-from __future__ import annotations
-
 from cutesnake.model.records.autotune import Autotune
 from cutesnake.model.records.common import Choice
 from cutesnake.model.records.correctness import Correctness

@@ -1,7 +1,5 @@
 """Record of the stage `ncu`: hardware counters of one call."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Record of the stage `nsys`: the timeline of a few calls."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cutesnake.model.records.common import CaseRecord, Part, doc

@@ -1,7 +1,5 @@
 """Record of the stage `operations`: hardware operations that the kernels of a run use."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cutesnake.model.records.common import Measured, Part, Record, doc
@@ -21,8 +19,7 @@ class OperationUse(Part):
     sass_count: int | None
     source: Annotated[str | None, doc("file and line that the PTX names")]
     simulated: Annotated[
-        int | None,
-        doc("executions by warps in the counted launches, or products; null: not simulated"),
+        int | None, doc("executions by warps in the counted launches, or products; null: not simulated")
     ]
 
 

@@ -1,7 +1,5 @@
 """Record of the stage `plan`: what is requested, possible, and why not."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from cutesnake.model.records.common import Ability, Dsl, Part, Provenance, Record, StageAbility, Variant, doc

@@ -1,7 +1,5 @@
 """Record of the stage `plot`: plots that were drawn, and why others were not."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Record of the stage `predict`: time of a call on a GPU, by ptxsim's clock."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -98,8 +96,7 @@ class PredictMetrics(Part):
     notes: list[str]
     timeline: Timeline
     empty_launch_us: Annotated[
-        float | None,
-        doc("measured time of an empty launch on this host, part of cold_us; absent: the model's value"),
+        float | None, doc("measured time of an empty launch on this host, part of cold_us; absent: the model's value")
     ] = msgspec.field(default=None, name="lone_us")
 
 

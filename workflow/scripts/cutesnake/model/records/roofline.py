@@ -1,7 +1,5 @@
 """Record of the roofline: lower bounds of an operator's workloads on all devices."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta

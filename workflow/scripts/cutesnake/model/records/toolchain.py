@@ -1,7 +1,5 @@
 """Records of toolchains: an environment, a kernel compiled with one, and what changed between two."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from cutesnake.model.records.common import Count, Dated, Dsl, Part, Record, Status, doc

@@ -1,7 +1,5 @@
 """Verdicts of an operator: winning DSL per GPU, certainty, causes and costs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Numbers of the concepts on learners' pages, computed from the anatomy of a path's kernels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Exercises: one changed line of a real kernel each, and what ptxsim reports of it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Goals and reading paths of config/learning.yaml, and the builds that they need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A hand-over between two warps, and what ptxsim reports when one line of it changes."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import dataclass
@@ -87,10 +85,7 @@ CHANGES = (
         "Half of the announced bytes never come, so the phase stays open.",
     ),
     Change(
-        "64 bytes announced",
-        "_, [%r1], 128",
-        "_, [%r1], 64",
-        "The count of bytes goes below zero and stays there.",
+        "64 bytes announced", "_, [%r1], 128", "_, [%r1], 64", "The count of bytes goes below zero and stays there."
     ),
     Change(
         "each lane reads word 0",

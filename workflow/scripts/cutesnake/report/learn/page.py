@@ -1,7 +1,5 @@
 """Pages for learners: goals or a path, kernels in order, questions with folded answers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Questions about a kernel, and how its anatomy record answers them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

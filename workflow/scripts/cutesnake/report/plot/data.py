@@ -1,7 +1,5 @@
 """Records as tables for the plots."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Heat map with printed values and a colour bar: workloads down, columns across."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Instruction mix of each build's main device function, by class."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas

@@ -1,7 +1,5 @@
 """Registers, shared memory and spills of every build, with hardware limits."""
 
-from __future__ import annotations
-
 import pandas
 import seaborn
 from matplotlib import pyplot

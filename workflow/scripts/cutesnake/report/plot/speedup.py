@@ -1,7 +1,5 @@
 """Speedup: cuTile time ÷ CuTe DSL time, the fastest kernel of each."""
 
-from __future__ import annotations
-
 import numpy
 import pandas
 

@@ -1,7 +1,5 @@
 """Style of all plots: switchable light and dark colours, and reproducible SVG."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import io

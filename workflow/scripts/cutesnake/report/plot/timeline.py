@@ -1,7 +1,5 @@
 """Timeline of one call: its kernels in the GPU's execution order (nsys)."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Duration relative to the fastest kernel: a row per workload, a mark per kernel."""
 
-from __future__ import annotations
-
 import math
 
 import pandas

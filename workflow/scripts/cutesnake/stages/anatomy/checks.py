@@ -1,7 +1,5 @@
 """Check a record against itself: contradictions show that a kernel was read wrongly."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Analyze the code of one PTX entry: kinds of instructions, loops, dependences of branches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

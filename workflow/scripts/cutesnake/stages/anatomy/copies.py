@@ -1,7 +1,5 @@
 """Describe TMA descriptors and shared-memory buffers, with the copies that use them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

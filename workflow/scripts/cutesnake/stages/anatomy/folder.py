@@ -1,7 +1,5 @@
 """Write anatomy records of an operator's builds, and last their index."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

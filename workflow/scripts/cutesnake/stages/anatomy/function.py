@@ -1,7 +1,5 @@
 """Describe one device function from its code, its build and the watched run."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

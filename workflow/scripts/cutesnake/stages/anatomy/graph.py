@@ -1,7 +1,5 @@
 """Draw roles and barriers as SVG: a column per role, a row per barrier group."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any

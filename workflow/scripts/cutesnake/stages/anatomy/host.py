@@ -1,7 +1,5 @@
 """Capture launches of a build: attributes, TMA descriptors and names of tensors."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

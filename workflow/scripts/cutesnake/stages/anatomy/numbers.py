@@ -1,7 +1,5 @@
 """Numbers of warps and lines as runs, in text and back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -3,8 +3,6 @@
 Every rule goes by code that is there and, where the build was run in the simulator, by what its warps did.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Group mbarriers into pipelines: who arrives, who waits, full and empty barriers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Matrix products and their operands' descriptors in words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Group matrix products by form: roles, source lines, and count in the run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Make anatomy records from a build's artifacts and one small simulated run."""
 
-from __future__ import annotations
-
 import functools
 import platform
 import re

@@ -5,8 +5,6 @@ convert: writes operands of a product from loaded tiles or from another product.
 takes part in barriers and uses shared memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Draw the layouts of a function, and count its steps from IR to machine code."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Read the budget of shared memory, per buffer in bytes, from the DSL's IR."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 ptxsim's observer hooks report who did what. Results of the run are ignored.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ record in the compiler's own words; faults of the machine (a compiler that is no
 upstream file) are raised, because recording them would make a passing trouble look like a property of the kernel.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import filecmp

@@ -4,8 +4,6 @@ The DSL reads its target from the environment when it initialises, so one proces
 stage gives every build a process of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib
@@ -156,10 +154,7 @@ def _launch_facts(ir: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
 
 
 def launch_of_ptx(ptx: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
-    """Return block and cluster per symbol from PTX directives.
-
-    The IR of DSLs before 4.8 has no launch facts.
-    """
+    """Return block and cluster per symbol from directives: DSLs before 4.8 lack facts."""
     facts: dict[str, dict[str, Any]] = {}
     entries = re.findall(r"^\.visible \.entry (\w+)\(.*?\)\n(.*?)^\{", ptx, re.MULTILINE | re.DOTALL)
     for symbol, directives in entries:

@@ -11,8 +11,6 @@ A build holds one or more device functions. Each leaves four files named after i
 cuTile's architecture names have no suffix: target `sm_90a` is its `sm_90`.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import re

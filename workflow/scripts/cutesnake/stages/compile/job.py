@@ -1,7 +1,5 @@
 """Do the job of a build: compile it if necessary, then take static figures."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ of fetched packages and of cuTile itself get code objects whose file names start
 `kernels/<operator>/<kernel>/kernel.py`. Equal sources then give equal bytes wherever the project lies.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import linecache
 import sys

@@ -1,7 +1,5 @@
 """Note files that a kernel's `compile` opens, as part of its inputs."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

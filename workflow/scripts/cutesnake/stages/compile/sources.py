@@ -1,7 +1,5 @@
 """Keep the kernel's source text named by a build's line table."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ TileGym compiles the split of the keys into its kernels: the 22 builds that the 
 files are not used, and the milliseconds that it took. The store is next to the builds; deleting it costs only time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Iterable

@@ -1,9 +1,4 @@
-"""Import torch only for kernels that ask.
-
-The import takes longer than compiling most kernels.
-"""
-
-from __future__ import annotations
+"""Import torch only for kernels that ask: it takes longer than most builds."""
 
 import sys
 import types

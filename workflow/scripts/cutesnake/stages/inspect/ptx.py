@@ -1,7 +1,5 @@
 """Read from PTX what SASS lacks: tensor memory, local arrays, mbarrier arrays."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator

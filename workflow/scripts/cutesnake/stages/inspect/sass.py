@@ -1,7 +1,5 @@
 """Instruction mix of SASS, the text that nvdisasm or cuobjdump prints."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

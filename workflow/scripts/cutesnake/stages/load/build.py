@@ -1,7 +1,5 @@
 """A build on the machine that runs it: what `bind` of a kernel is given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +10,7 @@ from cutesnake.model.contract import Launch, Runner, nothing
 
 
 class LoadedBuild:
-    """The build in `folder`; what is opened stays open.
-
-    A kernel that compiles nothing has only a record.
-    """
+    """The build in `folder`, kept open; without compilation only a record."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -3,8 +3,6 @@
 It needs apache-tvm-ffi, and the runtime library that the compile stage put next to the builds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import tempfile

@@ -1,7 +1,5 @@
 """Choose who opens builds: their DSL's loader, or a stand-in such as a simulator."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar

@@ -4,8 +4,6 @@ It times nothing itself: every variant is a case of the timing stage, with a rec
 variant, the kernel or the device changes. The choice is redone when one of those records changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Do a batch of cases in one job: those missing or stale."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

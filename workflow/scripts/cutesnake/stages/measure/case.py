@@ -1,7 +1,5 @@
 """Define a case: build, workload, its request to a worker, and its record."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import os

@@ -6,8 +6,6 @@ change; where a runner can plan, every other such change is planned for in the o
 is the backend's: a GPU here, a simulator (`cutesnake.stages.simulate.simulation`) elsewhere.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Between the two events around a single call lies the time in which the GPU fetch
 Two hosts with the same GPU were seen to differ by 1.8 us, half of what a call of a few microseconds takes.
 """
 
-from __future__ import annotations
-
 SYMBOL = "nothing"
 THREADS = 128
 PTX = f"""

@@ -9,8 +9,6 @@ The process sends {"started"} when the case has a GPU, then {"record"}, or {"fau
 is to blame.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

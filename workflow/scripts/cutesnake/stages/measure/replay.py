@@ -7,8 +7,6 @@ long, with short pauses, and short ones are taken at three moments so far apart:
 MODE_SECONDS. The range of the samples is reported with it.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time
@@ -109,10 +107,7 @@ def at_moments(sample: Callable[[], Replays]) -> Replays:
 
 
 def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, split: int | None = None) -> Replays:
-    """Time `replays` replays of a graph of `calls` calls by CUDA events.
-
-    A pause follows every `split` replays.
-    """
+    """Time `replays` replays of a graph by CUDA events, pausing every `split`."""
     import torch
 
     times = []

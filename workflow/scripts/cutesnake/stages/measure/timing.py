@@ -17,8 +17,6 @@ Each kind has the SM clock of its own samples: at its power limit a GPU may run 
 - plan: where a runner can make its schedule again, that step alone, warm and cold.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

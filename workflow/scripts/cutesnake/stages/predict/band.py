@@ -1,7 +1,5 @@
 """Estimate a prediction's error from earlier errors of the same clock."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Find a call's bottleneck by its predicted launches: errors depend on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 

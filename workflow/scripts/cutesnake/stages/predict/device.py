@@ -1,7 +1,5 @@
 """The GPU that a prediction is for, as ptxsim's clock takes it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

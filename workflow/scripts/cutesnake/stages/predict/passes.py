@@ -1,7 +1,5 @@
 """Replace PyTorch's own operations by launches that move as many bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predict stage: microseconds of a build and workload on any GPU, with a band."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

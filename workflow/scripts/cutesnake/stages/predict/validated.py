@@ -1,7 +1,5 @@
 """Read predictions and their measurements from `workflow/validation/`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Find a kernel's bottleneck by rules on counters, and check its DRAM traffic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 HIGH = 60.0  # percent of a peak from which on a resource counts as the bound (Nsight Compute's own threshold)

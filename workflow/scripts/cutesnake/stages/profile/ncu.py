@@ -5,8 +5,6 @@ runs kernels one at a time, replays each for every group of counters, and flushe
 from the timing stage. Clocks are left alone.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

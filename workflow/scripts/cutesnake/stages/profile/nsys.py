@@ -6,8 +6,6 @@ begins: otherwise, a kernel that is launched early waits on the GPU for the call
 that as its work.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import sqlite3

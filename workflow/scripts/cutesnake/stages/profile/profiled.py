@@ -5,8 +5,6 @@ Every call is an NVTX range `call` of its own, and begins when the GPU has done 
 environment is minimal, because profilers copy it into their reports.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl

@@ -9,8 +9,6 @@ fastest and the slowest figure of the timing record. Two things may put it outsi
   launch; CUPTI's start and end leave that out. It matters for calls of a few microseconds only.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any

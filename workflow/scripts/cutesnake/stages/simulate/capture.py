@@ -1,7 +1,5 @@
 """Capture the launches of a build's call without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path

@@ -7,8 +7,6 @@ compiles what is not there into a temporary folder. Blocks of builds that only t
 counted.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import sys

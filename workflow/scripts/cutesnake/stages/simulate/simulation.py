@@ -5,8 +5,6 @@ TMA descriptors by the host code in its cubins. Each runs under each of the sche
 simulator (a race, a read of what nobody wrote, a deadlock, …) fails a case like a wrong number.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

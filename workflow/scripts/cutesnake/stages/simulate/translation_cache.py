@@ -3,8 +3,6 @@
 The folder exists as long as the run. Results do not hold it, since it is code of this machine's Python.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Compile a kernel with a toolchain, and gather what is known of its builds."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
