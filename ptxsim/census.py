@@ -3,8 +3,6 @@
 `python -m ptxsim.census FILE.ptx...` prints it as a Markdown table.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

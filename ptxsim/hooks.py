@@ -9,8 +9,6 @@
 A hook gets the simulator's own objects, whose types are exported here. Read them; do not modify them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable

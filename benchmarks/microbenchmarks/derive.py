@@ -39,10 +39,7 @@ FRAME = (
 
 @dataclass(frozen=True)
 class Results:
-    """A results file whose rows `value` and `also` look up.
-
-    A row is named by its name and some of its parameters.
-    """
+    """A results file; `value` and `also` look rows up by name and parameters."""
 
     gpu: dict[str, Any]
     rows: list[dict[str, Any]]
@@ -53,10 +50,7 @@ class Results:
         return cls(result["card"], result["benchmarks"])
 
     def row(self, name: str, **wanted: Any) -> dict[str, Any]:
-        """Return the first row of that name with these parameters.
-
-        Raises KeyError, with name and parameters, if there is none or it failed.
-        """
+        """Return the first such row; KeyError if there is none or it failed."""
         for row in self.rows:
             if row["name"] == name and all(row["parameters"].get(key) == value for key, value in wanted.items()):
                 if row["error"] is not None:
@@ -125,20 +119,14 @@ def fetch(results: Results, kib: int) -> float:
 
 
 def brought(results: Results) -> float:
-    """Return the largest code whose first pass is as fast as from the instruction cache.
-
-    It may take hardly longer.
-    """
+    """Return the largest code whose first pass is hardly slower than from the cache."""
     rows = [row for row in results.rows if row["name"] == "first pass after loading the module"]
     usual = FIRST_PASS * fetch(results, 96)
     return float(max(row["parameters"]["code_kib"] for row in rows if row["value"] <= usual) * 1024)
 
 
 def fetch_dram(results: Results) -> float:
-    """Return cycles per instruction of 384 KiB of straight code after a flush.
-
-    The first 256 instructions do not count.
-    """
+    """Return flushed cycles per instruction of 384 KiB of straight code, but for 256 KiB."""
     name = "straight code once, alone"
     few, many = (results.value(name, code_kib=kib, ctas=132, flush="memset") * kib for kib in (256, 384))
     return (many - few) / (384 - 256)
@@ -230,19 +218,13 @@ def descriptor_latency(results: Results) -> float:
 
 
 def tma_ahead_bytes(results: Results) -> float:
-    """Return an SM's TMA bytes queued before a load.
-
-    The boxes were requested earlier, and have not left the TMA unit.
-    """
+    """Return an SM's TMA bytes that were requested before a load and not sent."""
     alone, copying = (results.row("loads from L2 beside copies by TMA", sms="all", copies=x) for x in (False, True))
     return float((copying["value"] - alone["value"]) * copying["also"]["bytes_per_cycle_of_an_sm"])
 
 
 def local_store(results: Results) -> float:
-    """Return the store bandwidth of spilled registers in GB/s.
-
-    It is half of what moves, the mean over how many are spilled, warps, and L1.
-    """
+    """Return GB/s of stores of spilled registers, half of the mean that moves."""
     name = "registers spilled by ptxas"
     moved = [r["also"]["gb_per_s"] for r in results.rows if r["name"] == name and r["parameters"]["sms"] == "all"]
     if not moved:
@@ -251,10 +233,7 @@ def local_store(results: Results) -> float:
 
 
 def neighbours(results: Results, ctas: int) -> float:
-    """Return TMA bytes per cycle from L2 of each of so many CTAs.
-
-    The GPU places the CTAs.
-    """
+    """Return TMA bytes per cycle from L2 of each of so many placed CTAs."""
     wanted = {"box_bytes": 16384, "boxes_in_flight": 8, "row_pitch_bytes": 2048}
     return results.value("TMA along long rows", ctas=ctas, **wanted)
 
@@ -273,28 +252,19 @@ def outstanding(results: Results) -> float:
 
 
 def wave(results: Results, cluster: int) -> float:
-    """Return the cost of a wave of one CTA per SM beyond its 2,000 cycles.
-
-    A CTA has 384 threads and 200 KiB.
-    """
+    """Return a wave's cost beyond 2,000 cycles, with 384 threads and 200 KiB each."""
     result = results.value("wave of CTAs that spin 2,000 cycles", threads=384, cluster=cluster)
     return result * results.gpu["largest_sm_clock_mhz"] / 1000 - 2000 - FRAME
 
 
 def single_graph(results: Results, threads: int = 128, **more: Any) -> float:
-    """Return the time between two events around a graph behind the flush.
-
-    It has one launch of one CTA by default.
-    """
+    """Return the time between events around a graph of one launch, behind the flush."""
     wanted = {"flush": "memset", "kernel": "nothing", "through": "graph", "ctas": 1, "launches": 1} | more
     return results.value("events around a lone graph", threads=threads, **wanted)
 
 
 def graph_gap(results: Results) -> float:
-    """Return how much longer graphs of 8 take than 8 launches of longer ones.
-
-    It is the mean over kernels and grids.
-    """
+    """Return how much longer graphs of 8 take than 8 launches in longer ones."""
     result = []
     for row in (r for r in results.rows if r["name"] == "graph after graph" and r["parameters"]["launches"] == 8):
         some, many = (results.value(row["name"], **(row["parameters"] | {"launches": n})) for n in (16, 32))
@@ -342,10 +312,7 @@ def cta_fill(results: Results) -> float:
 
 
 def ahead(results: Results) -> float:
-    """Return the largest burst at most a tenth slower than on one SM.
-
-    It is the median over average demands.
-    """
+    """Return the largest burst at most a tenth slower than on one SM, median."""
     kept = []
     rows = [r for r in results.rows if r["name"] == "burst" and r["parameters"]["what"] == "burst_copy"]
     for row in (r for r in rows if r["parameters"]["sms"] == 1):
@@ -363,10 +330,7 @@ def launch(results: Results, dependent: str) -> float:
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a parameter follows from the results, with its description.
-
-    `digits` significant digits are kept.
-    """
+    """How a parameter follows from the results, to `digits` significant digits, and its description."""
 
     how: str
     compute: Callable[[Results], float]
@@ -469,12 +433,10 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "l1_latency": Derivation("global latency, L1", lambda r: r.value("global latency", **{"from": "L1"})),
     "l2_latency": Derivation(
-        "global latency, 4 MiB in L2",
-        lambda r: r.value("global latency", **{"from": "L2"}, footprint_bytes=4 << 20),
+        "global latency, 4 MiB in L2", lambda r: r.value("global latency", **{"from": "L2"}, footprint_bytes=4 << 20)
     ),
     "dram_latency": Derivation(
-        "global latency, 256 MiB",
-        lambda r: r.value("global latency", **{"from": "DRAM"}, footprint_bytes=256 << 20),
+        "global latency, 256 MiB", lambda r: r.value("global latency", **{"from": "DRAM"}, footprint_bytes=256 << 20)
     ),
     "l1_bytes_per_cycle": Derivation("ld.global.ca.v4 from L1, one SM", lambda r: r.sweep("ld_ca_16", "L1")["value"]),
     "load_bytes_per_cycle": Derivation(
@@ -591,8 +553,7 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
     "launch_graph_us": Derivation(
-        "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids",
-        graph_gap,
+        "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids", graph_gap
     ),
     "launch_map_us": Derivation(
         "once in a launch, warm: copies by descriptors against copies without, what is not inside, mean of four",
@@ -649,10 +610,7 @@ def derive(results: Results) -> dict[str, tuple[float, str]]:
 
 
 def enter(table: str, parameters: dict[str, tuple[float, str]], results_name: str) -> str:
-    """Return a device's table with these parameters as measured.
-
-    Raises ValueError if one is not in it.
-    """
+    """Return a device's table with these parameters measured; ValueError if one is unknown."""
     for name, (value, how) in parameters.items():
         pattern = rf"(\n  {name}:\n)    value: .*\n(    unit: .*\n)    source: .*\n    from: .*(\n)"
         source = json.dumps(f"benchmarks/microbenchmarks/{results_name}: {how}", ensure_ascii=False)

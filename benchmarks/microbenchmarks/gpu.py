@@ -92,10 +92,7 @@ class Gpu:
         return result | _from_nvml()
 
     def load(self, text: str) -> None:
-        """Load `text` as the current module.
-
-        The driver compiles it where there is no ptxas.
-        """
+        """Load `text` as the current module, which the driver compiles without ptxas."""
         cubin = assemble(text, self._cubins)
         image = cubin.read_bytes() if cubin else text.encode() + b"\0"
         self._module = checked(self.driver.cuModuleLoadData(image))
@@ -114,10 +111,7 @@ class Gpu:
         return result
 
     def buffer(self, name: str, size: int) -> int:
-        """Return the address of a buffer of this process, allocated at first use.
-
-        It repeats random bytes below 2^24.
-        """
+        """Return the address of a buffer of random bytes, allocated at first use."""
         if name not in self._buffers:
             address = checked(self.driver.cuMemAlloc(size))
             self._buffers[name] = int(address)
@@ -134,10 +128,7 @@ class Gpu:
         checked(self.driver.cuMemcpyHtoD(address, values.ctypes.data, values.nbytes))
 
     def write_spaced(self, address: int, stride: int, values: np.ndarray) -> None:
-        """Write one 8-byte word each `stride` bytes.
-
-        Strides to 128 bytes go through a whole image, wider ones as a 2-D copy.
-        """
+        """Write 8-byte words `stride` apart: up to 128 bytes an image, else a 2-D copy."""
         if stride <= 128:
             image = np.zeros((len(values), stride // 8), np.uint64)
             image[:, 0] = values
@@ -244,10 +235,7 @@ class Gpu:
         gpu_bytes: float = 0.0,
         rate: bool = False,
     ) -> Reading:
-        """Return cycles per operation by the slope between few and many iterations.
-
-        With `rate` it returns operations per cycle.
-        """
+        """Return cycles per operation, or with `rate` the inverse, from few and many iterations."""
         self.run(name, shape, arguments, times[0])
         self.run(name, shape, arguments, times[1])
         pairs = [
@@ -257,10 +245,7 @@ class Gpu:
         return slope_reading(pairs, times, per_iteration, bytes_per_iteration=gpu_bytes, rate=rate)
 
     def microseconds(self, work: Callable[[], None], hold: Callable[[], None] | None = None) -> float:
-        """Return microseconds between two events around what `work` puts on the stream.
-
-        `hold` first keeps the GPU busy meanwhile.
-        """
+        """Return µs between events around `work`; `hold` keeps the GPU busy until it is enqueued."""
         flags = self.driver.CUevent_flags.CU_EVENT_DEFAULT
         before, after = checked(self.driver.cuEventCreate(flags)), checked(self.driver.cuEventCreate(flags))
         if hold is not None:

@@ -104,20 +104,14 @@ def registers(kind: str, prefix: str, count: int) -> str:
 
 
 def lines(template: str, count: int, **lists: list[str]) -> str:
-    """Repeat `template` for i in range(count), with {i} and list entries.
-
-    A list's entry is the i-th, modulo its length.
-    """
+    """Repeat `template` `count` times with {i} and the i-th entry of each list, cyclically."""
     return "\n  ".join(
         template.format(i=i, **{key: values[i % len(values)] for key, values in lists.items()}) for i in range(count)
     )
 
 
 def find_ptxas() -> str | None:
-    """Return the ptxas of this Python environment or of the PATH, or None.
-
-    Without one the driver compiles.
-    """
+    """Return the environment's or the PATH's ptxas, or None: the driver compiles."""
     return find_nvidia_binary_utility("ptxas") or shutil.which("ptxas")
 
 

@@ -60,10 +60,7 @@ def _rounded(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Run:
-    """One launch's stamps: array (CTAs, warps, STAMPS).
-
-    Warps without stamps are 0.
-    """
+    """One launch's stamps (CTAs, warps, STAMPS), 0 for warps without."""
 
     stamps: np.ndarray
 
@@ -73,10 +70,7 @@ class Run:
 
     @property
     def cycles(self) -> float:
-        """Return the median over working CTAs of last end minus first start.
-
-        A CTA runs on one SM and its clock.
-        """
+        """Return the median over working CTAs of last end minus first start."""
         return float(np.median([rows[:, 1].max() - rows[:, 0].min() for rows in self._working()]))
 
     @property

@@ -54,10 +54,7 @@ def group(name: str) -> ModuleType:
 
 
 def measure_group(name: str, first: int, rows: Path, cubins: Path) -> int:
-    """Run benchmarks from number `first` on in the child; return an exit status.
-
-    Each result is a JSON line, printed as soon as it exists.
-    """
+    """Run benchmarks from `first` on in the child, printing each result; return its status."""
     from benchmarks.microbenchmarks.gpu import Gpu, GpuError
 
     result = group(name)
@@ -91,10 +88,7 @@ def read_rows(rows: Path) -> list[dict[str, Any]]:
 
 
 def run_group(name: str, rows: Path, cubins: Path) -> list[dict[str, Any]]:
-    """Return all rows of a group; start children until each benchmark has one.
-
-    The GPU's row comes first if the GPU was reached.
-    """
+    """Return a group's rows, the GPU's first; start children until all are there."""
     planned = list(group(name).benchmarks())
     while True:
         done = [row for row in read_rows(rows) if "card" not in row]
@@ -113,10 +107,7 @@ def run_group(name: str, rows: Path, cubins: Path) -> list[dict[str, Any]]:
 
 
 def _child(name: str, first: int, rows: Path, cubins: Path) -> int | None:
-    """Return the exit status of a child that measures from `first` on.
-
-    It is None if no row came for too long and the child was ended.
-    """
+    """Return a child's exit status from `first` on; None if it hung."""
     options = ["--group", name, "--first", str(first), "--rows", str(rows), "--cubins", str(cubins)]
     child = subprocess.Popen([sys.executable, str(FOLDER / "run.py"), *options])
     size, since = -1, time.monotonic()

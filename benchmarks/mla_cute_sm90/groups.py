@@ -162,10 +162,7 @@ def error(runner: Any, work: Workload, inputs: Any, outputs: Any, stream: Any) -
 
 
 def in_turn(bound: dict[str, Timed], stream: Any, rounds: int = ROUNDS) -> None:
-    """Add `rounds` warm, then as many cold times to each kernel.
-
-    The order rotates, every second time backwards.
-    """
+    """Add `rounds` warm, then cold times to each kernel, in rotating order."""
     warm_in_turn(bound, stream, rounds)
     cold_in_turn(bound, stream, rounds)
 
@@ -199,20 +196,14 @@ def cold_in_turn(bound: dict[str, Timed], stream: Any, rounds: int = ROUNDS) -> 
 
 
 def order(names: list[str], turn: int) -> list[str]:
-    """Return the names in rotated order, each equally often at every place.
-
-    In every second one the preceding neighbour is another.
-    """
+    """Return the names rotated, in every second round with another preceding neighbour."""
     first = turn // 2 % len(names)
     turned = names[first:] + names[:first]
     return turned if turn % 2 == 0 else turned[::-1]
 
 
 def noise_percent(peer: list[float], default: list[float]) -> float:
-    """Return how much a ratio differs between two halves of the rounds.
-
-    One half has rounds 0, 3, 4, 7, ...
-    """
+    """Return how much a ratio differs between halves (rounds 0, 3, 4, 7, ...)."""
     parts = [[n for n in range(len(peer)) if (n + 1) // 2 % 2 == part] for part in (0, 1)]
     first, second = (
         statistics.median(peer[n] for n in part) / statistics.median(default[n] for n in part) for part in parts
@@ -296,10 +287,7 @@ def summary(group: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def text_of(value: Any, indent: str = " ") -> str:
-    """Return JSON with a line for each row of a list.
-
-    So records stay readable in a diff.
-    """
+    """Return JSON with a line for each row of a list, readable in diffs."""
     if isinstance(value, dict) and indent != "   ":
         lines = ",\n".join(f"{indent}{json.dumps(key)}: {text_of(part, indent + ' ')}" for key, part in value.items())
         return f"{{\n{lines}\n{indent[1:]}}}"

@@ -23,10 +23,7 @@ REPORTED = 200  # characters of a message that are kept
 
 
 def planted(text: str, pattern: str, new: str, line: int | str) -> At:
-    """Return an edit of a source line's instructions.
-
-    Raises ValueError if none match.
-    """
+    """Return an edit of a source line's instructions; ValueError if none match."""
     if isinstance(line, str):
         return At(pattern, new, line)
     lines = [source.rpartition(":")[2] for source in At(pattern).groups(text)]

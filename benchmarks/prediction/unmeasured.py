@@ -22,13 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.prediction.cases import (
-    DEVICES,
-    KINDS,
-    Measured,
-    Recorded,
-    recorded,
-)
+from benchmarks.prediction.cases import DEVICES, KINDS, Measured, Recorded, recorded
 from benchmarks.prediction.predict import launches, predicted
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator
@@ -40,10 +34,7 @@ NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
-    """Return the cases that draw.py has drawn and that were built.
-
-    Least work comes first, for every GPU.
-    """
+    """Return drawn cases that were built, least work first, for every GPU."""
     result = []
     for drawn in json.loads(path.read_text()):
         dsl = load_kernel(drawn["operator"], drawn["kernel"]).DSL
@@ -56,10 +47,7 @@ def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
 
 
 def rows(case: Recorded, devices: list[str], results: Path) -> Iterator[dict[str, Any]]:
-    """Yield a row per GPU and kind of sample.
-
-    It has the prediction at each clock or a reason.
-    """
+    """Yield a row per GPU and sample kind, with predictions or a reason."""
     captured, error = launches(case, results)
     surveys: dict[int, Any] = {}
     for gpu in devices:

@@ -19,10 +19,7 @@ mul.f32 %f1, %f1, %f2; add.f32 %f2, %f2, %f3; sub.s32 %r2, %r3, %r5; """
 
 
 def alu(threads: int, loops: int = 300) -> float:
-    """Return warp instructions per second of a loop on `threads` threads.
-
-    The loop has 8 times 8 integer and float instructions.
-    """
+    """Return warp instructions per second of a loop of 64 arithmetic instructions."""
     body = (
         f"{HEAD}.visible .entry k()\n{{.reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<4>;\n"
         "mov.u32 %r1, %tid.x; mov.u32 %r2, 7;"

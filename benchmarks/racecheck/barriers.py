@@ -91,10 +91,7 @@ def ptx(form: str) -> str:
 
 
 def run(form: str) -> None:
-    """Launch one kernel and compare its sums with the expected ones.
-
-    Raises RuntimeError.
-    """
+    """Launch one kernel and compare its sums; RuntimeError if they are wrong."""
     import numpy as np
     from cuda.bindings import driver
 

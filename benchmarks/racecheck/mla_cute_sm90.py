@@ -41,10 +41,7 @@ SUMMARY = {
 
 
 def run(name: str) -> None:
-    """Run one call under the tool.
-
-    Inputs and reference are made on the host: PyTorch's kernels are not the question.
-    """
+    """Run one call under the tool, with inputs and reference made on the host."""
     import torch
 
     from cutesnake.stages.load.build import LoadedBuild

@@ -21,12 +21,7 @@ WIDTH = 128
 TILINGS = ((64, 64, 64, 64), (16, 32, 32, 16))
 # This project's additions for Hopper, where 64 x 64 spills: the same four, blocks per multiprocessor, worker warps (0:
 # the compiler's choice).
-ADDED = (
-    (64, 128, 128, 128, 1, 8),
-    (128, 64, 128, 128, 1, 8),
-    (64, 64, 128, 64, 1, 8),
-    (64, 64, 64, 128, 1, 0),
-)
+ADDED = ((64, 128, 128, 128, 1, 8), (128, 64, 128, 128, 1, 8), (64, 64, 128, 64, 1, 8), (64, 64, 64, 128, 1, 0))
 SUM_ROWS = 16  # queries of a block of the row sums
 PADDING = 64  # queries: TileGym pads the log-sum-exp to its largest tile, by a copy
 LOG2_E = 1.0 / math.log(2.0)

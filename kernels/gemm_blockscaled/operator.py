@@ -201,9 +201,7 @@ def cost(workload: Workload) -> Cost:
     """Count 2 M N K FLOPs; bytes: codes and scales without padding, and C."""
     w = workload
     return Cost(
-        flops=2 * w.m * w.n * w.k,
-        bytes_read=(w.m + w.n) * (w.row_bytes + w.blocks),
-        bytes_written=2 * w.m * w.n,
+        flops=2 * w.m * w.n * w.k, bytes_read=(w.m + w.n) * (w.row_bytes + w.blocks), bytes_written=2 * w.m * w.n
     )
 
 

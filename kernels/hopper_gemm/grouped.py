@@ -61,10 +61,7 @@ class HopperGrouped(HopperGemm):
             m, n, k = (cute.assume(size, MULTIPLE) for size in groups[6 * group : 6 * group + 3])
             a, b, c = groups[6 * group + 3 : 6 * group + 6]
             for place, (tensor, begin, rows, layout, tile) in enumerate(
-                (
-                    (mA, a, m, a_layout, (self.tile_m, self.width_a)),
-                    (mB, b, n, b_layout, (self.tile_n, self.width_b)),
-                )
+                ((mA, a, m, a_layout, (self.tile_m, self.width_a)), (mB, b, n, b_layout, (self.tile_n, self.width_b)))
             ):
                 pointer = (tensor.iterator + begin).align(16)
                 matrix = cute.make_tensor(pointer, cute.make_layout((rows, k, 1), stride=(k, 1, 0)))

@@ -175,9 +175,7 @@ def cost(workload: Workload) -> Cost:
     x = tokens * w.heads * w.head_dim
     read = size * (x + tokens * w.heads + 2 * tokens * w.groups * w.state + w.heads) + 4 * w.heads
     return Cost(
-        flops=4 * x * w.state,
-        bytes_read=read,
-        bytes_written=size * (x + w.batch * w.heads * w.head_dim * w.state),
+        flops=4 * x * w.state, bytes_read=read, bytes_written=size * (x + w.batch * w.heads * w.head_dim * w.state)
     )
 
 

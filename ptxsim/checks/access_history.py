@@ -142,10 +142,7 @@ class Standing(NamedTuple):
 
 
 class AccessHistory:
-    """Accesses of global memory by one launch.
-
-    `before` is the history of the previous launch if that may still run.
-    """
+    """A launch's global accesses; `before`: history of a launch that may still run."""
 
     def __init__(self, machine: Machine, before: AccessHistory | None) -> None:
         self.machine, self.before = machine, before
@@ -188,17 +185,9 @@ class AccessHistory:
             self.unpublished, self.renumber_next = False, True
 
     def touch(
-        self,
-        f: Fragment | None,
-        allocation: Allocation,
-        where: Selection,
-        access: Access | Copy,
-        waited: bool,
+        self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access | Copy, waited: bool
     ) -> None:
-        """Record an access and report its races.
-
-        `waited` says that the access is ordered after the previous launch.
-        """
+        """Record an access and its races; `waited`: ordered after the previous launch."""
         if self.before is not None and not waited:
             self.before.check_against(f, allocation, where, access, self.machine)
         ordered = access.ordered and (isinstance(access, Copy) or access.scope == "gpu")

@@ -359,10 +359,7 @@ class Clocks(Actors, Observer):
         self._advance(me)
 
     def pair_allocated(self, f: Fragment, at: int, warp: int, peer: CTA) -> None:
-        """Report a pair's alloc by a warp that cannot know that the peer has started.
-
-        PTX ISA 9.7.16.7.1 requires it.
-        """
+        """Report a pair's alloc before the peer is known to run (PTX 9.7.16.7.1)."""
         me = Warp(f.cta.rank, warp)
         if self.races and not self.warps[me].known[self._warps_of(peer)].any():
             message = f"{self.names[self.ids[me]]} allocates tensor memory of both CTAs, and nothing orders that after"
@@ -422,10 +419,7 @@ class Clocks(Actors, Observer):
 
 
 def by_warp(f: Fragment, lanes: np.ndarray | None) -> Iterator[tuple[int, slice]]:
-    """Yield (warp, slice of `lanes`) for each warp of a fragment's range.
-
-    `lanes` ascend within the range; None means all lanes.
-    """
+    """Yield (warp, slice of ascending `lanes`) per warp of a range; None: all lanes."""
     first = f.lo // 32
     if lanes is None:
         yield from ((first + n, slice(32 * n, 32 * n + 32)) for n in range(-(-f.n // 32)))

@@ -24,10 +24,7 @@ Writes = deque["LaneWrite"]
 
 
 class LaneWrite(NamedTuple):
-    """A warp's write of shared memory.
-
-    Byte offset and thread number per lane, bytes per lane, instruction.
-    """
+    """A warp's shared write: byte offset, thread and bytes per lane, instruction."""
 
     offsets: np.ndarray
     threads: np.ndarray

@@ -1,7 +1,5 @@
 """A compiled kernel's folder: its object, its PTX, its exported function."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -41,10 +39,7 @@ class Build:
 
 
 def find(target: Path, ptx: Path | None, function: str | None) -> Build:
-    """Return the build in a folder or of an object file (.o).
-
-    Raises Misuse that names what is missing, or the choices.
-    """
+    """Return the build of a folder or object file; Misuse names what is missing."""
     if not target.exists():
         raise Misuse(f"no such file or folder: {target}")
     if target.is_file() and target.suffix not in (".o", ".obj", ".so"):

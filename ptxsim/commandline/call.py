@@ -1,7 +1,5 @@
 """From command-line arguments to a call: tensors in the order of the function's parameters."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Tensors after a run: comparison with expected values, and saving to files."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +45,7 @@ class Difference:
 
 
 def compare(expected: Expectation) -> Difference:
-    """Compare a tensor with its expected values.
-
-    NaN equals NaN only, an infinity only the same infinity.
-    """
+    """Compare a tensor with expected values; NaN and each infinity equal only themselves."""
     got, expected_values = (x.astype(np.float64) for x in (expected.tensor.values(), expected.values))
     with np.errstate(invalid="ignore"):
         equal = (got == expected_values) | (np.isnan(got) & np.isnan(expected_values))

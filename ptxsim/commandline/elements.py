@@ -1,7 +1,5 @@
 """Element types by their command-line names; conversion between values and codes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The command: parse arguments, run the schedules, report the results."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib.util

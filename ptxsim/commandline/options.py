@@ -1,7 +1,5 @@
 """Command-line options and help text."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import NoReturn

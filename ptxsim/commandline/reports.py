@@ -1,7 +1,5 @@
 """Reports for other programs: SARIF 2.1.0, JUnit XML, and GitHub's annotations."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -79,10 +77,7 @@ def problems(outcomes: Sequence[Outcome], ptx: Path) -> list[Problem]:
 
 
 def sarif(problems: Sequence[Problem], status: int, error: str | None = None) -> dict[str, Any]:
-    """Return a SARIF log of one run.
-
-    status: the exit status; error: why nothing could be run.
-    """
+    """Return a run's SARIF log; `error`: why nothing could be run."""
     used = sorted({x.rule for x in problems})
     notes = [{"level": "error", "message": {"text": error}}] if error else []
     run = {
@@ -142,10 +137,7 @@ def _version() -> str:
 
 
 def junit(name: str, outcomes: Sequence[Outcome], error: str | None = None) -> str:
-    """Return JUnit XML with a test case per run.
-
-    name: of the kernel; error: why nothing could be run.
-    """
+    """Return JUnit XML, a test case per run of kernel `name`, or `error`."""
     suite = ET.Element("testsuite", name="ptxsim")
     failed = 0
     for outcome in outcomes:

@@ -1,7 +1,5 @@
 """Parser for argument specifications such as `c=f16[128,64]:0,1=zeros`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

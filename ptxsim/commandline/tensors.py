@@ -1,7 +1,5 @@
 """Host tensors for a command line: allocated with margins, filled, read back, restored."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -94,10 +92,7 @@ class HostTensor:
 
 
 def make(spec: TensorSpec, name: str, rng: np.random.Generator) -> HostTensor:
-    """Make the tensor of a specification; addresses of other tensors are filled later.
-
-    Raises Misuse.
-    """
+    """Make a specification's tensor; other tensors' addresses are filled later. Raises Misuse."""
     loaded_file = _from_file(spec.contents, name) if isinstance(spec.contents, FilePart) else None
     element, shape = spec.element, spec.shape
     if element is None or shape is None or spec.strides is None:
@@ -157,10 +152,7 @@ def _pattern(tensor: HostTensor, contents: str | float, rng: np.random.Generator
 
 
 def load_array(part: FilePart, what: str) -> np.ndarray:
-    """Return the array of a .npy, .npz, .pt or .pth file.
-
-    torch types that numpy lacks become float32. Raises Misuse.
-    """
+    """Load .npy, .npz, .pt or .pth; types that numpy lacks become float32. Raises Misuse."""
     return _from_file(part, what)[0]
 
 

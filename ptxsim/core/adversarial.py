@@ -97,10 +97,7 @@ def location_of(ins: Instruction) -> str:
 
 
 def delays(covered: Iterable[Coverage]) -> list[str]:
-    """Return the names of all delays for the code that ran.
-
-    Kinds alternate: warp roles first, then earlier instructions before later ones.
-    """
+    """Return all delays' names, alternately of warp roles and of earlier instructions."""
     ranges: set[tuple[int, int]] = set()
     by_kind: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
     for coverage in covered:

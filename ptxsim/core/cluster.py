@@ -38,10 +38,7 @@ class Stuck(Exception):
 
 
 class Cluster:
-    """CTAs that run concurrently.
-
-    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
-    """
+    """Concurrent CTAs; `progress` counts changes, `rest`: the slice only waited or polled."""
 
     def __init__(self, machine: Launched, indices: list[Dim3], registers: list[RegisterFile]) -> None:
         self.machine: Launched = machine
@@ -50,10 +47,7 @@ class Cluster:
         self.stores: dict[tuple[int, int], list[list[Store]]] = {}  # (rank, thread) → its groups of bulk stores
         self.progress, self.rest = 0, False
         self.steps = 0  # blocks that were run since a thread exited or asynchronous work completed
-        self.granted_clusters, self.request_refused = (
-            0,
-            False,
-        )  # cluster launch control
+        self.granted_clusters, self.request_refused = (0, False)  # cluster launch control
         self.ctas: list[CTA] = []
         self.barrier = ClusterBarrier(self)
         self.ctas += self._make_ctas(indices, registers)

@@ -1,7 +1,5 @@
 """Two numpy functions without their Python wrappers, which dominate the time on 32 lanes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 try:

@@ -1,7 +1,5 @@
 """Search schedules within a budget."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Findings of a run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

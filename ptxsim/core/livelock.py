@@ -101,10 +101,7 @@ def _is_unchanged(mark: _Mark, f: Fragment) -> bool:
 
 
 class Read(Observer):
-    """The last memory read of a loop iteration: instruction and description.
-
-    A read that acquires, is volatile or atomic takes precedence.
-    """
+    """An iteration's last memory read, preferably acquiring, volatile or atomic, described."""
 
     def __init__(self) -> None:
         self.at, self.what = -1, ""
@@ -130,10 +127,7 @@ class Read(Observer):
 
 
 def read_by(f: Fragment) -> Read:
-    """Return what a looping fragment reads, by running one more iteration.
-
-    Use it at the end of a run only: checks do not see the iteration.
-    """
+    """Run one more iteration, unchecked, at a run's end; return what it reads."""
     cluster = f.cta.cluster
     read, before, begin = Read(), cluster.observer, f.pc
     cluster.observer = read

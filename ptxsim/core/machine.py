@@ -140,10 +140,7 @@ class Machine:
         return over
 
     def _resume(self, polling: list[Cluster]) -> None:
-        """Resume clusters that poll, the latest first, and drop those that end.
-
-        Raises Stuck, with a deadlock reported, if none of them makes progress.
-        """
+        """Resume polling clusters, latest first; report a deadlock, raise Stuck, without progress."""
         moved = False
         for cluster in reversed(list(polling)):
             progress = cluster.progress
@@ -186,10 +183,7 @@ class Machine:
         lanes: np.ndarray | None = None,
         warp: int | None = None,
     ) -> None:
-        """Record a finding; repeats of a kind at an instruction are counted.
-
-        `warp` is at fault; default: the warp of the first lane.
-        """
+        """Record a finding, counting repeats; `warp` is at fault, else the first lane's."""
         key = (kind, at, message if at < 0 else "")
         if key in self.by_key:
             self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)

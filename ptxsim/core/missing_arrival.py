@@ -4,8 +4,6 @@ An arrival follows what it publishes or releases. So a fence, or a wait for load
 the next wait, the end of its loop or the return comes before any arrival.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from ..frontend.program import Program

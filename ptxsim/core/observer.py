@@ -107,31 +107,19 @@ class Observer:
     def shared_access(
         self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
     ) -> None:
-        """Handle an ordinary access at byte `offsets` of `target`'s shared memory.
-
-        One offset per lane of `lanes`; None means all lanes.
-        """
+        """Handle ordinary access at byte `offsets` of `target`'s shared memory, by `lanes` (None: all)."""
 
     def global_access(self, f: Fragment, allocation: Allocation, offsets: np.ndarray, access: Access) -> None:
         """Handle an ordinary access at byte `offsets` of an allocation, one per active lane."""
 
     def global_written(self, agree: bool) -> None:
-        """Handle the end of a global write; `agree`: every lane finds what it wrote.
-
-        Called only while the observer is `doubtful`.
-        """
+        """Handle a global write's end, while `doubtful`; `agree`: all lanes find theirs."""
 
     def shared_written(self, target: CTA, agree: bool) -> None:
-        """Handle the end of a shared write; `agree`: every lane finds what it wrote.
-
-        Called only while the observer is `doubtful`.
-        """
+        """Handle a shared write's end, while `doubtful`; `agree`: all lanes find theirs."""
 
     def shared_copied(self, target: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None) -> None:
-        """Handle bytes start..end written by a copy that signals `bar`.
-
-        For cp.async (`bar` None) the write is about to happen.
-        """
+        """Handle bytes start..end of a copy signalling `bar`, or before cp.async's (None)."""
 
     def shared_scattered(self, target: CTA, words: np.ndarray, origin: Origin, bar: MBarrier) -> None:
         """Handle 4-byte words, by number, written by an st.async that signals `bar`."""

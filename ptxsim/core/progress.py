@@ -1,7 +1,5 @@
 """Progress policy of a cluster: which fragments may run, and when it counts as stuck."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -74,10 +72,7 @@ class ProgressPolicy:
         return not self.work and (self.unchanged > _PATIENCE or self._loops.all_of(ready))
 
     def candidates(self, ready: list[Fragment]) -> list[Fragment]:
-        """Return the fragments that may run, none if asynchronous work should proceed.
-
-        Delayed fragments also run once the others have changed nothing for long.
-        """
+        """Return fragments that may run, none if asynchronous work should; delayed ones late."""
         if self.work and (self.idle > 2 * len(ready) + 2 or self._spinning(ready)):
             return []
         if self.delay is not None and self.unchanged <= 2 * len(ready) + 50:
@@ -90,10 +85,7 @@ class ProgressPolicy:
         return self.waits and (long or self._loops.all_of(ready))
 
     def time_slice(self, candidates: Sequence[Fragment], choice: int) -> TimeSlice:
-        """Return the time slice for a schedule's choice among candidates.
-
-        Each slice without a change moves the choice on by one, so that no candidate starves.
-        """
+        """Return the choice's time slice; without a change the choice moves on: none starves."""
         aside = self.steps // _FAIR_STEPS if self.fixed else 0
         f = first = candidates[(choice + self.unchanged + aside) % len(candidates)]
         short = (self.waits or self.short) and self.busy > _CALM_SLICES

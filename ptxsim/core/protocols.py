@@ -60,10 +60,7 @@ class Machine(Protocol):
 
 
 class Cluster(Protocol):
-    """CTAs that run concurrently.
-
-    `progress` counts changes of state; `rest` says that the current time slice only waited or polled.
-    """
+    """Concurrent CTAs; `progress` counts changes, `rest`: the slice only waited or polled."""
 
     program: Program
     pipes: Pipes

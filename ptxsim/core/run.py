@@ -27,15 +27,7 @@ if TYPE_CHECKING:
 _OF_MEMORY = ("uninitialised", "race", "read-fence", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE, SMALL_GRID)
-CHECKS = (
-    *DEFAULT_CHECKS,
-    "unwaited-ld",
-    "unwritten-lanes",
-    "outside",
-    "outside-any",
-    "tensor-fence",
-    "tensor-lanes",
-)
+CHECKS = (*DEFAULT_CHECKS, "unwaited-ld", "unwritten-lanes", "outside", "outside-any", "tensor-fence", "tensor-lanes")
 
 
 def run(

@@ -67,10 +67,7 @@ class Schedule:
         return self.rng.choice(_QUANTA) if self.at_once is None else 512
 
     def choose(self, fragments: Sequence[Fragment], tasks: Sequence[Task]) -> int:
-        """Return an index into fragments followed by tasks (the first of each pipe).
-
-        At least one of the two is not empty.
-        """
+        """Return an index into fragments, then tasks (each pipe's first), not both empty."""
         n = len(fragments)
         if not tasks:
             return self._fragment(fragments)

@@ -1,7 +1,5 @@
 """Schedule search with a budget: run adversarial schedules until one finds a fault."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Rings of stages then wrap, and buffers of one item are reused by the next, in workloads with few items.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The content of buffers of launches, to run them again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

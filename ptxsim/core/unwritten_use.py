@@ -1,9 +1,4 @@
-"""Tell whether a kernel uses unwritten memory that it reads.
-
-It runs again with other content there.
-"""
-
-from __future__ import annotations
+"""Tell by a run with other content whether a kernel uses unwritten memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

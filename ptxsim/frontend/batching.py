@@ -51,10 +51,7 @@ class _Line:
 
 
 def merged(lines: Sequence[str], constant: Callable[[tuple[int, ...]], str]) -> list[str]:
-    """Return the lines of a block with instructions merged.
-
-    `constant` returns the name of an array of register slots in generated code.
-    """
+    """Return a block's lines merged; `constant` names arrays of register slots."""
     out: list[str] = []
     run: list[_Line] = []
     for text in lines:

@@ -140,10 +140,7 @@ class Body:
         return Reg(self.counts[width] - 1, width, name)
 
     def _lookup(self, name: str) -> Reg | None:
-        """Return the register of a name, from the innermost scope that declares it.
-
-        Registers of a range are created on first use.
-        """
+        """Return a name's register, of the innermost scope, of a range created now."""
         if name in self.scope.registers:
             return self.scope.registers[name]
         prefix = name.rstrip("0123456789")

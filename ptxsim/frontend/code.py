@@ -1,7 +1,5 @@
 """A kernel's code as basic blocks: successors and outer loops."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +15,7 @@ _LEAVES = ("bra", "ret", "exit", "trap")
 
 @dataclass(slots=True)
 class Block:
-    """Instructions first..last-1, the fall-through block, and instruction counts by class.
-
-    `collective` blocks run only when their warps are whole.
-    """
+    """Instructions first..last-1, fall-through, counts by class; `collective`: whole warps only."""
 
     first: int
     last: int

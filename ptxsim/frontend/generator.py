@@ -127,10 +127,7 @@ class Generator:
         return self._bound((array.tobytes(), fmt.name), array)
 
     def read(self, op: Operand, fmt: Format) -> str:
-        """Return an expression for a source operand as an array of `fmt`.
-
-        The array is 0-d for a value that all lanes share.
-        """
+        """Return a source operand as an array of `fmt`, 0-d if lanes share it."""
         if isinstance(op, Reg):
             return self._register(op, fmt)
         if isinstance(op, Imm):

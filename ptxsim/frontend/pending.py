@@ -9,8 +9,6 @@ this; only these check when they run.
 An origin is the instruction that began the access: the index of a tcgen05.ld, or -1 minus that of a wgmma.mma_async.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A block function takes a fragment (core/warp.py). It returns the next block's in
 One version serves fully active ranges, one masked ranges; each is compiled on first run.
 """
 
-from __future__ import annotations
-
 import marshal
 from collections.abc import Sequence
 from dataclasses import replace

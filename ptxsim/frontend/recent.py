@@ -1,7 +1,5 @@
 """A small cache of translated kernels, bounded for long-lived processes."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar

@@ -1,7 +1,4 @@
-"""The table of opcodes: emitters, and functions that generated code may call.
-
-The modules of `isa` fill it when they are imported.
-"""
+"""The table of opcodes: emitters, and generated code's functions, from modules of `isa`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A position in PTX text, with the scanning functions that both parsers use."""
 
-from __future__ import annotations
-
 import re
 
 from .syntax import WIDTHS, PtxError, Variable

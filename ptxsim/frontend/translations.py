@@ -6,8 +6,6 @@ A checksum guards the content; a damaged file is rebuilt. Files are pickles, whi
 regular files are read that this user owns and nobody else can write.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -56,10 +54,7 @@ class Translations:
         return module
 
     def keep(self, module: Module) -> None:
-        """Store a module's translations, if much more was translated than its file holds.
-
-        An unwritable folder is no error: the next process translates again.
-        """
+        """Store a module's translations if much is new and the folder is writable."""
         if id(module) not in self._files:
             return
         _, file, before = self._files[id(module)]

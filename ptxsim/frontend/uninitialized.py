@@ -6,8 +6,6 @@ check also reports deliberate compiler code: values loaded and stored under one 
 A copy (mov) is as unwritten as its source and counts as no read: compilers copy values that nothing uses.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .code import Block, Code

@@ -8,8 +8,6 @@ between fence and product, and ptxas removes them. A data flow over the basic bl
 only their instructions are recorded at run time.
 """
 
-from __future__ import annotations
-
 from .code import Code
 from .pending import PRODUCT, registers, results_and_sources
 from .syntax import Instruction, Reg

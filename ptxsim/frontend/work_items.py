@@ -5,8 +5,6 @@ in addresses or stored values, and must not poll: partial results per CTA or bar
 The data flow ignores the order of instructions: compilers write a register once, except copies at joins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .pending import results_and_sources
@@ -30,10 +28,7 @@ def reads_global_in_order(ins: Instruction) -> bool:
 
 
 def strided_axes(instructions: Sequence[Instruction]) -> frozenset[int]:
-    """Return axes of the grid (0 to 2) by whose sizes work items are strided.
-
-    None if a smaller grid may be wrong.
-    """
+    """Return grid axes whose sizes stride work items; None for risky smaller grids."""
     if not any(read_axes(ins, SIZES) for ins in instructions):
         return frozenset()
     flows = [flow(ins) for ins in instructions]

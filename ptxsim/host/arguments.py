@@ -1,7 +1,5 @@
 """Arguments of exported functions: host memory in tvm-ffi and DLPack form."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ arguments change. This module links and calls it in the same way, on parameters 
 `capture` calls the host code of CuTe DSL objects. CUDA and cuTile are not needed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

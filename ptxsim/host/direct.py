@@ -1,7 +1,5 @@
 """Launches by hand: a kernel with explicit dimensions and arguments."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Link an exported object into a shared library with the machine's C compiler."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import os
@@ -54,10 +52,7 @@ def _declared_size(content: bytes) -> int:
 
 
 def compiler() -> list[str]:
-    """Return the C compiler as a command: $CC, else cc, gcc or clang.
-
-    Raises CaptureError if there is none, or if CC names no program.
-    """
+    """Return $CC, else cc, gcc or clang; CaptureError if there is none."""
     configured = shlex.split(os.environ.get("CC") or "")
     if configured:
         if shutil.which(configured[0]) is None:

@@ -1,7 +1,5 @@
 """Constructors of Launch: from an exported object, from PTX, from a cuTile cubin."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Register layouts of wgmma, mma.sync and their operands (PTX ISA 9.7.14 and 9.7.15)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Opcodes that integers and floats share: add, sub, mul, mad, div, min, max, abs, neg."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..frontend.formats import TYPES, U16, U32

@@ -1,7 +1,5 @@
 """Atomics: atom and red (PTX ISA 9.7.13)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

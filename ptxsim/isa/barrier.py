@@ -1,7 +1,5 @@
 """CTA and cluster barriers, fences, hints, addresses in other CTAs (PTX ISA 9.7.9, 9.7.13)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,9 +1,4 @@
-"""Integer, bit-field and byte operations on numpy arrays (PTX ISA 9.7.1, 9.7.2, 9.7.8).
-
-Arrays have one element per lane.
-"""
-
-from __future__ import annotations
+"""Integer, bit-field and byte operations on arrays of lanes (PTX 9.7.1, 9.7.2, 9.7.8)."""
 
 import numpy as np
 

@@ -3,8 +3,6 @@
 It also decodes the opcodes of TMA copies (PTX ISA 9.7.9.25).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

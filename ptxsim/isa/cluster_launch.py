@@ -6,8 +6,6 @@ kernel must handle a refusal at any time. The response is opaque in PTX. The sim
 and a flag.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Comparisons and selections: setp, set, selp, slct (PTX ISA 9.7.6 and 9.7.7)."""
 
-from __future__ import annotations
-
 from ..frontend.formats import PRED, TYPES
 from ..frontend.generator import Generator
 from ..frontend.registry import emits

@@ -1,7 +1,5 @@
 """Moves, packing and control flow (PTX ISA 9.7.9 and 9.7.12)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Conversions: cvt between all formats, cvta and isspacep (PTX ISA 9.7.9)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

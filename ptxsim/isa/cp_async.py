@@ -1,7 +1,5 @@
 """cp.async and st.async: per-thread copies, groups, mbarrier arrivals (PTX ISA 9.7.9)."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 
@@ -178,10 +176,7 @@ def cp_async_arrive(f: Fragment, at: int, operand: Address, noinc: bool) -> None
 
 @dataclass(slots=True, eq=False)
 class RemoteStore(Task):
-    """The st.async of a warp's lanes to a CTA, counted on an mbarrier.
-
-    offsets: one per lane; data: (lanes, bytes).
-    """
+    """A warp's st.async to a CTA: offsets by lane, data (lanes, bytes), an mbarrier."""
 
     origin: Origin
     target: CTA

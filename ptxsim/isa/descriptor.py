@@ -1,7 +1,5 @@
 """Instruction descriptors of tcgen05.mma, and matrix elements (fields: CUTLASS, BSD headers)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Floating-point instructions: fma, approximations, shared helpers (PTX ISA 9.7.3 to 9.7.5)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..frontend.formats import TYPES

@@ -7,8 +7,6 @@ zero below a fixed number of fraction bits and summed exactly. The sum is trunca
 rounded to nearest for f16. The 8-bit floats keep 13 bits throughout.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
@@ -193,10 +191,7 @@ def _within(exponents: np.ndarray, limit: int) -> bool:
 
 
 def _large_sum(a: np.ndarray, bt: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the int64 sum of truncated a*b*scale, of shape (..., m, n).
-
-    It takes one k at a time to stay within the caches.
-    """
+    """Return the int64 sum (..., m, n) of truncated a*b*scale, by k for caches."""
     total = np.zeros(scale.shape, np.int64)
     term, whole, part = np.empty_like(scale), np.empty(scale.shape, np.int32), np.empty(scale.shape, np.int32)
     for first in range(0, a.shape[-1], 8):  # a term is below 2**27: eight fit in 32 bits

@@ -1,7 +1,5 @@
 """Integer, bit and logic instructions (PTX ISA 9.7.1, 9.7.2 and 9.7.8)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..core.warp import Fragment

@@ -1,7 +1,5 @@
 """Instructions on mbarriers (PTX ISA 9.7.13.15); the objects are in core/barriers.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -136,10 +134,7 @@ def mbarrier_arrive(f: Fragment, spec: Arrival, operand: Address, value: np.ndar
 def _arrive_together(
     f: Fragment, spec: Arrival, bar: MBarrier, lanes: np.ndarray, counts: np.ndarray | None, token: np.ndarray
 ) -> None:
-    """Arrive by some lanes in one phase.
-
-    `counts` are arrivals or bytes per lane, None: one arrival each.
-    """
+    """Arrive in one phase by `counts` arrivals or bytes per lane (None: one)."""
     cluster = f.cta.cluster
     count = len(lanes) if counts is None else int(counts.sum())
     token[lanes] = bar.phase

@@ -1,7 +1,5 @@
 """Loads, stores and prefetches in every state space (PTX ISA 9.7.9)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -4,8 +4,6 @@ ldmatrix is section 9.7.14.5.15, including formats that unpack 4- and 6-bit elem
 Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragments are as for wgmma, for one warp.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 
@@ -69,10 +67,7 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Convert warps' registers to float32.
-
-    From (parts * row halves, 32 * warps) to (warps, 8 * halves, k).
-    """
+    """Convert registers (parts * halves, 32 warps) to float32 (warps, 8 halves, k)."""
     warps = words.shape[1] // 32
     w = np.ascontiguousarray(words.reshape(-1, halves, warps, 8, 4).transpose(2, 1, 3, 0, 4))
     return values(w.reshape(8 * halves * warps, -1).view(np.uint8), element).reshape(warps, 8 * halves, -1)
@@ -269,10 +264,7 @@ def packed_matrix_load(f: Fragment, spec: PackedMatrices, addr: np.ndarray) -> l
 
 
 def _four(f: Fragment, spec: PackedMatrices, row: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return four consecutive elements per lane of rows (warps, 32), one per byte.
-
-    `group` has one value per lane.
-    """
+    """Return four consecutive bytes per lane of rows (warps, 32), by lane's `group`."""
     size = spec.part.item
     start = row + (group * spec.bits // 2).astype(np.uint64)
     packed = np.zeros(f.n, np.uint32)

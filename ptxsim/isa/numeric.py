@@ -4,8 +4,6 @@ Functions take and return arrays of one element per lane (two for packed types, 
 payloads are not modelled.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..core.counting import count_nonzero
@@ -202,10 +200,7 @@ TABLES = {
 
 
 def _steps(table: np.ndarray) -> np.ndarray:
-    """Return the least float32 magnitude that rounds to each finite code after the first.
-
-    Ties go to even codes.
-    """
+    """Return the least float32 that rounds to each later code, ties to even."""
     half = table[: len(table) // 2]
     finite = half[np.isfinite(half)]
     middle = (finite[:-1] + finite[1:]) / _F4(2)  # exact: neighbours differ by less than their bits

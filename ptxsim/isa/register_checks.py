@@ -4,8 +4,6 @@ The analyses in `frontend` (pending.py, uninitialized.py, wgmma_fences.py) selec
 functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -3,8 +3,6 @@
 Descriptors follow CUTLASS's BSD headers; tensor_product.py computes products.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """tcgen05.alloc, dealloc and relinquish_alloc_permit (PTX ISA 9.7.16)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +49,7 @@ def _alloc(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def tmem_alloc(f: Fragment, spec: Allocation, addr: np.ndarray, columns: np.ndarray) -> bool:
-    """Allocate columns and store the address; return False if the warp must wait.
-
-    It waits for columns and, with cta_group::2, for the peer CTA's alloc.
-    """
+    """Allocate columns, store their address; False while columns or cta_group::2's peer are missing."""
     cta, cluster, tm = f.cta, f.cta.cluster, f.cta.tensor_memory
     peer = cta.peer(cta.rank ^ 1) if spec.pair else None
     other = None if peer is None else peer.tensor_memory

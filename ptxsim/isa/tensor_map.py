@@ -4,8 +4,6 @@ A copy with a changed descriptor in global memory is a race unless two condition
 tensor-map proxy, and a thread of the copying CTA has acquired it since.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

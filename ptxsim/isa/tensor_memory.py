@@ -1,7 +1,5 @@
 """tcgen05.ld, st, wait and fences: thread accesses of tensor memory (PTX ISA 9.7.16)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,10 +49,7 @@ class Transfer:
 
     @lru_cache(maxsize=1024)  # noqa: B019  # few kernels have more such places, and nothing but numbers is kept
     def cells(self, lane: int, column: int) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return read-only row and column of each cell, and the columns spanned.
-
-        Cached, since a kernel repeats a few addresses in every iteration.
-        """
+        """Return cells' rows and columns, read-only and cached, and the columns spanned."""
         rows, cols = self.index()
         return (rows + lane) % LANES, (cols + column) % COLUMNS, int(cols.max()) + 1
 
@@ -104,12 +99,7 @@ def _reduction(ins: Instruction) -> Reduction | None:
 
 
 def _emit_load(
-    g: Generator,
-    ins: Instruction,
-    dst: Operand,
-    reduced: Operand,
-    rest: list[Operand],
-    reduction: Reduction | None,
+    g: Generator, ins: Instruction, dst: Operand, reduced: Operand, rest: list[Operand], reduction: Reduction | None
 ) -> None:
     known = {"red", "min", "max", "f32", "u32", "s32", "abs", "NaN"} if reduction is not None else set()
     spec, addr = _transfer(g, ins, rest[0], rest[1] if len(rest) > 1 else None, known, write=False)

@@ -4,8 +4,6 @@ Products are exact in float32 for every input format but tf32, and but for fp16 
 use float32 in the CPU's matrix product. NVIDIA documents neither order nor precision of the accumulation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every copy is a task that the schedule runs at any time; a wait that needs it runs it at the latest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -111,10 +109,7 @@ def _corners(f: Fragment, coords: tuple[np.ndarray, ...]) -> list[Coordinates]:
 
 
 def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
-    """Return the TMA descriptor at a generic, global or parameter address.
-
-    Raises PtxError for an unknown descriptor.
-    """
+    """Return the TMA descriptor at a generic, global or parameter address, or PtxError."""
     machine = f.machine
     if machine.changed_maps:
         check_map(f, at, address)
@@ -133,10 +128,7 @@ def tensor_map(f: Fragment, at: int, address: int) -> TensorMap | None:
 
 
 def _aligned_start(f: Fragment, at: int, tensor: TensorMap, corner: Coordinates) -> bool:
-    """Return whether a box begins at a multiple of 16 bytes of its row.
-
-    An H200 calls anything else an illegal instruction.
-    """
+    """Return whether a box begins at 16 bytes of its row, as an H200 requires."""
     byte = corner[0] * tensor.bits // 8
     if byte % 16 == 0:
         return True

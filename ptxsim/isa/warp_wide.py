@@ -1,7 +1,5 @@
 """Warp-wide instructions: shuffles, votes, elect, match, redux (PTX ISA 9.7.9 and 9.7.13)."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -4,8 +4,6 @@ A product is a task of its warpgroup. It runs in order when the schedule picks i
 needs it; only then do its registers change. hopper_product.py computes the sums.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -238,10 +236,7 @@ class WarpgroupProduct(Task):
         return None
 
     def _operands(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return A (16 rows per warp, k) and B (n, k).
-
-        Raises IndexError or ValueError for operands that cannot be read.
-        """
+        """Return A (16 rows per warp, k), B (n, k); IndexError or ValueError if unreadable."""
         spec = self.spec
         cta, bits = self.origin.cta, ELEMENT_BITS[spec.a_type]
         read = self.origin.cluster.observer.operand_read

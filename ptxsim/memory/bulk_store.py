@@ -1,7 +1,5 @@
 """Bulk stores: a task that reads shared memory, then one that writes global memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ Canonical layouts: PTX ISA, «Matrix descriptor» of wgmma and tcgen05, and CUTL
 - MN-major without swizzle: ((1,n),(8,k)):((-,SBO),(1,LBO))
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 

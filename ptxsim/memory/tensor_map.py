@@ -5,8 +5,6 @@ the fields (docs/ptxsim/model.md). Swizzling follows PTX ISA 5.5.7: an exclusive
 chunks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -206,10 +204,7 @@ def window(tm: TensorMap, coords: tuple[int, ...]) -> Window | None:
 
 
 def region(tm: TensorMap, buffer: np.ndarray, base: int, inside: Window) -> np.ndarray:
-    """Return a window as a byte array view, outermost dimension first.
-
-    `base` is the address of buffer[0].
-    """
+    """Return a window as bytes, outermost dimension first, `base` being buffer[0]'s address."""
     shape, start, strides = strided(tm, base, inside)
     return np.ndarray(shape, np.uint8, buffer, start, strides)
 

@@ -3,8 +3,6 @@
 sm_107a has 576 columns (PTX ISA 9.7.16).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

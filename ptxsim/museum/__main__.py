@@ -1,7 +1,5 @@
 """Entry point of `python -m ptxsim.museum`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -120,13 +120,7 @@ class Exhibit:
         """Return the launch of one version."""
         module = Module.from_text(self.text(faulty))
         return launch(
-            module,
-            "kernel",
-            (self.grid,),
-            (self.threads,),
-            args,
-            dynamic_shared=self.shared,
-            cluster=(self.cluster,),
+            module, "kernel", (self.grid,), (self.threads,), args, dynamic_shared=self.shared, cluster=(self.cluster,)
         )
 
     def findings(self, faulty: bool, schedule: str, seed: int = 0) -> list[Finding]:

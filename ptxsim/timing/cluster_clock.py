@@ -1,7 +1,5 @@
 """The clock of one cluster: times of its warps and barriers, and the current event."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -174,10 +174,7 @@ class DeviceModel:
 
     @classmethod
     def load(cls, device: str | Path) -> DeviceModel:
-        """Load a device by its name in ptxsim/devices ("h200") or by path.
-
-        Raises DeviceError.
-        """
+        """Load a device by name in ptxsim/devices ("h200") or path; DeviceError if unknown."""
         path = Path(device) if str(device).endswith((".yaml", ".yml")) else DEVICES / f"{device}.yaml"
         if not path.is_file():
             known = ", ".join(sorted(x.stem for x in DEVICES.glob("*.yaml")))

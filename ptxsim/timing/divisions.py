@@ -5,8 +5,6 @@ or quotient near the ends of the exponent range makes the warp call the subrouti
 a sum of many products (SiLU, the logistic function), most warps do.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..core.launch import Dim3, Launch

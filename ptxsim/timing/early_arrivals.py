@@ -6,8 +6,6 @@ ptxas gives some loads no scoreboard of their own. The search follows the order 
 branches. It does not see loads that are in flight when a loop begins again.
 """
 
-from __future__ import annotations
-
 import bisect
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Completion times of asynchronous work: copies, stores and products, per engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

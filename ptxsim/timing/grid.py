@@ -1,7 +1,5 @@
 """Placement of a grid on a device: CTAs per SM, waves, L1 size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.launch import Launch, Layout
@@ -68,10 +66,7 @@ def l1_bytes(shared: float, device: DeviceModel) -> float:
 
 
 def _registers_of_ptx(launch: Launch) -> int:
-    """Return the PTX's register limit, else a number that limits nothing.
-
-    Only the machine code has the real number.
-    """
+    """Return the PTX's register limit, or no limit; machine code has the number."""
     maxnreg = launch.kernel.directives.get("maxnreg", ())
     return maxnreg[0] if maxnreg else 32
 

@@ -84,10 +84,7 @@ class CodeCache:
             del ways[next(iter(ways))]
 
     def fetch(self, line: int, at: float, requested_at: float) -> float:
-        """Return the cycles that a warp waits for a code line requested earlier.
-
-        A line in flight for another warp is waited for, too.
-        """
+        """Return a warp's wait for a code line requested earlier, by whatever warp."""
         near = self.near
         if line in near:
             ready_at, cycles = near.pop(line)  # least recently used first

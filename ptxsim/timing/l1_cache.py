@@ -7,8 +7,6 @@ Assumptions, as nothing is published: a load of a sector in flight waits for it 
 LRU. Lanes that read scattered addresses have no bank conflicts.
 """
 
-from __future__ import annotations
-
 LINE_BYTES = 128
 SECTOR_BYTES = 32
 LINES_PER_CYCLE = 4  # tag lookups

@@ -5,8 +5,6 @@ all of them through to L2 at once. In L2, loads that miss L1 compete with stores
 `local_memory` of benchmarks/microbenchmarks/.
 """
 
-from __future__ import annotations
-
 import math
 
 from .device import DeviceConstants
@@ -47,10 +45,7 @@ class LocalMemory:
         self.first = math.inf
 
     def access(self, warp: int, slot: Slot, at: float) -> tuple[float, float]:
-        """Return when an access has its data, and when the warp's next one can issue.
-
-        `warp` is the warp's slot on the SM.
-        """
+        """Return when data arrive and the warp (slot `warp`) can issue again."""
         first = -1 - (warp * MAX_WORDS + slot.word)
         end = taken = at
         for line in range(first, first - slot.words, -1):

@@ -5,8 +5,6 @@ simulated by address. Each allocation has a miss rate, derived from how much the
 that can have stayed in L2 (see `missing`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Literal
@@ -47,10 +45,7 @@ def sharing_gain(readers: float, gain: float) -> float:
 
 
 def tma_sharing_gain(readers: float, f: DeviceConstants) -> float:
-    """Return the L2 speedup of TMA copies shared by `readers` CTAs.
-
-    It interpolates between measurements for 1, 2, 4 and very many.
-    """
+    """Return L2's speedup of TMA shared by `readers`, between measurements (1, 2, 4, many)."""
     gains = (1.0, f.tma_shared_gain_two, f.tma_shared_gain_four, f.tma_shared_gain)
     at = min(max(math.log2(max(readers, 1.0)), 0.0), 4.0)
     return float(np.interp(at, (0.0, 1.0, 2.0, 4.0), gains))
@@ -161,10 +156,7 @@ class MemorySystem:
         self.set_share(simulated, active)
 
     def local_rates(self, simulated: int) -> tuple[float, float, float]:
-        """Return L2's local-memory read and write rates per SM, and its write cost.
-
-        Rates are in bytes per cycle; the cost is in bytes read.
-        """
+        """Return L2's local read and write bytes per cycle, and writes' cost in reads."""
         f = self.constants
         return self.l2.rate / simulated, self._even * f.local_store_gb_per_s / f.l2_gb_per_s, self._l2_write_cost
 
@@ -231,10 +223,7 @@ class MemorySystem:
     def load(
         self, sm: SM, allocation: int, lines: Lines, request_bytes: float, at: float, in_l1: bool = True
     ) -> tuple[float, float]:
-        """Load `request_bytes` for a warp, through L1 or past it.
-
-        Returns when the data arrive, and the cycles without contention.
-        """
+        """Load `request_bytes`, through L1 or past it; return arrival and uncontended cycles."""
         f = self.constants
         missing, ready = sm.l1.lookup(lines) if in_l1 else (lines, 0.0)
         cycles = max(request_bytes / f.l1_bytes_per_cycle, len(lines) / LINES_PER_CYCLE)
@@ -247,10 +236,7 @@ class MemorySystem:
         return max(end, fetched), latency
 
     def _fetch(self, sm: SM, allocation: int, lines: Lines, at: float) -> tuple[float, float]:
-        """Fetch sectors that L1 lacks; return their arrival and latency.
-
-        An SM can have only `load_outstanding_bytes` in flight.
-        """
+        """Fetch L1's missing sectors within `load_outstanding_bytes`; return arrival and latency."""
         f, requested, start = self.constants, bytes_of(lines), at
         while sm.in_flight and (
             sm.in_flight[0][0] <= start or sm.bytes_in_flight + requested > f.load_outstanding_bytes

@@ -1,7 +1,5 @@
 """L2 miss rates of a launch, concurrent readers, and write-back traffic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Detection of kernels that distribute work at run time, which the clock cannot follow."""
 
-from __future__ import annotations
-
 from ..core.launch import Launch
 from ..frontend.pending import results_and_sources
 from ..frontend.syntax import Instruction, PtxError

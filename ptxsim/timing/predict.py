@@ -1,7 +1,5 @@
 """`predict`: launches and a device in, microseconds out (public entry point)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A prediction: microseconds per launch, utilisation, and the timeline of one cluster."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

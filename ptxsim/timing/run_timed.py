@@ -1,7 +1,5 @@
 """`ptxsim.run(..., schedule="timed")`: execute every cluster under the clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -139,10 +139,7 @@ def read_cubin(path: Path) -> dict[str, Code]:
 
 
 def code_of(kernel: str, cubins: Mapping[str, Path] | Path | None) -> Code | None:
-    """Return a kernel's machine code from a cubin, or from its cubin in a mapping.
-
-    Raises DeviceError.
-    """
+    """Return a kernel's machine code from a cubin or mapping; DeviceError if absent."""
     path = cubins.get(kernel) if isinstance(cubins, Mapping) else cubins
     if path is None:
         return None

@@ -5,8 +5,6 @@ global memory accessed. A few clusters suffice: where work depends on one or two
 are scouted and the others interpolated.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -33,10 +31,7 @@ _TABLE = 128  # clusters scouted along two axes at once
 _PROBES = 8  # clusters that test whether work follows the axes
 _FOLLOWS = 0.05  # mean error, relative to the largest work, up to which it does
 _GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are evenly spread
-_MAX_ODD, _MAX_RATIO = (
-    0.1,
-    3.0,
-)  # most edge clusters (share), and their most work (relative to the median)
+_MAX_ODD, _MAX_RATIO = (0.1, 3.0)  # most edge clusters (share), and their most work (relative to the median)
 _GRAIN = 7  # address bits within an L2 line
 _SECTOR = 5  # address bits within a sector
 

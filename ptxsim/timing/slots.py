@@ -1,7 +1,5 @@
 """A pipe with one instruction per slot, reserved in any order of time."""
 
-from __future__ import annotations
-
 
 class Slots:
     """A pipe that accepts one instruction per `cycles`; later requests may fill earlier gaps."""

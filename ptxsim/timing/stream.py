@@ -1,7 +1,5 @@
 """Launches in a stream: gaps between dependent grids, and early starts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A cluster whose warps and asynchronous work have clocks; simulation.py has the event loop."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..core.cluster import Cluster

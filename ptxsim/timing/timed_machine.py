@@ -1,7 +1,5 @@
 """A launch under the clock: its timed program, and saved memory if stores are undone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 

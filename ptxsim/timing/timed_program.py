@@ -1,7 +1,5 @@
 """A kernel split into blocks for the clock: externally visible actions are blocks alone."""
 
-from __future__ import annotations
-
 from ..frontend.parser import Module
 from ..frontend.program import Program
 from ..frontend.syntax import Instruction, Kernel
@@ -39,10 +37,7 @@ class TimedProgram(Program):
         return super().stands_alone(ins) or self._acts(ins)
 
     def _put_off(self) -> None:
-        """Delay code that ptxas placed after a serialised product until the product completes.
-
-        Most of it stores spilled registers.
-        """
+        """Delay code that ptxas moved behind a serialised product, mostly spills."""
         for index, ops in enumerate(self.costs):
             if self.instructions[self.blocks[index].first].base == "wgmma":
                 upto = 1 + max((n for n, op in enumerate(ops) if op.unit == "product"), default=len(ops))

@@ -24,7 +24,7 @@ from builds import UPSTREAM, simulate
 from cutesnake.analysis.knowledge import devlog
 from cutesnake.analysis.knowledge.entries import FOLDER, INDEX, Entry, index, read_entries
 from cutesnake.analysis.knowledge.evidence import BUILT, NoEvidenceError, at_path, evidence_value, holds, meets
-from cutesnake.analysis.knowledge.verdicts import verdicts
+from cutesnake.analysis.knowledge.verdicts import NAMES, verdicts
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.paths import ROOT
 from cutesnake.model.record import write_text
@@ -302,20 +302,27 @@ def record(**main: Any) -> dict[str, Any]:
 
 
 def test_a_kernel_confirms_refines_or_contradicts_an_entry_or_says_nothing() -> None:
+    path = "pipelines/0/stages"
     rule = entry(
         when=[{"path": "counts/tma_load", "at_least": 1}],
-        then=[{"path": "stages", "at_least": 2}],
-        figure={"path": "stages", "range": [2, 6]},
+        then=[{"path": path, "at_least": 2}],
+        figure={"path": path, "range": [2, 6]},
     )
 
-    def word(**main: Any) -> str | None:
-        return next((v.word for v in verdicts(record(**main), [rule])), None)
+    def verdict(stages: int | None, loads: int = 2) -> Any:
+        main = record(counts={"tma_load": loads}, pipelines=[{"stages": stages}])
+        return next(iter(verdicts(main, [rule])), None)
 
-    assert word(counts={"tma_load": 2}, stages=4) == "confirms"
-    assert word(counts={"tma_load": 2}, stages=9) == "refines"
-    assert word(counts={"tma_load": 2}, stages=1) == "contradicts"
-    assert word(counts={"tma_load": 0}, stages=1) is None
-    assert word(counts={"tma_load": 2}, stages=None) is None
+    assert [verdict(stages).word for stages in (4, 9, 1)] == ["confirms", "refines", "contradicts"]
+    assert verdict(1).why == "stages of the first pipeline: 1; expected: at least 2"
+    assert verdict(9).why.endswith("out of the range so far, 2 to 6")
+    assert verdict(1, loads=0) is None and verdict(None) is None
+
+
+def test_each_value_of_a_rule_has_words() -> None:
+    rules = [one.rule for one in read_entries() if one.rule]
+    assert {bounds["path"] for rule in rules for bounds in rule["then"]} <= set(NAMES)
+    assert {rule["figure"]["path"] for rule in rules if "figure" in rule} <= set(NAMES)
 
 
 def test_paths_reach_into_lists_and_bounds_are_told_apart() -> None:

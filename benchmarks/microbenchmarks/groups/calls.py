@@ -1,7 +1,4 @@
-"""L2 contents from one launch to the next, by CTAs per SM.
-
-The same bytes are read again.
-"""
+"""L2 contents from one launch to the next over the same bytes."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,12 +12,7 @@ NAME = "calls"
 CALLS = 40  # in a graph
 REPETITIONS = 5
 # CTAs an SM, threads, and rounds of UNROLL steps of the grid that a launch reads: 17 to 104 MB.
-GRIDS = (
-    (1, 512, (2, 4, 5, 6, 8, 12)),
-    (2, 512, (1, 2, 3, 4, 6)),
-    (4, 256, (1, 2, 3, 4, 6)),
-    (8, 128, (1, 2, 3, 4, 6)),
-)
+GRIDS = ((1, 512, (2, 4, 5, 6, 8, 12)), (2, 512, (1, 2, 3, 4, 6)), (4, 256, (1, 2, 3, 4, 6)), (8, 128, (1, 2, 3, 4, 6)))
 
 
 def kernels() -> list[str]:
@@ -32,10 +24,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _again(ctas: int, threads: int, rounds: int) -> Benchmark:
-    """Return microseconds of a launch among CALLS in a graph.
-
-    Each launch goes through the same bytes once.
-    """
+    """Return µs of one of CALLS launches in a graph, each over the same bytes."""
 
     def measure(gpu: Gpu) -> Reading:
         shape = Shape(ctas * gpu.processors, threads)

@@ -27,10 +27,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _flush(gpu: Gpu, flush: str) -> Callable[[], None]:
-    """Hold the GPU, then fill L2 as `flush` requests.
-
-    L2 is left as it was, full of stored bytes, or full of read ones.
-    """
+    """Hold the GPU, then fill L2 with stored or read bytes, or leave it."""
     size = int(gpu.describe()["l2_bytes"])
     target, other = gpu.buffer("l2", 1 << 28), gpu.buffer("clean", 1 << 29)
 
@@ -53,10 +50,7 @@ def _around(gpu: Gpu, flush: str, work: Callable[[], None]) -> Reading:
 
 
 def _moved(flush: str, steps: int) -> Benchmark:
-    """Return the time of a kernel that reads each byte once, event to event.
-
-    It reads so many steps of the grid.
-    """
+    """Time a kernel that reads each byte of so many grid steps once."""
 
     def measure(gpu: Gpu) -> Reading:
         shape, step = Shape(2 * gpu.processors, BLOCK), 2 * gpu.processors * BLOCK * 16

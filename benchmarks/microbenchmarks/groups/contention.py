@@ -23,10 +23,7 @@ TEST = "mbarrier.try_wait.parity.shared.b64 %ready, [%base], %j;  selp.u32 %j, 0
 
 
 def _shared_ring() -> str:
-    """Fetch like tma's ring, but 2^%b consecutive CTAs fetch the same rows.
-
-    All SMs take part.
-    """
+    """Fetch like tma's ring on all SMs, equal rows for 2^%b consecutive CTAs."""
     first = "mul.lo.u32 %first_row, %cta, %e;"
     text = _ring("shared")
     select = SELECT.split("\n")[1]

@@ -45,10 +45,7 @@ def _hops() -> str:
 
 
 def _maps(count: int, mapped: bool) -> str:
-    """Fetch one box by each of so many descriptors of the parameters, at once.
-
-    Without a map it is one copy each.
-    """
+    """Fetch a box by each of so many descriptors at once, or by copies."""
     setup = f"""
   .reg .b64 %map, %from;  .reg .pred %ready, %chosen;  .reg .b32 %place, %row;
   mul.lo.u32 %row, %cta, {BOX // ROW_BYTES};  add.u32 %place, %base, 1024;  mov.u32 %j, 0;
@@ -143,10 +140,7 @@ def _warm(kernel: str, shape: Shape) -> Benchmark:
 
 
 def _cold(flush: str, kernel: str, shape: Shape) -> Benchmark:
-    """Return a single launch's time behind the flush, and its cycles.
-
-    The time is from event to event around a graph.
-    """
+    """Return a single graph's time behind the flush, between events, and its cycles."""
 
     def measure(gpu: Gpu) -> Reading:
         arguments = _arguments(gpu, kernel)

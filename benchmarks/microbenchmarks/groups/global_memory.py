@@ -29,10 +29,7 @@ VECTORS = ["{" + ", ".join(f"%v{4 * i + k}" for k in range(4)) + "}" for i in ra
 
 
 def _addresses() -> str:
-    """Compute UNROLL addresses a block apart, wrapped at the footprint.
-
-    A step of the whole grid follows.
-    """
+    """Compute UNROLL addresses a block apart, wrapped at the footprint, then a grid's step."""
     out = []
     for i in range(UNROLL):
         out.append(f"mad.lo.u32 %i, %step, {i}, %offset;  and.b32 %i, %i, %c;  cvt.u64.u32 %wide, %i;")
@@ -47,10 +44,7 @@ def _load(cache: str) -> str:
 
 
 def _laps() -> str:
-    """Build 16-byte loads in laps of a footprint of %c bytes.
-
-    It is a multiple of what the grid reads in a step (%e).
-    """
+    """Build 16-byte loads in laps of %c bytes, a multiple of the grid's %e."""
     setup = "  .reg .b32 %offset; .reg .b64 %at; " + registers("b32", "%v", 4 * UNROLL)
     setup += """
   mad.lo.u32 %offset, %cta, %threads, %thread;  mul.lo.u32 %offset, %offset, 16;
@@ -124,10 +118,7 @@ def _latency(cache: str, footprint: int, where: str) -> Benchmark:
 
 
 def _sweep(kernel: str, footprint: int, where: str, everywhere: bool) -> Benchmark:
-    """Measure the bandwidth over a footprint after a warm-up lap.
-
-    It is the slope between few and many rounds.
-    """
+    """Measure the bandwidth over a footprint by the slope after a warm-up lap."""
 
     def measure(gpu: Gpu) -> Reading:
         ctas = 2 * gpu.processors if everywhere else 1
@@ -159,10 +150,7 @@ def _overwritten(gpu: Gpu, kernel: str, shape: Shape, arguments: Arguments, roun
 
 
 def _residency(steps: int) -> Benchmark:
-    """Measure the bandwidth over a footprint, lap after lap.
-
-    It shows how much of the footprint L2 keeps.
-    """
+    """Measure the bandwidth over a footprint lap after lap: what L2 keeps."""
 
     def measure(gpu: Gpu) -> Reading:
         shape = Shape(2 * gpu.processors, BLOCK)
@@ -180,10 +168,7 @@ def _residency(steps: int) -> Benchmark:
 
 
 def _by_global_timer(pairs: list, times: tuple[int, int], total: float, processors: int) -> Reading:
-    """Return bytes per cycle and SM when all work, by the global timer.
-
-    The clock is the observed one.
-    """
+    """Return bytes per cycle and SM of all, by global timer and observed clock."""
     spans = sorted((many.nanoseconds - few.nanoseconds) / (times[1] - times[0]) for few, many in pairs)
     clocks = sorted(many.clock_mhz for _, many in pairs)
     clock = clocks[len(clocks) // 2]

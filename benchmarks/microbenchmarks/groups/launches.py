@@ -56,10 +56,7 @@ def hold(gpu: Gpu, part: int = 1) -> None:
 
 
 def _period(shape: Shape, kernel: str) -> Benchmark:
-    """Return the period of launches in a sequence, and the gap between two.
-
-    Both are by stamps, the gap from last end to next start.
-    """
+    """Return the launches' period, and the gap from last end to next start."""
 
     def measure(gpu: Gpu) -> Reading:
         replay = gpu.graph(_sequence(gpu, kernel, shape))

@@ -79,10 +79,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 
 def _load(copies: bool) -> Benchmark:
-    """Return cycles of a load that hits L2, with or without copies.
-
-    The SM's other warp copies boxes into shared memory.
-    """
+    """Return cycles of an L2 hit, with or without the other warp's copies."""
 
     def measure(gpu: Gpu) -> Reading:
         zeros = gpu.buffer("zeros", 4 * KIB)

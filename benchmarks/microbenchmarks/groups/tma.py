@@ -74,10 +74,7 @@ def _wait(label: str) -> str:
 
 
 def _ring(name: str, load: str = LOAD) -> str:
-    """Build a ring: wait for the oldest box, refill its slot.
-
-    It is filled first, and all boxes are awaited at the end.
-    """
+    """Build a ring that is filled, waits for the oldest box, refills, and drains."""
     fill = f"""mov.u32 %inner, 0;
 RINGFILL:
   {PLACE}  {_elected("SKIPFILL", load)}  {ADVANCE}  {NEXT_SLOT}
@@ -128,10 +125,7 @@ def expected() -> dict[str, tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a run.
-
-    `sms`: SMs that take part, lowest numbers first (0: all).
-    """
+    """Setting of a run; `sms`: SMs that take part, lowest first (0: all)."""
 
     kernel: str
     box: int

@@ -21,8 +21,7 @@ def supports(workload: Workload) -> str | None:
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     return tuple(
         Variant(
-            f"{workload.dtype}_t{threads}_v{vectors}",
-            {"dtype": workload.dtype, "threads": threads, "vectors": vectors},
+            f"{workload.dtype}_t{threads}_v{vectors}", {"dtype": workload.dtype, "threads": threads, "vectors": vectors}
         )
         for threads, vectors in SHAPES
     )

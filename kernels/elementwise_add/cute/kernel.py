@@ -29,8 +29,7 @@ class ElementwiseAdd:
         # The TV layout says which element of a tile is value v of thread t. Neighbouring threads hold neighbouring
         # vectors, so that a warp reads 512 contiguous bytes at once; further vectors lie a whole row of threads on.
         tv_layout = cute.make_layout(
-            (self.threads, (self.vector, self.vectors)),
-            stride=(self.vector, (1, self.threads * self.vector)),
+            (self.threads, (self.vector, self.vectors)), stride=(self.vector, (1, self.threads * self.vector))
         )
         tiler = (cute.size(tv_layout),)
         self.kernel(mA, mB, mC, tv_layout, tiler).launch(

@@ -31,10 +31,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
     dynamic = {"dtype": w.dtype, "aligned": aligned, "rows": 0, "columns": 0}
     static = {**dynamic, "rows": w.rows, "columns": w.columns}
     end = "" if aligned else "_unaligned"
-    return (
-        Variant(f"{w.dtype}_dynamic{end}", dynamic),
-        Variant(f"{w.dtype}_static_{w.rows}x{w.columns}", static),
-    )
+    return (Variant(f"{w.dtype}_dynamic{end}", dynamic), Variant(f"{w.dtype}_static_{w.rows}x{w.columns}", static))
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:

@@ -74,10 +74,6 @@ def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> 
     decode, reduction = (next(s for s in build.symbols if name in s) for name in ("_decode_", "_reduction_"))
     grids = (
         (splits, -(-w.group // build.params["head_tile"]), w.batch * w.kv_heads),
-        (
-            -(-w.head_dim // REDUCED),
-            w.heads,
-            w.batch,
-        ),
+        (-(-w.head_dim // REDUCED), w.heads, w.batch),
     )
     return Runner(enqueue, (build.launch(decode, grids[0]), build.launch(reduction, grids[1])), with_torch=True)

@@ -36,11 +36,7 @@ class Tiling:
 
 
 # Of the product without groups. The depth divides the blocks of int4 that share a scale.
-TILINGS = (
-    Tiling(256, 128, 128, (2, 1), pair=True),
-    Tiling(128, 128, 128, (1, 1)),
-    Tiling(128, 64, 128, (1, 1)),
-)
+TILINGS = (Tiling(256, 128, 128, (2, 1), pair=True), Tiling(128, 128, 128, (1, 1)), Tiling(128, 64, 128, (1, 1)))
 
 
 @dataclass(frozen=True)

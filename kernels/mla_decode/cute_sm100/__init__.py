@@ -47,10 +47,7 @@ def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
 
     dtype = workload.dtype
     single = Variant(f"{dtype}_softmax8", {"dtype": dtype, "groups": 2, "in_place": False})
-    result = [
-        single,
-        *(Variant(f"{dtype}_pairs{pairs}", {**single.params, "pairs": pairs}) for pairs in (2, 4)),
-    ]
+    result = [single, *(Variant(f"{dtype}_pairs{pairs}", {**single.params, "pairs": pairs}) for pairs in (2, 4))]
     rows, lengths = workload.query_tokens * workload.heads, request_lengths(workload)
     element_bytes = 1 if dtype == "fp8" else 2
     result.sort(key=lambda v: cost(lengths, rows, PROCESSORS, element_bytes, v.params.get("pairs", 1)))

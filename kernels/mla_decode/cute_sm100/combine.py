@@ -44,10 +44,7 @@ class Combine:
             rows = rows_of_warp(row_warps)
             blocks = cute.ceil_div(out.shape[1], rows) * rows * row_warps // COMBINE_WARPS
             self.combine_kernel(merges, results, lse_partial, out, lse, row_warps).launch(
-                grid=[blocks, merges.shape[0], 1],
-                block=[WARP * COMBINE_WARPS, 1, 1],
-                stream=stream,
-                use_pdl=True,
+                grid=[blocks, merges.shape[0], 1], block=[WARP * COMBINE_WARPS, 1, 1], stream=stream, use_pdl=True
             )
 
     @cute.kernel

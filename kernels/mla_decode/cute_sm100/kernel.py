@@ -360,8 +360,7 @@ class MlaDecodeSm100:
         load, box = cpasync.CopyBulkTensorTileG2SOp(tcgen05.CtaGroup.TWO), self.sizes.box_columns
         whole = rows_first(mX)
         in_boxes = cute.make_layout(
-            (mX.shape[1], box, LATENT // box, mX.shape[0]),
-            stride=(WIDTH, 1, box, mX.stride[0]),
+            (mX.shape[1], box, LATENT // box, mX.shape[0]), stride=(WIDTH, 1, box, mX.stride[0])
         )
         part, one_box = (cute.slice_(boxes, at) for at in ((None, None, None, 0), (None, None, 0, 0)))
         latent = cute.make_tensor(mX.iterator, in_boxes)

@@ -111,11 +111,7 @@ class PairSchedule(Schedule):
 
 
 def make_schedule(
-    lengths: Sequence[int],
-    rows: int,
-    processors: int,
-    element_bytes: int = 2,
-    pairs: int = 1,
+    lengths: Sequence[int], rows: int, processors: int, element_bytes: int = 2, pairs: int = 1
 ) -> PairSchedule:
     """Split requests of these kv lengths (tokens) over the multiprocessors.
 

@@ -46,12 +46,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def _program(
-    dtype: str,
-    cluster: int,
-    halves: bool = False,
-    planned: bool = False,
-    meets: bool = False,
-    single: bool = False,
+    dtype: str, cluster: int, halves: bool = False, planned: bool = False, meets: bool = False, single: bool = False
 ) -> tuple[Any, tuple[Any, ...]]:
     import cutlass
     from cutlass import cute

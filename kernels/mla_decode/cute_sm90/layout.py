@@ -20,10 +20,7 @@ RIGHT_TILES = (4, 5, 6, 7)  # V columns of consumer 1
 ALL_TILES = (*LEFT_TILES, *RIGHT_TILES, ROPE_TILE)
 # [stage][consumer]: tiles that the consumer is the last to read. The rope tile goes with the reader of its P: consumer
 # 1 in stage 0, consumer 0 in stage 1.
-STAGE_HALVES = (
-    (LEFT_TILES, (*RIGHT_TILES, ROPE_TILE)),
-    ((*LEFT_TILES, ROPE_TILE), RIGHT_TILES),
-)
+STAGE_HALVES = ((LEFT_TILES, (*RIGHT_TILES, ROPE_TILE)), ((*LEFT_TILES, ROPE_TILE), RIGHT_TILES))
 
 WARP_THREADS, WARPGROUP_THREADS, WARPGROUP_WARPS = 32, 128, 4
 CONSUMER_THREADS, THREADS = 2 * WARPGROUP_THREADS, 3 * WARPGROUP_THREADS

@@ -106,12 +106,7 @@ class Planner:
 
     @cute.kernel
     def plan_kernel(
-        self,
-        mLengths: cute.Tensor,
-        mWork: cute.Tensor,
-        mWorkOffsets: cute.Tensor,
-        mMerges: cute.Tensor,
-        lanes: Int32,
+        self, mLengths: cute.Tensor, mWork: cute.Tensor, mWorkOffsets: cute.Tensor, mMerges: cute.Tensor, lanes: Int32
     ):
         warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         me = Thread(cute.arch.thread_idx()[0], warp, cute.arch.lane_idx())

@@ -100,13 +100,7 @@ class RowReduce:
         if cutlass.const_expr(self.cluster > 1):
             cute.arch.cluster_wait()
         result = self.row_reduce(
-            partial.load(),
-            self.op,
-            self.threads_per_row,
-            buffer,
-            mbar,
-            self.cluster,
-            cutlass.Float32(self.identity),
+            partial.load(), self.op, self.threads_per_row, buffer, mbar, self.cluster, cutlass.Float32(self.identity)
         )
         if thread % self.threads_per_row == 0 and rank == 0 and row < mX.shape[0]:
             mY[row, 0] = result.to(self.dtype)

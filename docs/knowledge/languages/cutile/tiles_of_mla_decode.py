@@ -12,15 +12,7 @@ from typing import Any
 import cuda.tile as ct
 
 from cutesnake.stages.compile.cutile import DeviceFunction, array, scalar
-from kernels.mla_decode.cutile.kernel import (
-    ConstInt,
-    attend_item,
-    entry,
-    natural,
-    split_undivided,
-    store_result,
-    whole,
-)
+from kernels.mla_decode.cutile.kernel import ConstInt, attend_item, entry, natural, split_undivided, store_result, whole
 
 LATENT, ROPE, LATENCY = 512, 64, 1
 

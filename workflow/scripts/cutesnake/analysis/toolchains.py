@@ -58,10 +58,7 @@ def by_operator(compared: Toolchains, known: Mapping[Key, Row]) -> dict[str, dic
 
 
 def figures(build: ToolchainBuild) -> dict[str, int | None]:
-    """Return static values of a build; None for unknown ones.
-
-    Registers are the most of its functions, all else sums.
-    """
+    """Return a build's static values, None if unknown: most registers, else sums."""
     values = [
         {**static_values(function), "serialized_wgmma": function.serialized_wgmma} for function in build.functions
     ]

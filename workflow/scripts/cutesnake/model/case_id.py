@@ -53,10 +53,7 @@ class CaseId:
 
     @classmethod
     def parse(cls, text: str | Path) -> CaseId:
-        """Return the build or case that a key or a path of a record names.
-
-        Raises CaseIdError for any other text.
-        """
+        """Return what a record's key or path names; CaseIdError for any other text."""
         parts = str(text).split("/")
         stage = parts[-6] if len(parts) > 5 else ""
         if parts[-1] == BUILD_RECORDS.get(stage):

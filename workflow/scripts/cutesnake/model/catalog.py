@@ -55,10 +55,7 @@ class ContractError(ValueError):
 
 
 def use_paths(paths: Iterable[str | Path]) -> None:
-    """Search these folders for operators and kernels, in this and in new processes.
-
-    Raises ContractError for a path that is no folder.
-    """
+    """Search these folders for operators, also in new processes; ContractError without a folder."""
     chosen = [_folder(path) for path in paths]
     if chosen:
         os.environ[PATHS] = os.pathsep.join(map(str, chosen))

@@ -167,10 +167,7 @@ def _type_at(kind: kinds.Type, data: Any, steps: tuple[Step, ...]) -> kinds.Type
 
 
 def _resolved(data: Any, kind: Any, path: str) -> tuple[Step, ...]:
-    """Return the steps of a path.
-
-    msgspec leaves the keys of mappings out, so each is found by trying.
-    """
+    """Return the steps of a path, with mappings' keys, which msgspec omits, by trying."""
     steps: list[Step] = []
     for match in STEP.finditer(path):
         if match[1] is not None:

@@ -54,10 +54,7 @@ class KeptBuild(msgspec.Struct, frozen=True):
 
 
 def read_keys(file: Path) -> dict[str, KeptKeys]:
-    """Return the keys of an operator's kept builds, by build; empty without a file.
-
-    Raises RecordedBuildsError for a damaged file.
-    """
+    """Return keys of an operator's kept builds, if any; RecordedBuildsError for a damaged file."""
     result: dict[str, KeptKeys] = {}
     for part in _parts(file):
         for _, kept in _lines(part, KeptKeys):
@@ -151,10 +148,7 @@ def _expanded(records: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
 
 
 def _differences(base: Any, entry: Any) -> Any:
-    """Return the values of `entry` that `base` lacks, at any depth.
-
-    Lists are compared by item if they have one length.
-    """
+    """Return values of `entry` that `base` lacks, in equally long lists by item."""
     if isinstance(base, dict) and isinstance(entry, dict):
         changed = {key: value for key, value in entry.items() if key not in base or base[key] != value}
         return {key: _differences(base.get(key), value) for key, value in changed.items()}

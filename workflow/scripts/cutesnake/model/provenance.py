@@ -58,10 +58,7 @@ def making(
 
 
 def note_opened(files: Mapping[str, str | None]) -> None:
-    """Add opened files to the provenance of records written from now on.
-
-    files: path -> digest, None for a missing file.
-    """
+    """Add opened files (path -> digest, None if missing) to records from now on."""
     if _making:
         _making[-1]["opened"] = dict(sorted(files.items()))
 

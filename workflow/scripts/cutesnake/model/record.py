@@ -123,10 +123,7 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_bytes(path: Path | str, content: bytes) -> None:
-    """Write to a temporary file in the same folder, flush to disk and rename.
-
-    Readers never see half a file.
-    """
+    """Write to a temporary file, flush and rename: readers never see half."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = f"{path.parent}/.{path.name}.{os.urandom(4).hex()}.tmp"

@@ -151,10 +151,7 @@ def _article(name: str) -> str:
 
 
 def stage_abilities(places: Iterable[Machine], stages: list[str]) -> dict[str, Ability]:
-    """Return per GPU stage whether one of the places can run it.
-
-    This leaves kernels aside. stages: of the configuration.
-    """
+    """Return per configured GPU stage whether one of the places can run it."""
     places = list(places)
     return {name: _first_ok(stage_ability(place, name, name in stages) for place in places) for name in GPU_STAGES}
 

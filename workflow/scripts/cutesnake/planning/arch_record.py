@@ -11,10 +11,7 @@ from cutesnake.planning import gpus, machine
 
 
 def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
-    """Write results/arch.json: the machine that the run was planned for.
-
-    Readings of the GPU are taken if this process runs on it.
-    """
+    """Write the planned machine, with readings of the GPU if it is this one."""
     live = None if planned.mocked else planned.device
     if live is not None and machine.probe().device != live:
         live = None

@@ -8,10 +8,7 @@ class ClockError(ValueError):
 
 
 def clock(name: str) -> dict[str, str]:
-    """Return a GPU's target and its parameters' digest.
-
-    ptxsim is imported only if its code changed.
-    """
+    """Return a GPU's target and parameter digest, importing ptxsim only if it changed."""
     if name.endswith((".yaml", ".yml")):  # a file of the user's own
         return _read(name)
     return recalled("clocks", name, lambda: _read(name))

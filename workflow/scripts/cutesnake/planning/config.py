@@ -74,10 +74,7 @@ MOST_LISTED = 40  # allowed words in a message: a sweep may have thousands of wo
 
 
 def nearest(word: Any, allowed: Iterable[str]) -> str:
-    """Return a hint for an unknown word: a close allowed word, and the list.
-
-    The list is shortened where it is long.
-    """
+    """Return a hint for an unknown word: a close one, and the shortened list."""
     allowed = list(allowed)
     close = difflib.get_close_matches(str(word), allowed, n=1, cutoff=0.5)
     hint = f" did you mean {close[0]!r}?" if close else ""
@@ -323,10 +320,7 @@ def _check_id(operator: str, name: str, workload: Workload, named: dict[str, Wor
 
 
 def _check_cost(local: str, name: str, operator: Operator, workload: Workload, simulated: bool) -> None:
-    """Raise ConfigError for a workload whose tensors are too large for any GPU.
-
-    Planning takes longer for larger workloads, so this comes first.
-    """
+    """Raise ConfigError for too large tensors, before planning would take long."""
     try:
         cost = operator.cost(workload)
     except Exception as error:

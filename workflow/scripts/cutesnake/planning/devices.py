@@ -20,10 +20,7 @@ class DeviceError(ValueError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one SM of a compute capability, in counts and bytes.
-
-    Fields are named as in devices.yaml.
-    """
+    """Limits of one SM of a compute capability, as named in devices.yaml."""
 
     compute_capability: str
     threads: int

@@ -37,10 +37,7 @@ class Device:
 
 
 def look(visible: str | None) -> tuple[tuple[Device, ...], str | None]:
-    """Return all GPUs, or why there is none.
-
-    visible: CUDA_VISIBLE_DEVICES, which may choose a MIG slice.
-    """
+    """Return all GPUs, or why none; `visible` (CUDA_VISIBLE_DEVICES) may choose a MIG slice."""
     try:
         import pynvml
     except ImportError:

@@ -120,10 +120,7 @@ def _mocked(path: str) -> Machine:
 
 
 def _names(word: str, device: Device) -> bool:
-    """Return whether a part of CUDA_VISIBLE_DEVICES means a device.
-
-    A mocked device has its number for a UUID.
-    """
+    """Return whether a part of CUDA_VISIBLE_DEVICES means a device, mocked ones by number."""
     return word in (str(device.index), device.uuid_hash) or hashed(word) == device.uuid_hash
 
 
@@ -143,18 +140,12 @@ def _candidates(devices: tuple[Device, ...], selected: int | None, visible: str 
 
 
 def uuid_of(device: Device) -> str:
-    """Return a whole GPU's name for CUDA_VISIBLE_DEVICES; a mocked one has its number.
-
-    Raises GpuError if the driver no longer knows the GPU.
-    """
+    """Return a whole GPU's name for CUDA_VISIBLE_DEVICES; GpuError if it is gone."""
     return device.uuid_hash if os.environ.get(MOCK_FILE) else gpus.uuid_of(device)
 
 
 def _select(devices: tuple[Device, ...], visible: str | None) -> tuple[int | None, str | None]:
-    """Return the first GPU, or the one that CUDA_VISIBLE_DEVICES names first.
-
-    It is named by its number (NVML order) or UUID.
-    """
+    """Return the GPU that CUDA_VISIBLE_DEVICES names first by number or UUID, else the first."""
     if not devices:
         return None, None
     if visible is None:

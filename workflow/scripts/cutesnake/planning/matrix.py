@@ -93,10 +93,7 @@ class Plan:
     running: dict[str, list[str]] = field(default_factory=dict)  # operator/kernel/target -> places that run it
 
     def cases_to_run(self, stage: str) -> Iterator[PlannedCase]:
-        """Yield the cases whose `stage` runs in this run, once per place.
-
-        These are the jobs; other cases are rows with a reason.
-        """
+        """Yield the cases whose `stage` is a job of this run, once per place."""
         able = {name for name, place in self.places.items() if stage_ability(place, stage, self.stages[stage].ok).ok}
         for case in self.cases.values():
             if stage in PROFILES and case.workload.id not in self.profiled:

@@ -70,10 +70,7 @@ def recipe(code: Mapping[str, str], distributions: Iterable[str] = (), **params:
 
 @dataclass
 class Findings:
-    """Products to make again: path -> reason.
-
-    `unexplained` are paths that no change of the user's explains.
-    """
+    """Products to make again by reason, and those that no user's change explains."""
 
     why: dict[str, str] = field(default_factory=dict)
     unexplained: list[str] = field(default_factory=list)
@@ -244,10 +241,7 @@ def carried(results: Path, packages: Mapping[str, str | None]) -> frozenset[str]
 
 
 def content_of(path: str | Path) -> str | None:
-    """Return the digest of a file or folder's record, of Python by meaning.
-
-    None for a missing file.
-    """
+    """Digest a file or folder's record, Python by meaning; None if missing."""
     name = str(path)
     if name.endswith(".py"):
         return digest_files([Path(name)]) if os.path.isfile(name) else None
@@ -280,10 +274,7 @@ def _opened_same(opened: Mapping[str, str | None]) -> bool:
 
 
 def _whole(product: Product) -> tuple[dict[str, str], dict[str, Any] | None]:
-    """Return stamps of a product's files, and its provenance.
-
-    Raises OSError or ValueError for what is missing or damaged.
-    """
+    """Return a product's stamps and provenance; OSError or ValueError if damaged or missing."""
     made, stamps = None, {}
     for place, (path, stage) in enumerate(((product.path, product.stage), *product.others)):
         for file, result in _files(Path(path), stage):
@@ -344,9 +335,6 @@ def _number(names: list[str]) -> str:
 
 @functools.cache
 def _schemas() -> str:
-    """Return the digest of the types that records are checked with.
-
-    A record that fitted an older type is checked again.
-    """
+    """Digest the types of records: fitting an older type is checked again."""
     texts = (path.read_bytes() for path in sorted(paths.SCHEMAS.glob("*.json")))
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]

@@ -80,10 +80,7 @@ def _code(stage: str) -> str:
 
 
 def key(stage: str, recipe: Recipe, pin: Any = None) -> Key:
-    """Return the key of a stage's record from its recipe.
-
-    pin: of the wheel that a kernel comes from.
-    """
+    """Return the key of a stage's record from its recipe and wheel's pin."""
     code = {name: digest for name, digest in recipe["code"].items() if name != WORKFLOW}
     data = [code, _code(stage), recipe["params"], pin]
     return Key(digest_data(data), dict(recipe["versions"]))

@@ -17,10 +17,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """libyaml's loader, just as strict, ten times as fast.
-
-    Its messages are worse, and it overflows on deep nesting.
-    """
+    """libyaml's loader: strict, fast, but with worse messages, and overflows on deep nesting."""
 
 
 DEEPEST = 2000  # levels that _FastLoader is trusted with; it overflows beyond 10,000

@@ -116,10 +116,7 @@ class Sweep:
 
 
 def read_sweep(operator: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sweep.yaml of an operator with `overrides`, list by list for `simulation`.
-
-    Raises SweepError for a file that is missing or cannot be read.
-    """
+    """Return sweep.yaml with `overrides`, `simulation` list by list; SweepError if unreadable."""
     path = sweep_file(operator)
     if not path.exists():
         raise SweepError(f"{label(path)} is missing: it says what of {operator} is run, see config/README.md")

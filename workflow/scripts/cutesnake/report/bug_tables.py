@@ -73,10 +73,7 @@ def bugs_summary() -> str:
 
 
 def planted_bugs(part: str) -> str:
-    """Return counts of planted bugs, or why some were missed.
-
-    Raises ValueError if a miss has no reason.
-    """
+    """Count planted bugs, or say why some were missed; ValueError without reason."""
     listed = yaml.safe_load((PLANTED / "bugs.yaml").read_text())
     results = json.loads((PLANTED / "results.json").read_text())
     real = {name: x for name, x in results.items() if x["found"] or name not in listed["harmless"]}

@@ -19,23 +19,14 @@ from cutesnake.runtime.job import Files, listed
 
 
 def catalogue_files(files: Mapping[str, Files], front: str, output: str) -> None:
-    """Write the page of all operators from the files of its rule.
-
-    Raises RecordError, ShareError and OSError.
-    """
+    """Write the page of all operators; RecordError, ShareError or OSError if impossible."""
     arch = record.read("arch", listed(files["arch"])[0])
     compared = [record.read("compare", path) for path in listed(files["comparisons"])]
     changed = [record.read("change", path) for path in listed(files["changes"])]
     html.write(render(arch, compared, changed, Path(listed(files["overview"])[0]), front), output)
 
 
-def render(
-    arch: Any,
-    compared: list[Compare],
-    changed: list[Any],
-    overview: Path,
-    front: str,
-) -> str:
+def render(arch: Any, compared: list[Compare], changed: list[Any], overview: Path, front: str) -> str:
     """Return the page of all operators."""
     notes = Notes()
     links = {one.operator: front if place == 0 else f"report/{one.operator}.html" for place, one in enumerate(compared)}

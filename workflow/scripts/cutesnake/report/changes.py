@@ -7,15 +7,7 @@ from cutesnake.analysis.change.change import judged
 from cutesnake.analysis.change.verdict import apart
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.compare.speedup import CACHE_STATES, CacheState
-from cutesnake.model.records.change import (
-    Change,
-    ChangedBuilds,
-    ChangedCase,
-    ChangedFigure,
-    Judged,
-    Totals,
-    Unpaired,
-)
+from cutesnake.model.records.change import Change, ChangedBuilds, ChangedCase, ChangedFigure, Judged, Totals, Unpaired
 from cutesnake.report.formatting import listed, plural, short
 
 View = dict[str, Any]  # data of a template
@@ -136,12 +128,7 @@ def _most(changes: list[Change], cache: CacheState, verdict: str) -> str | None:
 def _sums(change: Change) -> View:
     built = {(e.kernel, e.target, e.variant) for e in change.builds.changed}
     counts = {cache: [getattr(_totals(change, cache), key) for key in COUNTED] for cache in CACHE_STATES}
-    return {
-        "operator": change.operator,
-        "counts": counts,
-        "differ": len(built),
-        "compared": change.builds.compared,
-    }
+    return {"operator": change.operator, "counts": counts, "differ": len(built), "compared": change.builds.compared}
 
 
 def _unpaired(counts: Unpaired) -> str:

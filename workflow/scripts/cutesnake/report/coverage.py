@@ -122,12 +122,7 @@ def totals(comparisons: list[Compare]) -> list[View]:
         went = state(Counts(**total, reason=None))
         tiles.append(
             {
-                **{
-                    "text": TILES[stage],
-                    "extra": ", ".join(extra),
-                    **total,
-                    "state": went,
-                },
+                **{"text": TILES[stage], "extra": ", ".join(extra), **total, "state": went},
                 "recorded": _recorded_text(kept, total["recorded"]),
             }
         )

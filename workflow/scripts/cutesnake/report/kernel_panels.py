@@ -170,10 +170,7 @@ def _checks(evidence: Evidence, kernel: str) -> list[View]:
 
 
 def _check(target: str, kind: str, backend: str, device: str, records: dict[str, Correctness]) -> View:
-    """Return the view of a group of checks.
-
-    `records` holds the records by path. A failed simulated check carries the command that reruns it.
-    """
+    """Return a group of checks by path; a failed simulated one has its command."""
     entries = list(records.values())
     made = [check for entry in entries if entry.metrics for check in entry.metrics.checks]
     checks = [check for check in made if check.unsupported is None]

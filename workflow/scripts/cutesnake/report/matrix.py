@@ -122,10 +122,7 @@ def _why(entry: Coverage, notes: Notes) -> list[View]:
 
 
 def _missed(entry: Coverage, stages: list[str], reason: str) -> str:
-    """Say what `stages`, which share a reason, did not do on this machine.
-
-    A check that failed counts as run.
-    """
+    """Say what `stages` of one reason did not do; failed checks count as run."""
     if entry.build.failed and reason == entry.build.reason:
         return "did not compile"
     if "build" in stages:

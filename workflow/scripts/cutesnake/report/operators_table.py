@@ -16,10 +16,7 @@ MOST_FLAGS = 2
 
 
 def table(summaries: Iterable[OperatorSummary], links: Mapping[str, str]) -> View:
-    """Return the table of operators: a row per operator, a column per GPU.
-
-    `rest` has the operators without a comparison.
-    """
+    """Return a row per operator, a column per GPU; `rest`: operators without comparison."""
     known = {one.operator: one for one in summaries}
     lines = {operator: _line(known.get(operator)) for operator in links}
     gpus = dict.fromkeys(gpu for line in lines.values() for gpu in line["cells"])

@@ -42,10 +42,7 @@ def render(
     front: str,
     operator: str | None = None,
 ) -> str:
-    """Return the page of all operators, or a longer one of one operator.
-
-    `front` links to the front page.
-    """
+    """Return the page of all operators, or one's longer; `front`: the front page."""
     if operator:
         known = [one for one in known if one.operator == operator]
         changes = [one for one in compared.changes if one.build.startswith(f"{operator}/")]

@@ -42,10 +42,7 @@ SIDES: tuple[Side, ...] = ("cute", "cutile")
 
 
 def view(verdicts: Verdicts, coverage: Sequence[Coverage] = (), base: str = "results") -> View | None:
-    """Return the view of verdicts, or None if no GPU timed both DSLs.
-
-    `coverage` counts the checks of kernels, `base` is the page's folder.
-    """
+    """Return verdicts if a GPU timed both DSLs, with checks (`coverage`), from `base`."""
     decided = [one for one in verdicts.targets if one.warm or one.cold]
     if not decided:
         return None
@@ -449,7 +446,7 @@ def _why(decided: list[TargetVerdict]) -> list[View]:
             views[side].setdefault((cause.rule, verdict.predicted), view)["count"][gpu] += 1
     sides = []
     for side, of in views.items():
-        kinds = sorted(of.values(), key=lambda one: -one["count"].total())
+        kinds = sorted(of.values(), key=lambda one: (one["label"] == NO_CAUSE, -one["count"].total()))
         shown = [one for one in kinds if not one["predicted"]][:MOST_CAUSES]
         shown += [one for one in kinds if one["predicted"]][:1]
         for entry in shown:

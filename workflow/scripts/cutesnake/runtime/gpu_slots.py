@@ -22,10 +22,7 @@ WAIT_SECONDS = 0.01
 
 
 def started_ahead(gpus: int, processors: int) -> int:
-    """Return how many jobs may wait for a GPU.
-
-    It is one per GPU, if that leaves a processor for work without a GPU.
-    """
+    """Return how many jobs may wait: one per GPU, if a processor remains."""
     return max(0, min(gpus, processors - gpus - 1))
 
 

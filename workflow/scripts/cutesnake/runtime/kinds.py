@@ -125,9 +125,6 @@ def remember_places(op: Any) -> None:
             tables[id(code)] = code, tuple(code.co_positions())
         return tables[id(code)][1]
 
-    for name, remembered in (
-        ("_CO_POSITIONS", lambda _: positions),
-        ("_is_framework_module", functools.cache),
-    ):
+    for name, remembered in (("_CO_POSITIONS", lambda _: positions), ("_is_framework_module", functools.cache)):
         if hasattr(op, name):
             setattr(op, name, remembered(getattr(op, name)))

@@ -47,10 +47,7 @@ def locked(handle: int) -> Iterator[int]:
 
 
 def first_free(locks: Sequence[Callable[[], int]], wait_seconds: float = WAIT_SECONDS) -> tuple[int, int]:
-    """Wait for the first free lock; return its position and descriptor.
-
-    Each of `locks` opens a lock file.
-    """
+    """Wait for the first free of the opened locks; return position and descriptor."""
     while True:
         for position, opened in enumerate(locks):
             handle = opened()
@@ -61,10 +58,7 @@ def first_free(locks: Sequence[Callable[[], int]], wait_seconds: float = WAIT_SE
 
 
 def gpu_lock_path(gpu: str) -> Path:
-    """Return the lock file of a GPU, shared by all users of this machine.
-
-    It is named by `uuid_hash`.
-    """
+    """Return a GPU's lock file, by `uuid_hash`, shared by all users here."""
     return GPU_FOLDER / f"cutesnake-gpu-{re.sub(r'[^A-Za-z0-9]', '_', gpu)}.lock"
 
 

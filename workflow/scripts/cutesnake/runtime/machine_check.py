@@ -51,10 +51,7 @@ def check_tools(names: Iterable[str]) -> None:
 
 
 def check_gpu(planned: str | None, local: Machine) -> None:
-    """Compare the GPU in use with the planned fingerprint; None accepts any GPU.
-
-    Raises OtherMachineError.
-    """
+    """Compare the GPU with the planned fingerprint, unless None; OtherMachineError if it differs."""
     if planned is None or planned == local.fingerprint:
         return
     wanted = planned.split("|")

@@ -50,10 +50,7 @@ START_SECONDS = 120.0  # importing torch from a cold network disk can take this 
 
 
 class NotServedError(Exception):
-    """Report that no server serves this job, or that it went away.
-
-    Nothing is known about the job.
-    """
+    """Report that no server serves this job, whose state is unknown."""
 
 
 class CancelledError(Exception):
@@ -273,10 +270,7 @@ def die_with(parent: int) -> None:
 
 
 class Server:
-    """Accept requests and fork a child for each; kill it when its client leaves.
-
-    `kept` is laid over the environment of every job.
-    """
+    """Fork a child per request, with `kept` variables; kill it when its client leaves."""
 
     def __init__(self, listener: socket.socket, kept: Mapping[str, str]) -> None:
         self._kept = dict(kept)
@@ -429,10 +423,7 @@ def prepare(kind: str) -> None:
 
 
 def _prepared(kind: str, listener: socket.socket) -> Server:
-    """Return the server of a kind, with everything imported.
-
-    A job reports what it misses.
-    """
+    """Return the server of a kind, with imports; a job reports what it misses."""
     before = dict(os.environ)
     with contextlib.suppress(Exception):
         importlib.import_module("cutesnake.runtime.errors")  # every job of the workflow ends by it
@@ -443,10 +434,7 @@ def _prepared(kind: str, listener: socket.socket) -> Server:
 
 
 def _serve_run(parent: int, listeners: dict[str, socket.socket]) -> NoReturn:
-    """Fork the server of a kind at its first job, as a run's first process.
-
-    A server that has died is not replaced.
-    """
+    """Fork each kind's server at its first job; a dead one is not replaced."""
     die_with(parent)
     servers: dict[int, str] = {}
     own = os.getpid()

@@ -35,10 +35,7 @@ def places() -> dict[str, str]:
 
 
 def neutral(text: str, more: dict[str, str] | None = None) -> str:
-    """Return `text` without this machine's folders, and without those in `more`.
-
-    more: folder -> replacement.
-    """
+    """Return `text` without this machine's folders, and those in `more`, folder -> replacement."""
     known = {**places(), **(more or {})}
     for path in sorted(known, key=len, reverse=True):
         # A whole path, or the start of one: `/home/ann` is no part of `/home/anna`.

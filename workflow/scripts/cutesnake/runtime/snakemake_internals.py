@@ -163,10 +163,7 @@ def set_resource(workflow: Any, name: str, value: int) -> None:
 
 @_uses_private
 def files_of_jobs(workflow: Any) -> Iterator[str]:
-    """Yield inputs and outputs of all jobs of the graph.
-
-    Upstream: docs/decisions/snakemake.md.
-    """
+    """Yield the graph's inputs and outputs. Upstream: docs/decisions/snakemake.md."""
     return (path for job in workflow.dag.jobs for path in (*job.input, *job.output))
 
 

@@ -408,10 +408,7 @@ def _job(fields: Mapping[str, Any], now: float) -> Job:
 
 
 def _reason(fields: Mapping[str, Any], error: str) -> str:
-    """Return why a job failed, in short, and its log file.
-
-    Of a rule in JUDGES, return its whole log.
-    """
+    """Return a failed job's reason and log file, of JUDGES the whole log."""
     logs = [str(path) for path in fields.get("log") or ()]
     lines = _lines(logs)
     if lines and fields.get("rule_name") in JUDGES:

@@ -61,10 +61,7 @@ def fetch(package: str, folder: Path | str, upstream: Path | str) -> None:
 
 
 def fetched(package: str, root: Path | str = "results/fetch") -> Path:
-    """Return the folder of a fetched package; FetchError names the command to fetch.
-
-    `root` is relative to the working directory, as in the workflow.
-    """
+    """Return a package's folder below `root`; FetchError names the command to fetch."""
     folder = Path(root) / package
     if not (folder / RECORD).exists():
         raise FetchError(f"{folder} is not there; fetch it with: snakemake --cores 1 {folder / RECORD}")

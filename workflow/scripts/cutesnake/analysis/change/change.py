@@ -90,10 +90,7 @@ def unchanged(changes: Iterable[Change], fails: str) -> tuple[bool, str]:
     timed = any(not row.same for entry in records for row in entry.cases)
     built = fails != "slower" and any(entry.builds.compared for entry in records)
     if not timed and not built:
-        return (
-            fails == "none",
-            f"nothing was compared with {records[0].baseline.label}: {_why(records)}",
-        )
+        return (fails == "none", f"nothing was compared with {records[0].baseline.label}: {_why(records)}")
     return not failed, "; ".join(filter(None, (times, code)))
 
 

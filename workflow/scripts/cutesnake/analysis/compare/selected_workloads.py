@@ -11,10 +11,7 @@ MOST_SHOWN = 120  # workloads of about 7 KB each, which keeps a page within a fe
 
 
 def picked(rows: Iterable[CompareRow], speedups: Iterable[Speedup]) -> set[str]:
-    """Return the first, last and evenly picked workloads, and those with extreme speedups.
-
-    Returns all workloads if there are at most MOST_SHOWN.
-    """
+    """Return up to MOST_SHOWN workloads: first, last, evenly picked, and extreme speedups."""
     every = list(dict.fromkeys(row.workload for row in rows))
     if len(every) <= MOST_SHOWN:
         return set(every)

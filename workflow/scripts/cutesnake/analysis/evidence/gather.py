@@ -234,10 +234,7 @@ class Evidence:
         return self._timings.get((source, target, workload), [])
 
     def sources(self, target: str) -> list[Source]:
-        """Return the sources with measurements on a target, or `none`.
-
-        This machine comes first, then recorded devices by number of records.
-        """
+        """Return a target's sources of measurements or `none`, this machine's first."""
         counts = self._counts.get(target, Counter())
         return sorted(counts, key=lambda s: (s.kind != "live", -counts[s], s.device or "")) or [Source("none")]
 
@@ -275,10 +272,7 @@ class Evidence:
         return floors
 
     def floor(self, workload: str, target: str, device: str | None) -> RooflineRow | None:
-        """Return the roofline row of a workload on `device`.
-
-        Without a device, returns the smallest floor among the target's listed devices.
-        """
+        """Return a workload's roofline row on `device`, else the smallest among the target's."""
         rows = self._floors.get(workload, [])
         if device:
             return next((row for row in rows if any(re.fullmatch(name, device) for name in row.match)), None)

@@ -253,10 +253,7 @@ def read_set(folder: Path) -> list[Measurement]:
 
 
 def read_recorded(files: Iterable[str | Path]) -> dict[str, Measurement]:
-    """Return `recorded/<device>/<file>#<line>` -> record for the files of recorded sets.
-
-    Raises RecordedError with the file and line of a damaged record.
-    """
+    """Return records by `recorded/<device>/<file>#<line>`; RecordedError for a damaged one."""
     records: dict[str, Measurement] = {}
     for path in map(Path, files):
         records |= {f"recorded/{path.parent.name}/{where}": entry for where, entry in _lines(path)}

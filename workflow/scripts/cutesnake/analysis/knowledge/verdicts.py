@@ -7,6 +7,17 @@ from typing import Any
 from cutesnake.analysis.knowledge.entries import Entry
 from cutesnake.analysis.knowledge.evidence import at_path, meets
 
+NAMES = {  # path of a value in a rule -> what it is
+    "counts/grid_dependency": "grid-dependency instructions",
+    "counts/tma_store": "TMA stores",
+    "patterns/warp specialisation/found": "warp specialisation",
+    "pipelines/*/stages": "stages of a pipeline",
+    "pipelines/0/stages": "stages of the first pipeline",
+    "registers/setmaxnreg": "registers set by setmaxnreg",
+    "registers/setmaxnreg/0": "registers set by the first setmaxnreg",
+}
+EXPECTED = {"equals": "", "at_least": "at least ", "at_most": "at most ", "contains": "with "}
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -40,7 +51,7 @@ def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
         return None
     if not all(meets(c, at_path(main, c["path"])) for c in rule["when"]):
         return None
-    why = "; ".join(f"{path.replace('/', ' ')}: {_short(value)}" for path, value in seen[len(rule["when"]) :])
+    why = "; ".join(_compared(bounds, at_path(main, bounds["path"])) for bounds in rule["then"])
     if not all(meets(c, at_path(main, c["path"])) for c in rule["then"]):
         return Verdict(entry, "contradicts", why)
     excess = _out_of_range(main, rule.get("figure"))
@@ -54,13 +65,17 @@ def _out_of_range(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> 
     values = [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, int | float)]
     low, high = figure["range"]
     excess = [v for v in values if not low <= v <= high]
-    return (
-        f"{figure['path'].replace('/', ' ')} {excess[0]} is out of the range so far, {low} to {high}"
-        if excess
-        else None
-    )
+    return f"{NAMES[figure['path']]}: {excess[0]}, out of the range so far, {low} to {high}" if excess else None
+
+
+def _compared(bounds: Mapping[str, Any], value: Any) -> str:
+    """Return a value and what the rule expects of it, in words."""
+    expected = ", ".join(f"{EXPECTED[key]}{_short(bounds[key])}" for key in EXPECTED if key in bounds)
+    return f"{NAMES[bounds['path']]}: {_short(value)}; expected: {expected}"
 
 
 def _short(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list) else {True: "yes", False: "no"}.get(value, str(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) < 90 else f"{text[:90]}…"

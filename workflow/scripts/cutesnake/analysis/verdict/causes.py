@@ -1,7 +1,4 @@
-"""Rules that name the cause of a difference between two kernels.
-
-Each reads typed facts, and each can be false.
-"""
+"""Rules that name, from typed facts, the cause of a difference between kernels."""
 
 import dataclasses
 import math
@@ -60,10 +57,7 @@ class Rule:
 
 
 def causes(contrast: Contrast) -> list[Cause]:
-    """Return every rule that fires and is not refuted, by share.
-
-    An unknown share ranks as UNKNOWN_SHARE.
-    """
+    """Return rules that fire and are not refuted, by share (unknown: UNKNOWN_SHARE)."""
     against = {cause.rule for cause in _fired(REFUTATIONS, contrast)}
     doubted = {cause.rule: cause for cause in _fired(DOUBTS, contrast)}
     refuted_by = {rule.id: rule.refuted for rule in RULES}
@@ -118,10 +112,11 @@ def _used(path: str, fired: Fired) -> bool:
     return any(one.startswith(path) for one in fired.evidence)
 
 
-def _gap(c: Contrast, profiles: tuple[NcuMetrics, NcuMetrics]) -> float:
+def _gap(c: Contrast, profiles: tuple[NcuMetrics, NcuMetrics]) -> tuple[float, str]:
     """Return the profiled difference, or the timed one of this workload if larger."""
     profiled = profiles[1].total_duration_us - profiles[0].total_duration_us
-    return max(profiled, c.gap_us) if c.fast.near_workload == c.workload else profiled
+    timed = c.fast.near_workload == c.workload and c.gap_us > profiled
+    return (c.gap_us, "timed") if timed else (profiled, "profiled")
 
 
 def _own(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
@@ -160,10 +155,11 @@ def _second_launch(c: Contrast) -> Fired | None:
     if fast is None or slow is None or profiles is None or slow <= fast or len(profiles[1].kernels) < 2:
         return None
     rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
-    own, seen, kind = _own(c), (c.fast.after_main_us, c.slow.after_main_us), "profiled"
-    gap = _gap(c, profiles)
+    own, seen = _own(c), (c.fast.after_main_us, c.slow.after_main_us)
+    (gap, kind), paths = _gap(c, profiles), [f"{path}#metrics/kernels" for path in _profiles(c) if path]
     if own and seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time
         rest, gap, kind = [seen[0] or 0.0, seen[1]], c.gap_us, "timed"
+        paths.append(c.slow.timeline_path)
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
     if extra < LEAST_SHARE * gap or (own is None and extra > min(gap, c.gap_us)):
         return None
@@ -171,8 +167,7 @@ def _second_launch(c: Contrast) -> Fired | None:
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
     )
     numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
-    evidence = [c.fast.timing_path, c.slow.timing_path, *(f"{path}#metrics/kernels" for path in _profiles(c) if path)]
-    evidence += [c.slow.timeline_path] * (kind == "timed")
+    evidence = [c.fast.timing_path, c.slow.timing_path, *paths]
     share, sentence = extra / gap, None
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
@@ -318,9 +313,9 @@ def _consumer_groups(c: Contrast) -> Fired | None:
     numbers: Numbers = {"warps": len(slow[0].warps), "groups": len(fast)}
     numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
     spent = [wait * ncu.total_duration_us for wait, ncu in zip(waits, profiles, strict=True)]  # of the time of a warp
-    share = (spent[1] - spent[0]) / _gap(c, profiles)
+    gap, kind = _gap(c, profiles)
     evidence = [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))]
-    return Fired(numbers, evidence, share, "profiled")
+    return Fired(numbers, evidence, (spent[1] - spent[0]) / gap, kind)
 
 
 def _rings(one: AnatomyFunction) -> list[int]:
@@ -862,11 +857,7 @@ RULES = (
         _register_share,
         refuted="equal_tiles",
     ),
-    Rule(
-        "tail",
-        "The slower kernel leaves 10 percentage points more of its waves empty.",
-        _tail,
-    ),
+    Rule("tail", "The slower kernel leaves 10 percentage points more of its waves empty.", _tail),
     Rule(
         "not_persistent",
         "The slower kernel has no persistent loop and runs 3 waves or more; the other has one. Predicted: it runs 3 "

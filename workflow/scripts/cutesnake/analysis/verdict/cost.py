@@ -53,10 +53,7 @@ def variants_timed(evidence: Evidence, kernel: str, target: str) -> int:
 
 
 def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None:
-    """Return how many candidates a kernel's contract offers; None if unknown.
-
-    It is the most of some workloads.
-    """
+    """Return the most candidates that a contract offers for a workload, if known."""
     counts = [0]
     try:
         module = load_kernel(evidence.operator, kernel)
@@ -114,10 +111,7 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path, pair: Pai
 
 
 def _chosen(evidence: Evidence, kernel: str, target: str, wanted: str | None):  # type: ignore[no-untyped-def]  # variant, build, static figures
-    """Return the wanted variant, or else the first requested one with static figures.
-
-    They may belong to the build that stands for it.
-    """
+    """Return the wanted variant, or the first requested with (a stand-in's) static figures."""
     planned = [v for (k, t, _), result in evidence.variants.items() if (k, t) == (kernel, target) for v in result]
     asked = [*([wanted] if wanted in planned else []), *planned]
     first = asked[0] if asked else None

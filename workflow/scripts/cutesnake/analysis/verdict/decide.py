@@ -1,7 +1,4 @@
-"""Name a winner from times per workload, with an interval and the noise.
-
-The noise belongs to the kind of time.
-"""
+"""Name a winner from times per workload, by interval and the times' noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -78,10 +75,7 @@ def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """Return the 95 % bootstrap interval of the geometric mean; None for too few.
-
-    The mean is over workloads.
-    """
+    """Return the 95 % bootstrap interval of workloads' geometric mean; None for too few."""
     if len(ratios) < LEAST_WORKLOADS:
         return None, None
     draw = np.random.default_rng(SEED)
@@ -222,10 +216,7 @@ def _condition(values: Sequence[Any], others: Sequence[Any]) -> str | None:
 
 
 def decided_by(ratios: Sequence[float], limit: float) -> int | None:
-    """Return the index of the ratio that decides the mean.
-
-    Without it the mean no longer favours that side beyond the noise.
-    """
+    """Return the ratio without which the mean no longer favours its side."""
     if len(ratios) < 3:
         return None
     mean = geometric_mean(ratios)

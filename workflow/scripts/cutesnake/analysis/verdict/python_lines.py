@@ -84,10 +84,7 @@ def record_lines(fetched: Path, output: Path = RECORDED) -> None:
 
 @cache
 def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
-    """Return host and device lines of a module, or of `names` in it.
-
-    What `names` use in the module counts too.
-    """
+    """Return host and device lines of a module, or of what `names` use."""
     tree, nodes = _parsed(text)
     wanted = code_lines(text, nodes)
     if names is not None:

@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cutesnake.model.dsls import DSLS
-from cutesnake.model.records.verdict import (
-    Accuracy,
-    Author,
-    Decision,
-    Rival,
-    WarmSlower,
-)
+from cutesnake.model.records.verdict import Accuracy, Author, Decision, Rival, WarmSlower
 
 NAMES = {side: DSLS[side].label for side in ("cute", "cutile")}
 

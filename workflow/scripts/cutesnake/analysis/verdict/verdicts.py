@@ -1,7 +1,4 @@
-"""Verdicts of an operator from its evidence and its comparison.
-
-This module is the entry point of the package.
-"""
+"""Verdicts of an operator from evidence and comparison: the package's entry point."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ def verdicts(
 
 
 def _shown(decided: Iterable[TargetVerdict]) -> dict[str, Pairing]:
-    """Return a target's pair with the largest difference on its first GPU.
-
-    Profiled workloads come first.
-    """
+    """Return the pair with the largest difference on the first GPU, profiled first."""
     result: dict[str, Pairing] = {}
     for one in decided:
         profiled = {known.workload for known in one.explained if known.profiled and known.contest == "dsls"}

@@ -47,8 +47,7 @@ class Arch(Record, tag="arch"):
     tools: dict[str, bool]
     packages: dict[str, str | None]
     modules: Annotated[
-        dict[str, str | None],
-        doc("Python packages of kernels, by import name: version, null where not importable"),
+        dict[str, str | None], doc("Python packages of kernels, by import name: version, null where not importable")
     ]
     stages: list[StageAbility]
     operators: Annotated[list[str], doc("in the order of the configuration")]

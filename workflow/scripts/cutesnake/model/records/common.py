@@ -38,8 +38,7 @@ class Provenance(Part, kw_only=True):
     """What a record was made from."""
 
     made_from: Annotated[
-        dict[str, Any] | str | None,
-        doc("inputs by name, or their digest; absent in recorded sets"),
+        dict[str, Any] | str | None, doc("inputs by name, or their digest; absent in recorded sets")
     ] = None
     digest: Annotated[str | None, doc("digest of the record's inputs")] = None
 

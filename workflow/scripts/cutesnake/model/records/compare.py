@@ -84,8 +84,7 @@ class Coverage(Part):
     not_simulated: Annotated[str | None, doc("why ptxsim cannot replace the missing GPU")]
     unsupported: list[LeftOut]
     stood_for: Annotated[
-        Count | None,
-        doc("builds that are not made, since others that are made differ in compile-time sizes only"),
+        Count | None, doc("builds that are not made, since others that are made differ in compile-time sizes only")
     ] = None
 
     def counts(self, stage: str) -> Counts:

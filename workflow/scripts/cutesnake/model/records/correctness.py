@@ -34,8 +34,7 @@ class Check(Part):
     seed: int
     relative_error: Annotated[float | None, doc("of the first output; null: not a number, or not reached")]
     same_precision_error: Annotated[
-        float | None,
-        doc("of PyTorch in the workload's dtype; the limit is twice this or the dtype's tolerance"),
+        float | None, doc("of PyTorch in the workload's dtype; the limit is twice this or the dtype's tolerance")
     ]
     worst_absolute_error: float | None
     deterministic: Annotated[bool | None, doc("all launches gave the same bits; null: there was one only")]
@@ -46,8 +45,7 @@ class Check(Part):
         Schedules | None, doc("of the simulator, a launch under each, with the check's seed; absent on a GPU")
     ] = None
     findings: Annotated[
-        list[str] | None,
-        doc("of the simulator, each with its schedule; any fails the check; absent on a GPU"),
+        list[str] | None, doc("of the simulator, each with its schedule; any fails the check; absent on a GPU")
     ] = None
     unknown_opcode: Annotated[str | None, doc("that the simulator lacks, if the check failed for it")] = None
     unsupported: Annotated[
@@ -80,8 +78,7 @@ class SimulatedLaunch(Part):
     global_write_unique_bytes: int | None
     barrier_waits: int | None
     opcodes: Annotated[
-        dict[str, int] | None,
-        doc("per warp, by opcode as written; absent in records from before 2026-11-22"),
+        dict[str, int] | None, doc("per warp, by opcode as written; absent in records from before 2026-11-22")
     ] = None
     products: Annotated[dict[str, int] | None, doc("of tensor memory, by kind, CTAs and M x N x K")] = None
     shared_wavefronts: int | None = None

@@ -19,8 +19,7 @@ class OperationUse(Part):
     sass_count: int | None
     source: Annotated[str | None, doc("file and line that the PTX names")]
     simulated: Annotated[
-        int | None,
-        doc("executions by warps in the counted launches, or products; null: not simulated"),
+        int | None, doc("executions by warps in the counted launches, or products; null: not simulated")
     ]
 
 

@@ -96,8 +96,7 @@ class PredictMetrics(Part):
     notes: list[str]
     timeline: Timeline
     empty_launch_us: Annotated[
-        float | None,
-        doc("measured time of an empty launch on this host, part of cold_us; absent: the model's value"),
+        float | None, doc("measured time of an empty launch on this host, part of cold_us; absent: the model's value")
     ] = msgspec.field(default=None, name="lone_us")
 
 

@@ -49,8 +49,7 @@ class TimingMetrics(Part):
         float | None, doc("range of these three bursts; absent in records from before 2026-11-23")
     ] = None
     second_source_range_percent: Annotated[
-        float | None,
-        doc("range of the middle four fifths of the replays; absent in records from before 2026-11-23"),
+        float | None, doc("range of the middle four fifths of the replays; absent in records from before 2026-11-23")
     ] = None
     hot_sm_clock_mhz: Annotated[
         float | None,

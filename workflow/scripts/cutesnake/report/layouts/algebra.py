@@ -163,10 +163,7 @@ def coalesce(layout: Layout) -> Layout:
 
 
 def composition(a: Layout, b: Layout) -> Layout:
-    """Return R(c) = A(B(c)), with the shape of B.
-
-    Raises ValueError where a stride of B does not divide a shape of A.
-    """
+    """Return R(c) = A(B(c)); ValueError where B's stride does not divide A's shape."""
     if not isinstance(b.shape, int):
         parts = [composition(a, mode) for mode in b.modes]
         return Layout(tuple(p.shape for p in parts), tuple(p.stride for p in parts))

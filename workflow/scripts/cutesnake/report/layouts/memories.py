@@ -21,10 +21,7 @@ LEFT, TOP, GAP = 84, 40, 26
 
 
 def draw_tensor_memory(m: int, n: int, ctas: int, accumulators: int = 1) -> LayoutPlot:
-    """Plot accumulators of tcgen05.mma in tensor memory.
-
-    m, n: of an accumulator. ctas: 1, or 2 for a pair.
-    """
+    """Plot m x n accumulators of tcgen05.mma in tensor memory, of `ctas` CTAs."""
     side, taken = COLUMNS * COLUMN, accumulator_columns(m, n, ctas)
     starts = [LEFT + cta * (side + GAP) for cta in range(ctas)]
     parts = [_cells(x, cta) for cta, x in enumerate(starts)]
@@ -84,10 +81,7 @@ def draw_atom(swizzle: Swizzle | None, row_bytes: int) -> LayoutPlot:
 
 
 def draw_scale_factors(used: int) -> LayoutPlot:
-    """Plot an atom of scale factors: 128 rows by four groups along K.
-
-    used: groups that one product reads.
-    """
+    """Plot 128 rows by four groups along K of scale factors, `used` together."""
     width, height, shown = 46, 22, 8
     parts = [
         f'<text x="{LEFT + width * (4 * n + 2)}" y="14" class="h">{text} {n}</text>'

@@ -149,10 +149,7 @@ def _grid(rows: int, columns: int, cell: Callable[[int, int], Cell], title: str)
 
 
 def svg_of(parts: Sequence[str], width: float, height: float, title: str) -> str:
-    """Return an SVG of parts.
-
-    Texts of class h label an axis, and texts of class e end at their place.
-    """
+    """Return an SVG of parts; texts of class h label axes, e right-aligned."""
     style = (
         ".layout text{font:11px system-ui,sans-serif;text-anchor:middle;fill:#14171b}"
         ".layout .h,.layout .e{fill:#808890}.layout .e{text-anchor:end}"

@@ -85,10 +85,7 @@ CHANGES = (
         "Half of the announced bytes never come, so the phase stays open.",
     ),
     Change(
-        "64 bytes announced",
-        "_, [%r1], 128",
-        "_, [%r1], 64",
-        "The count of bytes goes below zero and stays there.",
+        "64 bytes announced", "_, [%r1], 128", "_, [%r1], 64", "The count of bytes goes below zero and stays there."
     ),
     Change(
         "each lane reads word 0",

@@ -9,10 +9,7 @@ _SYMBOL = re.compile(r"\bkernel_\w{30,}")
 
 
 def drawn(predicted: Any, kernel: str, name: str) -> dict[str, Any]:
-    """Return the timeline of a prediction's record: `svg` and `caption`, or `missing`, the reason.
-
-    name: unique on a page.
-    """
+    """Return a prediction's `svg` and `caption`, or `missing`; `name`: unique on a page."""
     from cutesnake.report.plot.pipeline import draw_timeline
     from cutesnake.report.plot.style import NothingToShow, to_svg
 

@@ -53,10 +53,7 @@ def compare_and_plot(
     plan: str, records: Sequence[str], roofline: str, recorded: Sequence[str],
     validation: str | Sequence[str], kept: str | Sequence[str], output: str, table: str, folder: str,
 ) -> None:  # fmt: skip
-    """Write an operator's comparison to `output` and `table`, and its plots into `folder`.
-
-    The other arguments are paths of the operator's records.
-    """
+    """Write a comparison to `output`, `table`, plots into `folder`, from paths of records."""
     evidence = load_evidence(plan, records, roofline, recorded, listed(kept))
     write_comparison(evidence, output, table)
     plot(evidence, folder, read_validated(listed(validation)))

@@ -74,10 +74,7 @@ def _plot(comparisons: list[Compare], folder: Path, narrow: bool) -> PlotEntry:
 
 
 def draw_overview(comparisons: Sequence[Compare | Recorded], narrow: bool = False) -> Drawing:
-    """Draw a row per operator, target and GPU: geometric mean and range.
-
-    A narrow plot fits a phone, with names above their rows.
-    """
+    """Draw mean and range per operator, target and GPU; narrow for a phone."""
     rows = [
         Row(_name(comparison, entry), entry.warm, entry.cold)
         for comparison in comparisons

@@ -30,10 +30,7 @@ def kernels_with_pipelines(evidence: Evidence) -> list[str]:
 
 
 def draw_pipeline(evidence: Evidence, kernel: str) -> Drawing:
-    """Draw the predicted pipeline of a kernel's largest workload.
-
-    A row per warp and engine of the representative cluster's first CTA.
-    """
+    """Draw the largest workload's predicted pipeline, a row per warp and engine."""
     every = [
         (entry.case, entry.metrics)
         for entry in evidence.predicted.values()

@@ -187,10 +187,7 @@ def _bandwidth(axis: Axes, start: float, roof: tuple[str, float, float]) -> None
 
 
 def _measured(axis: Axes, points: pandas.DataFrame, looks: dict[str, Look], names: dict[str, str]) -> None:
-    """Draw measured points filled and predicted points hollow.
-
-    Kernels are offset by a few points, since most workloads have nearly equal intensity.
-    """
+    """Draw measured points filled, predicted ones hollow, kernels a few points apart."""
     kernels = [kernel for kernel in looks if kernel in set(points["kernel"])]
     for number, kernel in enumerate(kernels):
         apart = ScaledTranslation(APART * (number - (len(kernels) - 1) / 2) / 72, 0, axis.figure.dpi_scale_trans)

@@ -14,11 +14,7 @@ from cutesnake.stages.predict.validated import Part, ValidatedRow
 
 PANELS = {"warm": "Warm L2", "cold": "Single calls, L2 flushed (cold)"}
 FILLS: dict[Part, str] = {"development": "full", "held_out": "bottom", "blind": "none"}
-NAMES: dict[Part, str] = {
-    "development": "development",
-    "held_out": "first held out",
-    "blind": "opened last",
-}
+NAMES: dict[Part, str] = {"development": "development", "held_out": "first held out", "blind": "opened last"}
 FAMILIES: dict[str, list[str]] = yaml.safe_load((ROOT / "kernels/families.yaml").read_text())
 OTHERS = "other (copies, sums, norms, scans)"
 LOOKS = dict(zip((*FAMILIES, OTHERS), zip("os^DvP", SERIES, strict=False), strict=True))  # marker, colour
@@ -73,7 +69,8 @@ def draw_validation(predictions: Sequence[ValidatedRow]) -> Drawing:
         f"Predicted vs measured, {len(predictions)} calls on {gpus}. {errors}.",
         f"Errors of this page's prediction model on GPUs with measurements ({gpus}). Filled points: families used "
         "during development. Half filled: held out until the first validation. Hollow: opened once, at the end. "
-        f"{errors[0].upper()}{errors[1:]}. On hover: predicted vs measured time.",
+        f"{errors[0].upper()}{errors[1:]}. Errors here are at the clock of each measurement, those in verdicts and "
+        "bands at the highest clock. On hover: predicted vs measured time.",
     )
 
 

@@ -88,10 +88,7 @@ def instructions(text: str, symbol: str | None = None) -> Iterator[tuple[str, st
 
 
 def sources_of(folder: Path) -> dict[str, list[str]]:
-    """Return the lines of the kernel's files as they were at the build.
-
-    A comment that moves lines rebuilds nothing.
-    """
+    """Return the lines of the kernel's files as they were at the build."""
     kept = folder / SOURCES
     if not kept.is_file():
         return {}

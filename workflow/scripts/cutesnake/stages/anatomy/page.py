@@ -51,10 +51,7 @@ def render(
     siblings: Sequence[tuple[str, str]] = (),
     knowledge: str | None = None,
 ) -> str:
-    """Return the page of one kernel; code is shown once per target.
-
-    knowledge: link to the folder of knowledge entries.
-    """
+    """Return a kernel's page, code once per target; `knowledge` links to entries' folder."""
     first = {build["target"]: build["variant"]["id"] for build in reversed(builds)}
     shown = [_build(b, results, first[b["target"]] == b["variant"]["id"]) for b in builds]
     return html.template(

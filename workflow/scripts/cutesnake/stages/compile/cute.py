@@ -154,10 +154,7 @@ def _launch_facts(ir: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
 
 
 def launch_of_ptx(ptx: str, shared: dict[str, int]) -> dict[str, dict[str, Any]]:
-    """Return block and cluster per symbol from PTX directives.
-
-    The IR of DSLs before 4.8 has no launch facts.
-    """
+    """Return block and cluster per symbol from directives: DSLs before 4.8 lack facts."""
     facts: dict[str, dict[str, Any]] = {}
     entries = re.findall(r"^\.visible \.entry (\w+)\(.*?\)\n(.*?)^\{", ptx, re.MULTILINE | re.DOTALL)
     for symbol, directives in entries:

@@ -84,10 +84,7 @@ def compile_apart(operator: str, kernel: str, target: str, variant: Variant, par
 
 
 def kind_of(dsl: str, target: str) -> str:
-    """Return the kind of server of `runtime/kinds.py` that builds fork from.
-
-    CuTe DSL has one target per process.
-    """
+    """Return the kind of server that builds fork from, in CuTe DSL per target."""
     return {"cute": f"cute:{target}", "cutile": "cutile"}.get(dsl, "host")
 
 
@@ -117,12 +114,7 @@ def _start(command: list[str], output: Path, limit_s: float) -> int | None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            env=environment,
-            start_new_session=True,
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment, start_new_session=True
         )
         try:
             return process.wait(limit_s)

@@ -1,7 +1,4 @@
-"""Import torch only for kernels that ask.
-
-The import takes longer than compiling most kernels.
-"""
+"""Import torch only for kernels that ask: it takes longer than most builds."""
 
 import sys
 import types

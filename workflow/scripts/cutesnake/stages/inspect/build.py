@@ -148,10 +148,7 @@ def _function(result: Artifacts, target: str, devices: Devices, notes: Notes) ->
 
 
 def _spill_bytes(kernel: Kernel, entry: Entry | None, notes: Notes) -> int | None:
-    """Return bytes of spilled registers on a thread's stack.
-
-    It is the stack less the arrays that the PTX declares there.
-    """
+    """Return bytes of spilled registers: the stack less arrays that the PTX declares."""
     if kernel.stack_bytes == 0:
         return 0
     if entry is None or entry.calls:

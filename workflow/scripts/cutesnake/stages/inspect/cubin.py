@@ -134,10 +134,7 @@ def _kernel(symbol: str, sections: dict, counts: dict[tuple[int, str], int], res
 
 
 def _barriers_of_flags(flags: int) -> int:
-    """Return named barriers from code-section flags, as compilers before CUDA 13 count.
-
-    CuTe DSL for sm_90a is one of them.
-    """
+    """Return named barriers from section flags, as before CUDA 13 (CuTe for sm_90a)."""
     return flags >> 20 & 0x7F
 
 

@@ -72,10 +72,7 @@ def _shared(usage: Usage, limits: Limits) -> int:
 
 
 def _registers(usage: Usage, warps: int, limits: Limits) -> int | None:
-    """Return blocks that the registers allow; warps are rounded up to all partitions.
-
-    A warp's registers are in one partition.
-    """
+    """Return blocks that registers allow; warps are rounded up to all partitions."""
     if usage.registers_per_thread == 0:
         return None
     warp = math.ceil(usage.registers_per_thread * WARP / REGISTER_UNIT) * REGISTER_UNIT

@@ -113,9 +113,6 @@ def _row(workload: Workload, cost: Cost, device: DeviceModel) -> dict[str, Any]:
 
 
 def _target(capability: str) -> str:
-    """Return the target of a compute capability: `sm_90a` for 9.0.
-
-    Before Hopper there is no `a`.
-    """
+    """Return a capability's target, `sm_90a` for 9.0, without `a` before Hopper."""
     number = capability.replace(".", "")
     return f"sm_{number}a" if int(number) >= 90 else f"sm_{number}"

@@ -10,10 +10,7 @@ from cutesnake.model.contract import Launch, Runner, nothing
 
 
 class LoadedBuild:
-    """The build in `folder`; what is opened stays open.
-
-    A kernel that compiles nothing has only a record.
-    """
+    """The build in `folder`, kept open; without compilation only a record."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -142,12 +142,7 @@ class TileLaunch:
     """
 
     def __init__(
-        self,
-        function: Any,
-        symbol: str,
-        grid: tuple[int, int, int],
-        values: Sequence[Any],
-        overlap: bool = False,
+        self, function: Any, symbol: str, grid: tuple[int, int, int], values: Sequence[Any], overlap: bool = False
     ) -> None:
         self.launch = Launch(symbol, grid, (1, 1, 1))
         self._function = function

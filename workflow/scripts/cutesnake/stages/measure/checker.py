@@ -188,10 +188,7 @@ def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _norm_ratio(difference: torch.Tensor, true: torch.Tensor) -> float:
-    """Return the difference's norm over the true norm, 1 if that is 0.
-
-    Norms are in float64.
-    """
+    """Return the float64 norm of the difference over the true, 1 if 0."""
     import torch
 
     size = float(torch.linalg.vector_norm(true, dtype=torch.float64))

@@ -85,10 +85,7 @@ class Stamper:
 
 
 class Span:
-    """A span from `begin` to the last `end` on a stream.
-
-    `rows` is (2, SLOTS, 2) of int64 on the GPU.
-    """
+    """A stream's span from `begin` to last `end`; `rows`: int64 (2, SLOTS, 2), on GPU."""
 
     def __init__(self, stamper: Stamper, rows: Any) -> None:
         self._stamper = stamper

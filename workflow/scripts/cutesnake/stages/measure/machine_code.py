@@ -1,7 +1,4 @@
-"""Digest the machine code that a GPU loads of a build.
-
-Records with equal digests were made with equal machine code.
-"""
+"""Digest the machine code that a GPU loads, to compare builds of records."""
 
 import hashlib
 import io

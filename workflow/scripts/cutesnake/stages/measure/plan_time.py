@@ -65,10 +65,7 @@ def _captured(plan: Any, stream: Any, calls: int) -> Any:
 
 
 def host_us(plan: Any, stream: Any, before: Callable[[], Any] | None = None) -> float:
-    """Return the median wall time of `plan` in µs, until the GPU is done.
-
-    What `before` enqueues is over when the time begins.
-    """
+    """Return median µs of `plan` until the GPU is done, after `before`."""
     times = []
     for _ in range(REPLAYS):
         if before is not None:

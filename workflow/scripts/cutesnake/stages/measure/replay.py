@@ -107,10 +107,7 @@ def at_moments(sample: Callable[[], Replays]) -> Replays:
 
 
 def replay(graph: Any, stream: Any, calls: int, replays: int, stamper: Stamper, split: int | None = None) -> Replays:
-    """Time `replays` replays of a graph of `calls` calls by CUDA events.
-
-    A pause follows every `split` replays.
-    """
+    """Time `replays` replays of a graph by CUDA events, pausing every `split`."""
     import torch
 
     times = []

@@ -75,10 +75,7 @@ def run_stage(
 def run_case(
     stage: str, build: str, output: str, checked: str | Iterable[str], timed: str | Iterable[str], **arguments: Any
 ) -> None:
-    """Call `run_stage` as its script does.
-
-    `checked` and `timed` are files that hold the case's records.
-    """
+    """Call `run_stage` as its script does, with files `checked` and `timed`."""
     case = CaseId.parse(output)
     times = [case.path("timing")] if timed else []
     needs = [case.path("correctness")] if checked else []
