@@ -1,4 +1,4 @@
-"""Check bulk stores, arrivals and copies of descriptors after writes by other lanes of the warp.
+"""Check bulk stores, arrivals and descriptor copies after writes by other lanes.
 
 Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
 """
