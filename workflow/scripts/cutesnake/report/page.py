@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 from markupsafe import Markup
@@ -125,14 +126,14 @@ def _pages(contents: Contents) -> dict[str, str]:
 def _subtitle(contents: Contents) -> list[str]:
     """Return what is compared and how, and how many results were correct per GPU."""
     compared = contents.comparison
-    parts = ["Warm: repeated calls. Cold: L2 flushed, closer to real use."]
+    parts = ["Warm: repeated calls. Cold: L2 flushed, as in real use."]
     counts: dict[str, list[int]] = {}
     for gpu in (gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])):
         passed, every = counts.setdefault(short(gpu.device), [0, 0])
         counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
-        texts = [f"{number(passed)} of {number(every)} on {gpu}" for gpu, (passed, every) in counts.items()]
-        parts.append(f"Correct cases (kernel and workload): {', '.join(texts)}.")
+        texts = [f"{number(passed)} of {number(every)} on {gpu.split()[0]}" for gpu, (passed, every) in counts.items()]
+        parts.append(f"Correct kernel-workload cases: {', '.join(texts)}.")
     if example := _example(compared.rows):
         parts.append(f"{example['name']}: {', '.join(example['meaning'])}.")
     return parts
@@ -154,15 +155,14 @@ def _operator(contents: Contents, base: str, notes: Notes) -> View:
 
 
 def _example(rows: list[CompareRow]) -> View | None:
-    """Return a workload's name and its parameters, unless the name spells them out."""
+    """Return a workload's name and what its numbers are, unless the name spells it out."""
     if not rows:
         return None
-    first = rows[0].parameters
-    several = [key for key in first if any(row.parameters.get(key) != first[key] for row in rows)]
-    name = rows[0].workload
-    values = [f"{key} {first[key]}" for key in several if first[key] not in (None, "")]
-    spelt = all(value.replace(" ", "") in name.split("_") or value.endswith(name.split("_")[-1]) for value in values)
-    return None if spelt else {"name": name, "meaning": values}
+    first, parts = rows[0].parameters, rows[0].workload.split("_")
+    numbers = {part.lstrip(ascii_letters) for part in parts if not part.isalpha()}
+    values = {key: value for key, value in first.items() if str(value) in numbers}
+    spelt = all(f"{key}{value}" in parts for key, value in values.items())
+    return None if spelt else {"name": rows[0].workload, "meaning": [f"{k} {v}" for k, v in values.items()]}
 
 
 def _roofline(rows: list[RooflineRow]) -> View:
