@@ -1,4 +1,4 @@
-"""Rules whose job is one task: its server, name and function are `params.task`, what it gets `params.arguments`."""
+"""Do a rule's one task: `params.task` (server, name, function) with `params.arguments`."""
 
 from cutesnake.runtime.job import do
 
