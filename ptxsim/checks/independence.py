@@ -12,6 +12,8 @@ from .access_history import AccessHistory, Bytes, Lanes
 from .stored import Stored
 
 if TYPE_CHECKING:
+    from ..core.barriers import NamedBarrier
+    from ..core.cta import CTA
     from ..core.protocols import Machine
     from ..core.warp import Fragment
     from ..memory.global_memory import Access, Allocation
@@ -34,13 +36,48 @@ class _Span(NamedTuple):
         return _Span(min(self.low, other.low), max(self.high, other.high))
 
 
+class SharedPhases:
+    """Per word of shared memory the last writer and reader: warp and phase between barriers.
+
+    In one phase no two warps may access a word that one of them writes, except to write equal values at once.
+    Unwritten words may not be read.
+    """
+
+    SEVERAL = -2
+
+    def __init__(self, size: int) -> None:
+        count = -(-size // 4) + 4
+        self.writer, self.written = np.full(count, -1, np.int32), np.zeros(count, np.int32)
+        self.reader, self.read = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+
+    def touch(self, words: np.ndarray, warps: np.ndarray, phases: np.ndarray, write: bool) -> bool:
+        """Record an access; return whether several warps write one word."""
+        several = False
+        writer, reader = self.writer[words], self.reader[words]
+        wrong = (writer >= 0) & (writer != warps) & (self.written[words] == phases)
+        again = (reader != warps) & (self.read[words] == phases)
+        if write:
+            wrong |= again
+            self.writer[words], self.written[words] = warps, phases
+            several = bool(count_nonzero(self.writer[words] != warps))
+        else:
+            wrong |= writer < 0
+            self.reader[words], self.read[words] = np.where(again, self.SEVERAL, warps), phases
+            shared = again | (self.reader[words] != warps)
+            self.reader[words[shared]] = self.SEVERAL
+        if count_nonzero(wrong):
+            raise Dependent
+        return several
+
+
 _NOWHERE = _Span(1 << 62, 0)
 
 
 class Independence(Observer):
     """Accesses of all CTAs of a launch.
 
-    `history` is what the next launch is checked against. No two warps may write one word. Reads and writes may not
+    `history` is what the next launch is checked against. No two warps may write one word,
+    except equal values at once. Reads and writes may not
     overlap, even of one thread. Raises Dependent otherwise.
     """
 
@@ -52,12 +89,25 @@ class Independence(Observer):
         self.stored: dict[Allocation, Stored] = {}  # its `last` holds warps, counted from 1 across the grid
         self.overwritten: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # words, indices, content
         self.first_access: dict[tuple[Allocation, bool], int] = {}  # the first CTA that accessed it
-        self.begin(0, 0)
+        self.begin(0, 0, 0)
 
-    def begin(self, first: int, warps: int) -> None:
-        """Handle the start of CTAs with this first warp and so many warps."""
+    def begin(self, first: int, warps: int, shared: int) -> None:
+        """Handle the start of CTAs, with so many warps and bytes of shared memory."""
         self.numbers = np.arange(first + 1, first + warps + 1, dtype=np.int32).repeat(32)
         self.waited = np.zeros(warps, bool)
+        self.phases = np.zeros(warps, np.int32)  # barriers that each warp has passed
+        self.shared = SharedPhases(shared)
+
+    def barrier_arrived(self, f: Fragment, barrier: NamedBarrier, at: int) -> None:
+        self.phases[f.warps()] += 1
+
+    def shared_access(
+        self, target: CTA, f: Fragment, offsets: np.ndarray, lanes: np.ndarray | None, access: Access
+    ) -> None:
+        words = (offsets >> np.uint64(2)).astype(np.int64)[:, None] + np.arange(max(access.size // 4, 1))
+        warps = (np.arange(f.n) if lanes is None else lanes) // 32
+        each = np.broadcast_to(warps[:, None], words.shape)
+        self.doubtful = self.shared.touch(words, each, self.phases[each], access.write)
 
     def dependency_waited(self, f: Fragment) -> None:
         self.waited[f.warps()] = True
@@ -88,8 +138,13 @@ class Independence(Observer):
             numbers = np.broadcast_to(numbers[:, None], units.shape)
         last = stored.last[units]
         stored.last[units] = numbers
-        if count_nonzero((last != 0) & (last != numbers)) or count_nonzero(stored.last[units] != numbers):
+        if count_nonzero((last != 0) & (last != numbers)):
             raise Dependent
+        final, warps = stored.last[units], f.cta.launch.warps
+        if count_nonzero(final != numbers):
+            if count_nonzero((final - 1) // warps != (numbers - 1) // warps):
+                raise Dependent
+            self.doubtful = True  # warps of one CTA may write equal values
         words = allocation.words[access.item]
         index = (offsets // np.uint64(access.item)).astype(np.int64)[:, None] + np.arange(access.count)
         self.overwritten.append((words, index, words[index]))
@@ -112,6 +167,14 @@ class Independence(Observer):
         if cta <= self.first_access.setdefault((allocation, access.write), cta):
             self.first_access[allocation, access.write] = cta
             own_bytes.last_at[1, access.write] = access.at
+
+    def global_written(self, agree: bool) -> None:
+        self.doubtful = False
+        if not agree:
+            raise Dependent
+
+    def shared_written(self, target: CTA, agree: bool) -> None:
+        self.global_written(agree)
 
     def undo(self) -> None:
         """Undo all stores, the latest first."""

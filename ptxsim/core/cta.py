@@ -25,6 +25,7 @@ class CTA:
     """One CTA: index in the grid, rank in its cluster, registers, memories and fragments."""
 
     VOLATILE = frozenset(f"%{name}" for name in CLOCKS)
+    shared_starts: np.ndarray | None = None  # per thread, where its shared memory begins; None: at 0
 
     def __init__(self, cluster: Cluster, index: Dim3, rank: int, registers: RegisterFile) -> None:
         self.cluster: Cluster = cluster

@@ -12,6 +12,8 @@ import numpy as np
 from ..checks.access_history import AccessHistory
 from ..checks.independence import Dependent, Independence
 from ..frontend.code import Block
+from ..memory.global_memory import word_views
+from .barriers import NamedBarrier
 from .cluster import Cluster
 from .counts import Counts
 from .cta import CTA
@@ -94,7 +96,7 @@ class _WideMachine(Machine):
             threads = len(some) * self.launch.threads
             if threads not in registers:
                 registers[threads] = RegisterFile(self.launch.kernel.registers, threads)
-            self.independence.begin(first * warps, len(some) * warps)
+            self.independence.begin(first * warps, len(some) * warps, len(some) * (self.layout.shared_bytes + 15))
             cluster = _WideCluster(self, some, [registers[threads]])
             cluster.run()
             runs.append(cluster.loop_visits())
@@ -143,9 +145,16 @@ class _WideCTA(CTA):
         self.indices = indices
         super().__init__(cluster, indices[0], 0, registers)
         self.alive[:] = True
+        each, size = len(self.shared), len(indices)
+        self.shared = np.tile(self.shared, size)
+        self.words = word_views(self.shared)
+        self.shared_starts = (np.arange(size, dtype=np.uint64) * np.uint64(each)).repeat(self.launch.threads)
 
     def _threads(self, n: int) -> list[Fragment]:
         return [_WideFragment(self, 0, n, 0)]
+
+    def barrier(self, number: int) -> NamedBarrier:
+        return _WideBarrier(self, number)
 
     def special(self, name: str, lo: int, hi: int) -> np.ndarray:
         base, _, axis = name[1:].partition(".")
@@ -153,6 +162,20 @@ class _WideCTA(CTA):
         if base in ("ctaid", "clusterid"):  # equal, since clusters have one CTA
             return np.array([index[AXES[axis]] for index in self.indices], np.uint32).repeat(threads)[lo:hi]
         return np.tile(special_register(self, name, 0, threads), len(self.indices))[lo:hi]
+
+
+class _WideBarrier(NamedBarrier):
+    """A barrier where all threads of some CTAs arrive at once."""
+
+    def arrive(self, f: Fragment, at: int, expected: int | None, sleep: bool) -> None:
+        threads, machine = f.cta.launch.threads, f.machine
+        arrived = np.full(f.n, True) if f.mask is None else f.mask
+        whole = arrived.reshape(-1, threads).all(1)
+        if not sleep or expected not in (None, threads) or np.count_nonzero(whole) * threads != f.count:
+            raise Dependent
+        f.cta.cluster.progress += 1
+        machine.counts.barrier_waits += int(np.count_nonzero(whole))
+        f.cta.cluster.observer.barrier_arrived(f, self, at)
 
 
 class _WideFragment(Fragment):

@@ -14,8 +14,15 @@ _OF_PROCESSOR = ("%clock", "%globaltimer", "%perctamemoryoffset")
 
 
 def has_independent_ctas(instructions: Iterable[Instruction]) -> bool:
-    """Return whether no instruction uses shared memory, barriers, atomics, ordered accesses or clocks."""
-    return all(ins.base == "griddepcontrol" or _is_of_lanes(ins) for ins in instructions)
+    """Return whether instructions use no copies, mbarriers, atomics, ordered accesses or clocks.
+
+    Ordinary shared memory and `bar.sync` of all threads are allowed.
+    """
+    return all(ins.base == "griddepcontrol" or _synchronises(ins) or _is_of_lanes(ins) for ins in instructions)
+
+
+def _synchronises(ins: Instruction) -> bool:
+    return ins.base in ("bar", "barrier") and "sync" in ins.parts and "cluster" not in ins.parts
 
 
 def _is_of_lanes(ins: Instruction) -> bool:
@@ -24,6 +31,6 @@ def _is_of_lanes(ins: Instruction) -> bool:
         entry is not None
         and entry.emit.__module__.rpartition(".")[2] in _OF_LANES
         and _ORDERED.isdisjoint(ins.parts)
-        and not any(part.startswith("shared") for part in ins.parts)
+        and "shared::cluster" not in ins.parts
         and not any(name in ins.text for name in _OF_PROCESSOR)
     )

@@ -129,6 +129,8 @@ def _shared(f: Fragment, access: Access, addr: np.ndarray, lanes: Lanes) -> Iter
             offsets, own = _shared_inside(f, access, target.shared_bytes, offsets, own)
             if not len(offsets):
                 continue
+        if cta.shared_starts is not None:
+            offsets = offsets + (cta.shared_starts if own is None else cta.shared_starts[own])
         counts = cta.machine.counts
         if counts.tracking:
             counts.shared_access(offsets, f.lo + _own(f, own), size)
