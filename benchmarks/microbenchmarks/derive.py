@@ -328,8 +328,8 @@ def of_row(
     """Return the derivation of an entry of parameters.toml, which says what the arguments are."""
 
     def compute(results: Results) -> float:
-        found = results.row(row, **where)
-        return float(found["also"][also] if also else found["value"]) / per - less
+        entry = results.row(row, **where)
+        return float(entry["also"][also] if also else entry["value"]) / per - less
 
     return Derivation(how, compute, digits)
 
