@@ -15,6 +15,7 @@ import math
 import re
 import statistics
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +61,6 @@ class Results:
 
     def value(self, name: str, **wanted: Any) -> float:
         return float(self.row(name, **wanted)["value"])
-
-    def interval(self, instruction: str) -> float:
-        return self.value("issue interval", instruction=instruction, warps=16)
-
-    def latency(self, instruction: str) -> float:
-        return self.value("dependent latency", instruction=instruction)
 
     def tma(self, kernel: str, box_kib: int, slots: int, sms: Any, source: str = "L2", **more: Any) -> dict[str, Any]:
         wanted = {
@@ -161,7 +156,7 @@ def l2_bytes(results: Results) -> float:
 def l2_again_bytes(results: Results) -> float:
     """Return the largest footprint that successive launches read faster than from DRAM."""
     dram = float(results.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"])
-    gap = launch(results, "no")
+    gap = DERIVATIONS["launch_gap_us"].compute(results)
     kept = []
     for row in results.rows:
         if row["name"] == "launches over the same bytes" and row["parameters"]["kernel"] == "read":
@@ -230,12 +225,6 @@ def local_store(results: Results) -> float:
     if not moved:
         raise KeyError(f"no {name}")
     return statistics.mean(moved) / 2
-
-
-def neighbours(results: Results, ctas: int) -> float:
-    """Return TMA bytes per cycle from L2 of each of so many placed CTAs."""
-    wanted = {"box_bytes": 16384, "boxes_in_flight": 8, "row_pitch_bytes": 2048}
-    return results.value("TMA along long rows", ctas=ctas, **wanted)
 
 
 def shared_gain(results: Results, ctas: int) -> float:
@@ -324,10 +313,6 @@ def ahead(results: Results) -> float:
     return float(max(kept))
 
 
-def launch(results: Results, dependent: str) -> float:
-    return results.value("launch period", ctas=1, spin_cycles=0, through="graph", dependent_launch=dependent)
-
-
 @dataclass(frozen=True)
 class Derivation:
     """How a parameter follows from the results, to `digits` significant digits, and its description."""
@@ -337,40 +322,32 @@ class Derivation:
     digits: int = 3
 
 
+def of_row(
+    how: str, row: str, where: dict[str, Any], also: str = "", per: float = 1, less: float = 0, digits: int = 3
+) -> Derivation:
+    """Return the derivation of an entry of parameters.toml, which says what the arguments are."""
+
+    def compute(results: Results) -> float:
+        entry = results.row(row, **where)
+        return float(entry["also"][also] if also else entry["value"]) / per - less
+
+    return Derivation(how, compute, digits)
+
+
+ONE_ROW = tomllib.loads(Path(__file__).with_name("parameters.toml").read_text())
 DERIVATIONS: dict[str, Derivation] = {
-    "fma_pipe_cycles": Derivation("issue interval of fma.rn.f32, 16 warps", lambda r: r.interval("fma.rn.f32"), 1),
-    "half_pipe_cycles": Derivation("issue interval of fma.rn.bf16x2, 16 warps", lambda r: r.interval("fma.rn.bf16x2")),
-    "alu_pipe_cycles": Derivation("issue interval of lop3.b32, 16 warps", lambda r: r.interval("lop3.b32"), 1),
-    "conversion_pipe_cycles": Derivation(
-        "issue interval of cvt.rn.bf16x2.f32, 16 warps", lambda r: r.interval("cvt.rn.bf16x2.f32"), 1
-    ),
-    "sfu_pipe_cycles": Derivation("issue interval of ex2, 16 warps", lambda r: r.interval("ex2.approx.ftz.f32")),
-    "double_pipe_cycles": Derivation("issue interval of fma.rn.f64, 16 warps", lambda r: r.interval("fma.rn.f64"), 1),
-    "memory_pipe_cycles": Derivation(
-        "issue interval of shfl.sync, 16 warps, of four schedulers", lambda r: r.interval("shfl.sync.bfly.b32") / 4
-    ),
-    "fma_latency": Derivation("dependent latency of fma.rn.f32", lambda r: r.latency("fma.rn.f32"), 2),
-    "alu_latency": Derivation("dependent latency of lop3.b32", lambda r: r.latency("lop3.b32"), 2),
-    "sfu_latency": Derivation("dependent latency of ex2", lambda r: r.latency("ex2.approx.ftz.f32")),
-    "conversion_latency": Derivation(
-        "dependent latency of cvt.rn.bf16x2.f32", lambda r: r.latency("cvt.rn.bf16x2.f32"), 2
-    ),
-    "double_latency": Derivation("dependent latency of fma.rn.f64", lambda r: r.latency("fma.rn.f64"), 2),
+    **{name: of_row(**entry) for name, entry in ONE_ROW.items()},
     "slow_division_latency": Derivation(
         "div.rn.f32 of 3 by infinity in one lane against 3 by 1.5, 1 warp", lambda r: slow_division(r, 1, 1)
     ),
     "slow_division_issue_cycles": Derivation(
         "the same, 16 warps, cycles of a scheduler", lambda r: slow_division(r, 16, 4)
     ),
-    "shuffle_latency": Derivation("dependent latency of shfl.sync", lambda r: r.latency("shfl.sync.bfly.b32")),
     "jump_cycles": Derivation(
         "once in a launch, warm: 32 pieces of code in 16 KiB, less what their instructions take", jump
     ),
     "fetch_small_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 1.5), 6),
     "fetch_large_bytes": Derivation("loop over straight code, 1 warp", lambda r: code_size(r, 3.5), 6),
-    "fetch_small_cycles": Derivation("loop over 16 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 16)),
-    "fetch_large_cycles": Derivation("loop over 96 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 96)),
-    "fetch_far_cycles": Derivation("loop over 256 KiB of straight code, 4 warps, all SMs", lambda r: fetch(r, 256)),
     "fetch_ahead_bytes": Derivation(
         f"first pass after loading the module: the largest code at {FIRST_PASS:g} times fetch_large_cycles at most",
         brought,
@@ -378,19 +355,6 @@ DERIVATIONS: dict[str, Derivation] = {
     ),
     "fetch_dram_cycles": Derivation(
         "straight code once, alone, behind a flush, all SMs: 384 KiB beyond 256", fetch_dram
-    ),
-    "shared_bytes_per_cycle": Derivation(
-        "shared bandwidth of ld.shared.v4, 16 warps",
-        lambda r: r.value("shared bandwidth", instruction="ld.shared.v4.u32", warps=16),
-    ),
-    "shared_load_latency": Derivation(
-        "shared latency of ld.shared.u32", lambda r: r.value("shared latency", instruction="ld.shared.u32")
-    ),
-    "shared_atomic_latency": Derivation(
-        "shared latency of atom.shared.add.u32", lambda r: r.value("shared latency", instruction="atom.shared.add.u32")
-    ),
-    "dsm_latency": Derivation(
-        "dependent ld.shared::cluster", lambda r: r.value("synchronization", what="ld.shared::cluster, dependent")
     ),
     "dsm_bytes_per_cycle": Derivation(
         "distributed shared memory, all SMs: mean of ld and st",
@@ -411,14 +375,6 @@ DERIVATIONS: dict[str, Derivation] = {
         f"remote mbarrier ping-pong: half a round trip, less {HAND_OVER} cycles of instructions and the wake-up",
         lambda r: remote_hop(r) - (hop(r) - ARRIVE),
     ),
-    "named_barrier_latency": Derivation(
-        "loop of bar.sync, 4 warps (1 warp 14, each further one 2 more)",
-        lambda r: r.value("synchronization", what="bar.sync", warps=4),
-    ),
-    "cluster_barrier_latency": Derivation(
-        "loop of barrier.cluster, arrive.relaxed, 4 warps, clusters of 2 (arrive.release: 260 more)",
-        lambda r: r.value("synchronization", what="barrier.cluster arrive.relaxed, wait", cluster=2),
-    ),
     "l2_bytes": Derivation("L2 residency: largest footprint at nine tenths of full speed", l2_bytes),
     "l2_again_bytes": Derivation(
         "launches over the same bytes: the largest read a tenth faster than DRAM could", l2_again_bytes
@@ -431,63 +387,12 @@ DERIVATIONS: dict[str, Derivation] = {
     "flush_dirty_share": Derivation(
         "lone reads of 17 to 138 MB: behind the flush against behind clean lines, mean of four", flush_dirty_share, 2
     ),
-    "l1_latency": Derivation("global latency, L1", lambda r: r.value("global latency", **{"from": "L1"})),
-    "l2_latency": Derivation(
-        "global latency, 4 MiB in L2", lambda r: r.value("global latency", **{"from": "L2"}, footprint_bytes=4 << 20)
-    ),
-    "dram_latency": Derivation(
-        "global latency, 256 MiB", lambda r: r.value("global latency", **{"from": "DRAM"}, footprint_bytes=256 << 20)
-    ),
-    "l1_bytes_per_cycle": Derivation("ld.global.ca.v4 from L1, one SM", lambda r: r.sweep("ld_ca_16", "L1")["value"]),
-    "load_bytes_per_cycle": Derivation(
-        "ld.global.cg.v4 from L2, one SM", lambda r: r.sweep("ld_cg_16", "L2", sms=1)["value"]
-    ),
-    "store_bytes_per_cycle": Derivation("st.global.v4 to L2, one SM", lambda r: r.sweep("st_16", "L2", sms=1)["value"]),
-    "l2_gb_per_s": Derivation(
-        "TMA from L2, all SMs, boxes of 32 KiB; the same beside products that hold the SM clock down",
-        lambda r: r.tma("ring_tensor", 32, 4, "all")["also"]["gb_per_s"],
-    ),
     "l2_shared_gain": Derivation(
         "ld.global.cg.v4 over 4 MiB, each byte by four CTAs at a time, against 16 MiB, each by one",
         lambda r: (
             r.sweep("ld_cg_16", "L2 by footprint", footprint_bytes=4 << 20)["value"]
             / r.sweep("ld_cg_16", "L2", sms="all")["value"]
         ),
-    ),
-    "l2_write_gb_per_s": Derivation(
-        "st.global.v4 to L2, all SMs", lambda r: r.sweep("st_16", "L2", sms="all")["also"]["gb_per_s"]
-    ),
-    "l2_copy_gb_per_s": Derivation(
-        "copy of 8 MiB, all SMs", lambda r: r.sweep("copy", "L2", footprint_bytes=8 << 20)["also"]["gb_per_s"]
-    ),
-    "dram_read_gb_per_s": Derivation(
-        "ld.global.cg.v4 over 4 GiB, all SMs", lambda r: r.sweep("ld_cg_16", "DRAM", sms="all")["also"]["gb_per_s"]
-    ),
-    "dram_write_gb_per_s": Derivation(
-        "st.global.v4 over 4 GiB, all SMs", lambda r: r.sweep("st_16", "DRAM", sms="all")["also"]["gb_per_s"]
-    ),
-    **{
-        f"l2_bytes_per_cycle_of_{n}": Derivation(
-            f"TMA along long rows, boxes of 16 KiB, 8 in flight, a grid of {n} CTAs, the slowest of them",
-            lambda r, n=n: neighbours(r, n),
-        )
-        for n in (8, 32, 64)
-    },
-    "local_latency": Derivation(
-        "a chain of loads of local memory from L1",
-        lambda r: r.value("local memory latency", what="a chain of loads", threads=32),
-    ),
-    "local_l2_latency": Derivation(
-        "a chain of loads of local memory, 8 warps of 32 KiB each where L1 has 28",
-        lambda r: r.value("local memory latency", what="a chain of loads", threads=256),
-    ),
-    "local_bytes_per_cycle": Derivation(
-        "loads of local memory from L1, 16 warps",
-        lambda r: r.value("local memory bandwidth", what="loads", bytes_a_lane=4, threads=512, sms="all"),
-    ),
-    "local_miss_bytes_per_cycle": Derivation(
-        "loads of local memory, 8 warps of 32 KiB each where L1 has 28, one SM",
-        lambda r: r.value("local memory bandwidth", what="loads", threads=256, shared_kib=220, sms=1),
     ),
     "local_store_gb_per_s": Derivation(
         "registers spilled by ptxas, all SMs: half of what moves, mean over numbers of registers and of warps and two "
@@ -497,22 +402,11 @@ DERIVATIONS: dict[str, Derivation] = {
     "load_outstanding_bytes": Derivation(
         "ld.global.cg.v4 over 4 GiB, one SM: bandwidth times latency; at least this", outstanding
     ),
-    "atomic_cycles": Derivation(
-        "red.global.add.f32 of 32 lanes to one address, of each lane",
-        lambda r: r.value("global operation", instruction="red.global.add.f32", ctas=1, bytes_between_lanes=0) / 32,
-    ),
     "tma_latency": Derivation(
         f"TMA, a lone box from L2, 8 and 16 KiB continued to none; less the wake-up and {TMA_ISSUE} cycles of issue",
         tma_latency,
     ),
     "tma_dram_latency": Derivation("tma_latency and what a lone box of 1 KiB takes longer from DRAM", tma_dram_latency),
-    "tma_bytes_per_cycle": Derivation(
-        "TMA from L2, one SM, boxes of 32 KiB", lambda r: r.tma("ring_tensor", 32, 5, 1)["value"]
-    ),
-    "tma_bytes_per_cycle_tpc": Derivation(
-        "TMA from L2, SMs 0 and 1, boxes of 32 KiB: no less each than one alone",
-        lambda r: 2 * r.tma("ring_tensor", 32, 5, 2)["value"],
-    ),
     **{
         f"tma_shared_gain{name}": Derivation(
             f"TMA from L2, boxes of 32 KiB that {ctas} CTAs fetch at a time, against 1",
@@ -520,14 +414,6 @@ DERIVATIONS: dict[str, Derivation] = {
         )
         for name, ctas in (("_two", 2), ("_four", 4), ("", 128))
     },
-    "mbarrier_test_latency": Derivation(
-        "mbarrier test of a phase that is over, less 8 cycles of a select and a shift (two integer operations)",
-        lambda r: r.value("mbarrier test of a phase that is over, and a select", instruction="try_wait") - 8,
-    ),
-    "tma_box_cycles": Derivation(
-        "TMA, 8 boxes of 128 B a barrier, 4 warps: cycles a box, at most",
-        lambda r: r.tma("ring_8", 1, 1, 1, warps=4)["also"]["cycles_per_box"] / 32,
-    ),
     "tma_descriptor_latency": Derivation(
         "a TMA descriptor in global memory: acquired before each box against not, 1 SM", descriptor_latency
     ),
@@ -539,29 +425,12 @@ DERIVATIONS: dict[str, Derivation] = {
         f"TMA, a lone box stored, 4 and 16 KiB continued to none, less {TMA_ISSUE} cycles of issue", store_latency
     ),
     "tma_store_read_latency": Derivation("as tma_store_latency: .read made no difference", store_latency),
-    "tma_store_bytes_per_cycle": Derivation(
-        "TMA stores of 16 KiB, one SM", lambda r: r.tma("store_4", 16, 4, 1)["value"]
-    ),
-    "wgmma_flops_per_cycle": Derivation(
-        "wgmma interval, m64n256k16 bf16",
-        lambda r: r.row("wgmma interval", shape="m64n256k16", a="shared", warpgroups=2)["also"]["flop_per_cycle"],
-        4,
-    ),
-    "wgmma_latency": Derivation(
-        "wgmma issue to wait, m64n64k16 bf16, A in shared memory, less 32",
-        lambda r: r.value("wgmma issue to wait", shape="m64n64k16", dtype="bf16", a="shared") - 32,
-    ),
-    "launch_gap_us": Derivation("launch period in a graph, 1 CTA that does nothing", lambda r: launch(r, "no")),
     "launch_graph_us": Derivation(
         "graph after graph: 8 launches beyond half the difference of 32 and 16, mean over kernels and grids", graph_gap
     ),
     "launch_map_us": Derivation(
         "once in a launch, warm: copies by descriptors against copies without, what is not inside, mean of four",
         launch_map,
-    ),
-    "launch_single_us": Derivation(
-        "events around a lone graph behind a flush, 1 CTA that does nothing; another host's share may be 1.8 more",
-        single_graph,
     ),
     "launch_single_full_us": Derivation(
         "events around a lone graph behind a flush, 132 CTAs of 384 threads and 200 KB against 1 CTA",
@@ -570,9 +439,6 @@ DERIVATIONS: dict[str, Derivation] = {
     "launch_single_gap_us": Derivation(
         "events around a lone graph behind a flush, 1 CTA that does nothing: half of 3 launches against 1",
         lambda r: (single_graph(r, launches=3) - single_graph(r)) / 2,
-    ),
-    "launch_early_us": Derivation(
-        "launch period in a graph, dependent launch, trigger at start", lambda r: launch(r, "trigger at start")
     ),
     "cta_interval_cycles": Derivation(
         f"wave of CTAs: beyond their work, {FRAME} cycles of the kernel's frame and {CTA_START} (assumed) of the start",

@@ -318,6 +318,11 @@ class Clocks(Actors, Observer):
             event.epoch = origin.token.phases.get(bar, bar.phase + 1)
         self.shared[source].read(slice(start // 4, -(-end // 4)), event)
 
+    def descriptor_copied(self, f: Fragment, at: int, lanes: np.ndarray, start: int) -> None:
+        if self.races:
+            warp = self.warps_by_rank[f.cta.rank][(f.lo + int(lanes[0])) // 32]
+            self.lanes.copied(f, at, warp, f.lo + lanes, start)
+
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         rank = origin.cta.rank
         actor = self._pipe(rank) if group is None else self._wgmma(rank, group)

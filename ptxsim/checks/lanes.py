@@ -1,4 +1,4 @@
-"""Check bulk stores and arrivals after writes by other lanes of the warp.
+"""Check bulk stores, arrivals and descriptor copies after writes by other lanes.
 
 Only bar.warp.sync, or a wider barrier, orders the lanes of a warp.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.warp import Fragment
     from ..core.work import Origin
 
+DESCRIPTOR = 128  # bytes
 LONGEST = 64  # writes of a warp that are kept between two synchronisations
 Writes = deque["LaneWrite"]
 
@@ -85,6 +86,20 @@ class LaneWrites:
                 message = f"lane {thread % 32} of warp {origin.warp} of CTA {origin.cta.rank} stores shared offset "
                 message += f"{offset}, which lane {which % 32} wrote at {where}, and no bar.warp.sync lies between them"
                 return self.clocks.machine.report("race", message, origin.at, origin.fragment)
+        return None
+
+    def copied(self, f: Fragment, at: int, warp: Warp, threads: np.ndarray, start: int) -> None:
+        """Report a descriptor that lanes of a warp copy and another lane changed, unordered."""
+        for offsets, writers, size, changed_at in self.since.get(warp, ()):
+            first = offsets.astype(np.int64)
+            own = writers[(first < start + DESCRIPTOR) & (first + size > start)]
+            if len(own) and len(np.setdiff1d(threads, own)):
+                where = self.clocks.machine.program.instructions[changed_at].location
+                message = (
+                    f"warp {warp.warp} of CTA {warp.rank} copies a descriptor that lane {int(own[0]) % 32} changed"
+                )
+                message += f" at {where}, and no bar.warp.sync lies between them"
+                return self.clocks.machine.report("race", message, at, f, warp=warp.warp)
         return None
 
 

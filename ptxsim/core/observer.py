@@ -127,6 +127,9 @@ class Observer:
     def shared_stored(self, source: CTA, start: int, end: int, origin: Origin, bar: MBarrier | None = None) -> None:
         """Handle bytes start..end read by a bulk store, or by a copy that signals `bar`."""
 
+    def descriptor_copied(self, f: Fragment, at: int, lanes: np.ndarray, start: int) -> None:
+        """Handle lanes of a warp that copy a tensor map from shared memory at `start`."""
+
     def operand_read(self, source: CTA, chunks: Chunks, origin: Origin, group: int | None = None) -> None:
         """Handle 16-byte chunks read by tcgen05.mma, tcgen05.cp or, with `group`, by wgmma."""
 

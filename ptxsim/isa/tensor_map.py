@@ -116,6 +116,7 @@ def tensormap_copy(f: Fragment, spec: MapCopy, to: Address, source: np.ndarray) 
             where = f.machine.memory.location(address)
             f.report(spec.at, "misaligned" if target is not None else "out-of-bounds", f"a tensor map to {where}")
             continue
+        f.cta.cluster.observer.descriptor_copied(f, spec.at, np.array(lanes), offset)
         target[:USED] = np.ascontiguousarray(data[:, lanes[0]]).view(np.uint8)
         target[USED:] = f.cta.shared[offset + USED : offset + BYTES]
         _changed(f, spec.at, address, released=True)

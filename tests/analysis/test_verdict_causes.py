@@ -277,6 +277,9 @@ def test_more_instructions_for_the_same_products_are_a_cause_where_tensor_cores_
     assert cause.numbers["ratio"] == pytest.approx(3.0)
     assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 70.0}))
     assert "tensor_instructions" not in fired(gemm_m128({**more, "tensor_core_percent": 0.0}))
+    assert "tensor_instructions" not in fired(
+        gemm_m128({**more, "tensor_core_percent": 20.0}, {"tensor_core_percent": 10.0})
+    )
     known = gemm_m128({**more, "tensor_core_percent": 20.0})
     assert "tensor_instructions" not in fired(replace(known, slow=replace(known.slow, near_build=False)))
     fewer = {**more, "issue_active_percent": 0.9 * issue.issue_active_percent, "tensor_core_percent": 20.0}

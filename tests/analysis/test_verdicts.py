@@ -351,7 +351,7 @@ def test_evidence_is_linked_and_both_kinds_of_contests_are_listed(verdict):
     shown = view(msgspec.structs.replace(verdict, targets=[msgspec.structs.replace(one, explained=every)]))
     assert len(shown["explained"]) == sum(MOST_EXPLAINED.values())
     (file,) = shown["explained"][0]["causes"][0]["files"]
-    assert file == {"href": "inspect/a/b.json", "text": "b functions/0"}
+    assert file == {"href": "inspect/a/b.json", "text": "a/b functions/0"}
 
 
 def test_a_cold_lead_of_the_other_dsl_is_booked_under_that_dsl(verdict):

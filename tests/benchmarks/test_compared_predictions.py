@@ -133,7 +133,7 @@ def test_numbers_are_replaced_while_lengths_and_tables_stay() -> None:
 def test_a_prediction_is_stale_once_the_clock_is_another_one() -> None:
     from cutesnake.planning.staleness import closure
 
-    code = {path.resolve() for path in closure("predict.py")}
+    code = {path.resolve() for path in closure("cutesnake.stages.predict.prediction")}
     assert {path.resolve() for path in (ROOT / "ptxsim" / "timing").glob("*.py")} <= code
 
 

@@ -220,6 +220,12 @@ def test_a_changed_descriptor_used_without_its_fences_is_a_race(change, fences, 
     assert findings[0].kind == "race" and f"tensormap::generic.{missing}" in findings[0].message
 
 
+def test_a_warp_copies_what_one_lane_changed_only_after_a_barrier_of_the_warp() -> None:
+    change = IN_SHARED.replace("REPLACED: bar.warp.sync -1;", "REPLACED:")
+    (finding,) = _load_through_a_changed_map(change, ACQUIRE)[2]
+    assert finding.kind == "race" and "a descriptor that lane 0 changed" in finding.message
+
+
 def test_a_field_of_a_descriptor_that_is_not_simulated_says_so() -> None:
     body = "mov.u32 %r2, dyn; tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r2], 0, 1;"
     with pytest.raises(ptxsim.PtxError, match="element_stride"):

@@ -377,7 +377,7 @@ def test_a_kernel_that_fails_is_named_with_reason_and_log(fresh) -> None:
 
 @pytest.mark.slow
 def test_a_job_that_fails_is_named_with_reason_and_log(fresh) -> None:
-    append(fresh / "workflow/scripts/plan.py", '\nraise RuntimeError("out of plans")\n')
+    append(fresh / "workflow/scripts/job.py", '\nif name == "plan":\n    raise RuntimeError("out of plans")\n')
     done = snakemake(fresh)
     (line,) = [line for line in done.stderr.splitlines() if "out of plans" in line]
     assert done.returncode != 0 and line.startswith("Failed: plan elementwise_add: RuntimeError: out of plans")

@@ -104,12 +104,13 @@ def test_what_is_wrong_leaves_no_record(tmp_path) -> None:
 def test_the_rules_script_writes_the_plan_and_the_roofline(tmp_path, machine) -> None:
     whole = read(ROOT / "config/config.yaml", "config") | {"operators": ["elementwise_add"]}
     plan = make_plan(check(whole), machine("none")).of("elementwise_add")
+    task = "cutesnake.stages.inspect.roofline:plan_and_roofline"
+    arguments = {"plan": plan, "recorded": ["NVIDIA H20"], "machine": {}, "devices": str(DEVICES)}
+    arguments |= {"output": str(tmp_path / "plan.json"), "rooflines": str(tmp_path / "roofline.json")}
     snakemake = SimpleNamespace(
-        params=SimpleNamespace(plan=plan, recorded=["NVIDIA H20"], machine={}, made_from=None),
-        input=SimpleNamespace(devices=str(DEVICES)),
-        output=SimpleNamespace(record=str(tmp_path / "plan.json"), roofline=str(tmp_path / "roofline.json")),
+        params=SimpleNamespace(task=("host", "plan", task), arguments=arguments, made_from=None),
         log=[str(tmp_path / "plan.log")],
     )
-    runpy.run_path(str(ROOT / "workflow/scripts/plan.py"), {"snakemake": snakemake})
+    runpy.run_path(str(ROOT / "workflow/scripts/job.py"), {"snakemake": snakemake})
     assert record.read("plan", tmp_path / "plan.json").operator == "elementwise_add"
     assert "H20" in {row.device for row in record.read("roofline", tmp_path / "roofline.json").rows}

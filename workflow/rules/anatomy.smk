@@ -17,7 +17,13 @@ rule anatomy:
     conda:
         "../../envs/environment.yaml"
     params:
-        builds=anatomy_builds_of,
+        task=("simulator", "anatomy", "cutesnake.stages.anatomy.folder:write_folder"),
+        arguments=lambda wildcards, input, output: {
+            "operator": wildcards.operator,
+            "builds": anatomy_builds_of(wildcards),
+            "results": "results",
+            "folder": output.folder,
+        },
         made_from=made_from,
     script:
-        "../scripts/anatomy.py"
+        "../scripts/job.py"

@@ -14,7 +14,11 @@ rule autotune:
     conda:
         "../../envs/environment.yaml"
     params:
-        timings=timings_of,
+        task=(None, "autotune", "cutesnake.stages.measure.autotune:write_choice"),
+        arguments=lambda wildcards, input, output: {
+            "timings": timings_of(wildcards),
+            "output": output.record,
+        },
         made_from=made_from,
     script:
-        "../scripts/autotune.py"
+        "../scripts/job.py"

@@ -249,7 +249,7 @@ def recipe_of_case(stage, names, settings, device, case):
 
 def recipe_of_prediction(names, case, timing=None):
     return recipe(
-        code_of("predict.py", f"kernels.{names.operator}.{names.kernel}"),
+        code_of("job.py", "cutesnake.stages.predict.prediction", f"kernels.{names.operator}.{names.kernel}"),
         TORCH,
         identity=identity(case),
         device=PLAN.clocks[names.target],

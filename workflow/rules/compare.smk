@@ -36,6 +36,18 @@ rule compare:
     conda:
         "../../envs/environment.yaml"
     params:
+        task=("plots", "compare", "cutesnake.report.plot:compare_and_plot"),
+        arguments=lambda wildcards, input, output: {
+            "plan": input.plan,
+            "records": input.records,
+            "roofline": input.roofline,
+            "recorded": input.recorded,
+            "kept": input.kept,
+            "validation": input.held,
+            "output": output.record,
+            "table": output.table,
+            "folder": output.pictures,
+        },
         made_from=made_from,
     script:
-        "../scripts/compare.py"
+        "../scripts/job.py"

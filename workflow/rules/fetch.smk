@@ -13,7 +13,12 @@ rule fetch:
     conda:
         "../../envs/environment.yaml"
     params:
-        upstream=lambda wildcards: str(PIN_FILES.get(wildcards.package, (UPSTREAM,))[0]),
+        task=(None, "fetch", "cutesnake.stages.fetch:fetch"),
+        arguments=lambda wildcards, input, output: {
+            "package": wildcards.package,
+            "folder": str(Path(output.record).parent),
+            "upstream": str(PIN_FILES.get(wildcards.package, (UPSTREAM,))[0]),
+        },
         made_from=made_from,
     script:
-        "../scripts/fetch.py"
+        "../scripts/job.py"

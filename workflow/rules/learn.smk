@@ -48,12 +48,16 @@ rule timeline:
     conda:
         "../../envs/environment.yaml"
     params:
-        identity=lambda wildcards: identity(timeline_case(build_of(wildcards))),
-        settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
-        timing=None,
+        task=("simulator", "predict", "cutesnake.stages.predict.prediction:run_case"),
+        arguments=lambda wildcards, input, output: {
+            "identity": identity(timeline_case(build_of(wildcards))),
+            "settings": {"device": PLAN.clocks[wildcards.target]},
+            "build": input.build,
+            "output": output.record,
+        },
         made_from=made_from,
     script:
-        "../scripts/predict.py"
+        "../scripts/job.py"
 
 
 rule learn:

@@ -23,9 +23,16 @@ rule operations:
     conda:
         "../../envs/environment.yaml"
     params:
-        checks=SIMULATED,
-        front=FRONT_PAGE,
-        first=FRONT,
+        task=("pages", "operations", "cutesnake.report.operations:write_files"),
+        arguments=lambda wildcards, input, output: {
+            "builds": input.builds,
+            "checks": SIMULATED,
+            "operations": input.operations,
+            "front": FRONT_PAGE,
+            "first": FRONT,
+            "output": output.record,
+            "page": output.page,
+        },
         made_from=made_from,
     script:
-        "../scripts/operations.py"
+        "../scripts/job.py"

@@ -145,7 +145,7 @@ def default_builds():
 
 def recipe_of_anatomy(build):
     """What the anatomy of a build depends on besides files."""
-    code = code_of("anatomy.py", f"kernels.{build.operator}.{build.kernel}")
+    code = code_of("job.py", "cutesnake.stages.anatomy.folder", f"kernels.{build.operator}.{build.kernel}")
     return recipe(code, TORCH, build=watched_build(build.key))
 
 

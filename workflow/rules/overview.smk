@@ -20,6 +20,11 @@ rule overview:
     conda:
         "../../envs/environment.yaml"
     params:
+        task=("plots", "overview", "cutesnake.report.plot.overview:overview_files"),
+        arguments=lambda wildcards, input, output: {
+            "comparisons": input.comparisons,
+            "folder": output.folder,
+        },
         made_from=made_from,
     script:
-        "../scripts/overview.py"
+        "../scripts/job.py"

@@ -16,9 +16,15 @@ rule plan:
     conda:
         "../../envs/environment.yaml"
     params:
-        plan=plan_of,
-        machine=CARDS,
-        recorded=CARDS_OF_OTHERS,
+        task=("host", "plan", "cutesnake.stages.inspect.roofline:plan_and_roofline"),
+        arguments=lambda wildcards, input, output: {
+            "plan": plan_of(wildcards),
+            "output": output.record,
+            "machine": CARDS,
+            "devices": input.devices,
+            "rooflines": output.roofline,
+            "recorded": CARDS_OF_OTHERS,
+        },
         made_from=made_from,
     script:
-        "../scripts/plan.py"
+        "../scripts/job.py"

@@ -21,9 +21,14 @@ rule predict:
         slurm_partition=asked_of_slurm("partition"),
         constraint=asked_of_slurm("constraint"),
     params:
-        identity=identity_of,
-        settings=lambda wildcards: {"device": PLAN.clocks[wildcards.target]},
-        timing=timing_of,
+        task=("simulator", "predict", "cutesnake.stages.predict.prediction:run_case"),
+        arguments=lambda wildcards, input, output: {
+            "identity": identity_of(wildcards),
+            "settings": {"device": PLAN.clocks[wildcards.target]},
+            "build": input.build,
+            "timing": timing_of(wildcards),
+            "output": output.record,
+        },
         made_from=made_from,
     script:
-        "../scripts/predict.py"
+        "../scripts/job.py"

@@ -23,7 +23,7 @@ def products():
     for operator in PLAN.workloads:
         yield plan_product(operator)
     for source in sorted({*PLAN.sources.values()} - {OWN, INSTALLED}):
-        code = code_of("fetch.py")
+        code = code_of("job.py", "cutesnake.stages.fetch")
         pin = PINS.get(source)
         path = f"results/fetch/{source}/fetched.json"
         yield Product(path, "fetch", lambda code=code, pin=pin: recipe(code, pin=pin), spare=True)
@@ -43,7 +43,12 @@ def products():
             for key in CHOICES:
                 names = Names(zip(("operator", "kernel", "target", "workload"), key.split("/")))
                 path = f"results/autotune/{key}.json"
-                yield Product(path, "autotune", lambda: recipe(code_of("autotune.py")), timing_files_of(names))
+                yield Product(
+                    path,
+                    "autotune",
+                    lambda: recipe(code_of("job.py", "cutesnake.stages.measure.autotune")),
+                    timing_files_of(names),
+                )
     for case in PLAN.predicted():
         yield predicted_product(case)
     for operator in READ if COMPILES else ():
@@ -66,19 +71,26 @@ def products():
 
 def products_of_all():
     """What is made from results of several operators."""
-    yield Product("results/overview", "overview", lambda: recipe(code_of("overview.py"), ("matplotlib",)), COMPARISONS)
+    yield Product(
+        "results/overview",
+        "overview",
+        lambda: recipe(code_of("job.py", "cutesnake.report.plot.overview"), ("matplotlib",)),
+        COMPARISONS,
+    )
     if OPERATIONS:
         yield Product(
             "results/operations.json",
             "operations",
-            lambda: recipe(code_of("operations.py"), front=FRONT_PAGE, first=FRONT, checks=SIMULATED),
+            lambda: recipe(
+                code_of("job.py", "cutesnake.report.operations"), front=FRONT_PAGE, first=FRONT, checks=SIMULATED
+            ),
             [*BUILD_RECORDS, *files_of(SIMULATED), str(PROJECT / "config/operations.yaml"), *TEMPLATES],
             others=(("results/report/operations.html", "page"),),
         )
     yield Product(
         f"results/{CATALOGUE}",
         "page",
-        lambda: recipe(code_of("report.py"), front=FRONT_PAGE),
+        lambda: recipe(code_of("job.py", "cutesnake.report.catalogue"), front=FRONT_PAGE),
         ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
     lessons = goals.pages(GOALS)
@@ -98,7 +110,7 @@ def plan_product(operator):
         f"results/plan/{operator}.json",
         "plan",
         lambda: recipe(
-            code_of("plan.py", f"kernels.{operator}.operator"),
+            code_of("job.py", "cutesnake.stages.inspect.roofline", f"kernels.{operator}.operator"),
             plan=plan_of(names),
             machine=CARDS,
             recorded=CARDS_OF_OTHERS,
@@ -188,7 +200,9 @@ def anatomy_product(operator):
         f"results/anatomy/{operator}",
         "anatomy",
         lambda: recipe(
-            code_of("anatomy.py", *(f"kernels.{operator}.{kernel}" for kernel in kernels)),
+            code_of(
+                "job.py", "cutesnake.stages.anatomy.folder", *(f"kernels.{operator}.{kernel}" for kernel in kernels)
+            ),
             TORCH,
             builds=anatomy_builds_of(names),
         ),
@@ -210,7 +224,7 @@ def compared_product(operator):
     return Product(
         f"results/compare/{operator}.json",
         "compare",
-        lambda: recipe(code_of("compare.py"), ("matplotlib",)),
+        lambda: recipe(code_of("job.py", "cutesnake.report.plot"), ("matplotlib",)),
         [*evidence_inputs(operator), *kept_of(operator), *validation_of(Names(operator=operator))],
         others,
     )
@@ -256,7 +270,11 @@ def page_product(operator, path, reads, linked=()):
         path,
         "page",
         lambda: recipe(
-            code_of("report.py"), front=FRONT_PAGE, config=config, sweep=asdict(EXPERIMENT.sweeps[operator]), pins=pins
+            code_of("job.py", "cutesnake.report.files"),
+            front=FRONT_PAGE,
+            config=config,
+            sweep=asdict(EXPERIMENT.sweeps[operator]),
+            pins=pins,
         ),
         reads,
         linked=linked,

@@ -35,13 +35,19 @@ rule report:
     conda:
         "../../envs/environment.yaml"
     params:
-        front=FRONT_PAGE,
-        upstream=UPSTREAM,
-        sweep=asdict(EXPERIMENT.sweeps[FRONT]),
-        placeholders=LINKED,
+        task=("pages", "report", "cutesnake.report.files:report_files"),
+        arguments=lambda wildcards, input, output: {
+            "files": {**dict(input.items()), "upstream": UPSTREAM},
+            "config": config,
+            "sweep": asdict(EXPERIMENT.sweeps[FRONT]),
+            "front": FRONT_PAGE,
+            "output": output.page,
+            "placeholders": LINKED,
+            "anatomy": output.get("anatomy"),
+        },
         made_from=made_from,
     script:
-        "../scripts/report.py"
+        "../scripts/job.py"
 
 
 # The first operator's page is the front page. Its file that is named as the others' are leads there.
@@ -98,12 +104,18 @@ rule page:
     conda:
         "../../envs/environment.yaml"
     params:
-        front=FRONT_PAGE,
-        upstream=UPSTREAM,
-        sweep=lambda wildcards: asdict(EXPERIMENT.sweeps[wildcards.operator]),
+        task=("pages", "report", "cutesnake.report.files:report_files"),
+        arguments=lambda wildcards, input, output: {
+            "files": {**dict(input.items()), "upstream": UPSTREAM},
+            "config": config,
+            "sweep": asdict(EXPERIMENT.sweeps[wildcards.operator]),
+            "front": FRONT_PAGE,
+            "output": output.page,
+            "anatomy": output.get("anatomy"),
+        },
         made_from=made_from,
     script:
-        "../scripts/report.py"
+        "../scripts/job.py"
 
 
 rule catalogue_page:
@@ -128,10 +140,15 @@ rule catalogue_page:
     conda:
         "../../envs/environment.yaml"
     params:
-        front=FRONT_PAGE,
+        task=("pages", "catalogue", "cutesnake.report.catalogue:catalogue_files"),
+        arguments=lambda wildcards, input, output: {
+            "files": dict(input.items()),
+            "front": FRONT_PAGE,
+            "output": output.page,
+        },
         made_from=made_from,
     script:
-        "../scripts/catalogue.py"
+        "../scripts/job.py"
 
 
 rule catalogue:

@@ -47,7 +47,10 @@ ENVIRONMENTS = [path for name in TOOLCHAINS for path in environment_of(name)]
 def recipe_of_environment(name):
     one = TOOLCHAINS[name]
     return recipe(
-        code_of("toolchain_environment.py"), pins=one.pins, hashed=one.hashed, python=[sys.version, sys.prefix]
+        code_of("job.py", "cutesnake.stages.toolchain.environment"),
+        pins=one.pins,
+        hashed=one.hashed,
+        python=[sys.version, sys.prefix],
     )
 
 
@@ -167,7 +170,9 @@ def toolchain_products():
         yield Product(
             TOOLCHAIN_MATRIX,
             "toolchains",
-            lambda: recipe(code_of("toolchains.py"), toolchains=list(TOOLCHAINS), limits=gate_limits()),
+            lambda: recipe(
+                code_of("job.py", "cutesnake.report.toolchains"), toolchains=list(TOOLCHAINS), limits=gate_limits()
+            ),
             [*TOOLCHAIN_BUILDS, *ENVIRONMENTS, *TEMPLATES],
             others=tuple((page, "page") for page in (TOOLCHAIN_PAGE, *TOOLCHAIN_PAGES)),
         )

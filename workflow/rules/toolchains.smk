@@ -11,10 +11,14 @@ rule toolchain_environment:
     conda:
         "../../envs/environment.yaml"
     params:
-        entry=lambda wildcards: planned(TOOLCHAINS, wildcards.toolchain).file,
+        task=(None, "toolchain", "cutesnake.stages.toolchain.environment:install"),
+        arguments=lambda wildcards, input, output: {
+            "entry": planned(TOOLCHAINS, wildcards.toolchain).file,
+            "output": output.record,
+        },
         made_from=made_from,
     script:
-        "../scripts/toolchain_environment.py"
+        "../scripts/job.py"
 
 
 rule toolchain:
@@ -65,12 +69,20 @@ rule toolchains:
     conda:
         "../../envs/environment.yaml"
     params:
-        toolchains=list(TOOLCHAINS),
-        limits=gate_limits(),
-        front=FRONT_PAGE,
+        task=("pages", "toolchains", "cutesnake.report.toolchains:write_files"),
+        arguments=lambda wildcards, input, output: {
+            "records": list(TOOLCHAIN_BUILDS),
+            "environments": ENVIRONMENTS,
+            "toolchains": list(TOOLCHAINS),
+            "limits": gate_limits(),
+            "front": FRONT_PAGE,
+            "output": output.record,
+            "page": output.page,
+            "pages": TOOLCHAIN_PAGES,
+        },
         made_from=made_from,
     script:
-        "../scripts/toolchains.py"
+        "../scripts/job.py"
 
 
 rule gate:

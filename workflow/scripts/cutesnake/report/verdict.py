@@ -27,7 +27,7 @@ from cutesnake.report.formatting import DSL_NAMES, plural, slug
 View = dict[str, Any]  # data of a template
 Row = tuple[str, str | None, str]  # target, device, workload
 MOST_CAUSES = 2  # per DSL on the first screen
-MOST_EXPLAINED = {"dsls": 3, "authors": 2}  # pairs of kernels per GPU whose causes are listed, by contest
+MOST_EXPLAINED = {"dsls": 4, "authors": 2}  # pairs of kernels per GPU whose causes are listed, by contest
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
@@ -368,11 +368,11 @@ def _against(rivals: list[Rival]) -> str:
 
 
 def _foremost(verdict: TargetVerdict) -> list[Explained]:
-    """Return the first explained pair per kernels and causes."""
+    """Return the first explained pair per kernels and first cause."""
     pairs: dict[tuple[str, ...], Explained] = {}
     for one in verdict.explained:
         if one.causes:
-            pairs.setdefault((one.contest, one.faster, one.slower, *(cause.rule for cause in one.causes)), one)
+            pairs.setdefault((one.contest, one.faster, one.slower, one.causes[0].rule), one)
     return [
         one
         for contest, most in MOST_EXPLAINED.items()
@@ -485,7 +485,8 @@ def _explained(verdict: TargetVerdict, one: Explained, base: str) -> View:
 def _evidence(path: str, base: str) -> View:
     """Return the link to a record, named by its file, row and value."""
     file, _, place = path.partition("#")
-    return {"href": os.path.relpath(file, base), "text": " ".join(filter(None, (PurePath(file).stem, place)))}
+    name = PurePath(file).stem if "-" in file else "/".join(PurePath(file).with_suffix("").parts[-2:])
+    return {"href": os.path.relpath(file, base), "text": " ".join(filter(None, (name, place)))}
 
 
 Figure = tuple[str, str, Callable[[KernelCost], float | str | None]]  # name, key of a missing value, value
@@ -516,10 +517,7 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
-    """Return the table of costs, a column per kernel, grouped by target and workload.
-
-    `gpus` names a target's GPU, `names` shortens workloads' names.
-    """
+    """Return the table of costs, a column per kernel, by target (`gpus`) and workload (`names`)."""
     order = list(dict.fromkeys((cost.target, cost.at) for cost in costs))
     costs = sorted(costs, key=lambda cost: order.index((cost.target, cost.at)))
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]

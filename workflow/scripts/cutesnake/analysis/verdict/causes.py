@@ -312,7 +312,7 @@ def _consumer_groups(c: Contrast) -> Fired | None:
         return None
     numbers: Numbers = {"warps": len(slow[0].warps), "groups": len(fast)}
     numbers |= {"slow_wait": 100 * waits[1], "fast_wait": 100 * waits[0]}
-    spent = [wait * ncu.total_duration_us for wait, ncu in zip(waits, profiles, strict=True)]  # of the time of a warp
+    spent = [wait * (ncu.duration_us or 0.0) for wait, ncu in zip(waits, profiles, strict=True)]  # by a warp
     gap, kind = _gap(c, profiles)
     evidence = [*_anatomy_paths(c, "roles"), *(f"{path}#metrics/stalls/barrier" for path in _profiles(c))]
     return Fired(numbers, evidence, (spent[1] - spent[0]) / gap, kind)
@@ -641,6 +641,8 @@ def _tensor_instructions(c: Contrast) -> Fired | None:
     own = _same_builds(c)
     if own is None or any((ncu.tensor_core_percent or 0.0) < 5 for ncu in own):
         return None
+    if (own[1].tensor_core_percent or 0.0) >= (own[0].tensor_core_percent or 0.0):  # its main kernel is not the slower
+        return None
     issued = [(ncu.issue_active_percent or 0.0) * ncu.total_duration_us for ncu in own]
     if not issued[0] or issued[1] < 1.5 * issued[0] or (own[1].tensor_core_percent or 0.0) >= BUSY:
         return None
@@ -883,8 +885,8 @@ RULES = (
     ),
     Rule(
         "tensor_instructions",
-        f"Both kernels use tensor cores, the slower one below {BUSY:g} % of the time, and it issues 1.5 times the "
-        "instructions.",
+        f"Both kernels use tensor cores, the slower one less and below {BUSY:g} % of the time, and it issues 1.5 times "
+        "the instructions.",
         _tensor_instructions,
     ),
     Rule(
