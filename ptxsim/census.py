@@ -1,7 +1,4 @@
-"""Opcode census of PTX files: uses, targets and whether each opcode is simulated.
-
-`python -m ptxsim.census FILE.ptx...` prints it as a Markdown table.
-"""
+"""Opcode census of PTX files as Markdown: uses, targets, whether each is simulated."""
 
 import os
 import sys

@@ -1,7 +1,4 @@
-"""Operator `async_copies`: y = x through shared memory, by copies that no other kernel uses.
-
-It exists for the instructions, not for speed.
-"""
+"""Operator `async_copies`: y = x by copies that no other kernel uses, whatever their speed."""
 
 from __future__ import annotations
 

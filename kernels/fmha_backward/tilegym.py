@@ -1,7 +1,4 @@
-"""Adapter of the backward pass of TileGym's `attention` (cuTile).
-
-It has kernels for row sums, for dK and dV, for dQ.
-"""
+"""TileGym's `attention` (cuTile), backward: kernels for row sums, dK and dV, dQ."""
 
 import math
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `dense_gemm` for SM100, unmodified from the fetched wheel.
-
-A CTA or CTA pair for each tile of C loads a few stages ahead.
-"""
+"""NVIDIA's example `dense_gemm` (SM100), unmodified: CTAs or pairs load a few stages ahead."""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import supports, variants

@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `dense_gemm_persistent` for SM100, unmodified from the fetched wheel.
-
-Separate warps load, multiply and store; they stay for several tiles.
-"""
+"""NVIDIA's example `dense_gemm_persistent` (SM100), unmodified: specialised warps stay for several tiles."""
 
 from kernels.gemm.cutlass import adapter
 from kernels.gemm.cutlass.adapter import supports, variants

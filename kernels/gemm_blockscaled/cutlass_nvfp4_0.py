@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `nvfp4_gemm_0`, unmodified from the fetched wheel.
-
-A CTA computes a tile of C.
-"""
+"""NVIDIA's CuTe DSL example `nvfp4_gemm_0`, unmodified: a CTA computes a tile of C."""
 
 from functools import partial
 

@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `nvfp4_gemm_1`, unmodified from the fetched wheel.
-
-A pair of CTAs computes a tile of C, with multicast loads.
-"""
+"""NVIDIA's CuTe DSL example `nvfp4_gemm_1`, unmodified: CTA pairs with multicast loads."""
 
 from functools import partial
 

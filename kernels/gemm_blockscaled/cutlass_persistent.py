@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `dense_blockscaled_gemm_persistent`, unmodified from the fetched wheel.
-
-Separate warps load, multiply and store; they stay for several tiles.
-"""
+"""NVIDIA's example `dense_blockscaled_gemm_persistent`, unmodified: specialised warps stay for several tiles."""
 
 from cutesnake.model.contract import Variant
 from kernels.gemm_blockscaled.cutlass import adapter

@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `blockwise_gemm`, unmodified from the fetched wheel.
-
-Separate warps do loads, scales, products, scaled sums and stores.
-"""
+"""NVIDIA's example `blockwise_gemm`, unmodified: warps load, scale, multiply, add scaled sums, store."""
 
 from cutesnake.model.contract import Build, Runner
 from kernels.gemm_blockwise.cutlass import adapter

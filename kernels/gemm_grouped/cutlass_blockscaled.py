@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `grouped_blockscaled_gemm`, unmodified from the fetched wheel.
-
-Operands have block scales; TMA descriptors are changed in shared memory from group to group.
-"""
+"""NVIDIA's example `grouped_blockscaled_gemm`, unmodified: block scales, descriptors changed in shared memory."""
 
 from kernels.gemm_grouped.cutlass.adapter import TILINGS, Example
 from kernels.targets import BLACKWELL as TARGETS

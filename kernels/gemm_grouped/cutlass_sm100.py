@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `grouped_gemm` for SM100, unmodified from the fetched wheel.
-
-Operands have 16 bits; TMA descriptors are changed in shared memory from group to group.
-"""
+"""NVIDIA's example `grouped_gemm` (SM100), unmodified: 16-bit operands, descriptors changed in shared memory."""
 
 from kernels.gemm_grouped.cutlass.adapter import TILINGS, Example
 from kernels.targets import BLACKWELL as TARGETS

@@ -1,7 +1,4 @@
-"""NVIDIA's `sm100_mixed_input` of nvidia-cutlass-operators 0.3.0, unmodified from the fetched wheel.
-
-It is the CuTe DSL example `mixed_input_gemm`, grown into a library.
-"""
+"""`sm100_mixed_input` of nvidia-cutlass-operators 0.3.0, unmodified: NVIDIA's example, grown into a library."""
 
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, bind
 from kernels.upstream.operators import SOURCE

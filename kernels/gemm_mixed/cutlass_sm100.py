@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `mixed_input_gemm`, unmodified from the fetched wheel.
-
-Separate warps convert the weights between shared memory and tensor memory.
-"""
+"""NVIDIA's example `mixed_input_gemm`, unmodified: warps convert weights from shared to tensor memory."""
 
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, bind
 from kernels.upstream.examples import SOURCE

@@ -1,7 +1,4 @@
-"""NVIDIA's CuTe DSL example `grouped_mixed_input_gemm`, unmodified from the fetched wheel.
-
-Weights are converted, and scaled if int4, before they are multiplied.
-"""
+"""NVIDIA's example `grouped_mixed_input_gemm`, unmodified: weights are converted before products, int4 scaled."""
 
 from kernels.gemm_mixed.cutlass.adapter import TARGETS, Example, Tiling
 from kernels.gemm_mixed.cutlass.adapter import bind_groups as bind

@@ -1,7 +1,4 @@
-"""Step 0 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_0` in CuTe DSL, fetched wheel.
-
-One CTA computes a tile.
-"""
+"""Step 0 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_0`: one CTA per tile."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

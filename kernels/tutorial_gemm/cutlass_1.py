@@ -1,7 +1,4 @@
-"""Step 1 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_1` in CuTe DSL, fetched wheel.
-
-Pairs of CTAs share a product, with TMA multicast.
-"""
+"""Step 1 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_1`: CTA pairs, TMA multicast."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

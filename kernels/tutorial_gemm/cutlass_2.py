@@ -1,7 +1,4 @@
-"""Step 2 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_2` in CuTe DSL, fetched wheel.
-
-Separate warps load, multiply and store.
-"""
+"""Step 2 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_2`: warps load, multiply, store."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

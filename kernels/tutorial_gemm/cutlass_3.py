@@ -1,7 +1,4 @@
-"""Step 3 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_3` in CuTe DSL, fetched wheel.
-
-Clusters stay for several tiles, assigned beforehand.
-"""
+"""Step 3 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_3`: clusters stay for assigned tiles."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,7 +1,4 @@
-"""Step 3_1 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_3_1` in CuTe DSL, fetched wheel.
-
-Clusters ask the hardware for the next tile (cluster launch control).
-"""
+"""Step 3_1 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_3_1`: tiles by cluster launch control."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -1,7 +1,4 @@
-"""Step 5 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_5` in CuTe DSL, fetched wheel.
-
-Tiles have 64 columns for small products, in clusters of four.
-"""
+"""Step 5 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_5`: narrow tiles, clusters of four."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

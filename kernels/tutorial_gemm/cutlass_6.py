@@ -1,7 +1,4 @@
-"""Step 6 of NVIDIA's SM100 GEMM tutorial: `fp16_gemm_6` in CuTe DSL, fetched wheel.
-
-An earlier kernel makes B out of integers; the product starts meanwhile (programmatic dependent launch).
-"""
+"""Step 6 of NVIDIA's SM100 GEMM tutorial, `fp16_gemm_6`: dequantizes B in an earlier kernel."""
 
 from kernels.tutorial_gemm.cutlass import adapter
 from kernels.tutorial_gemm.cutlass.adapter import TARGETS

@@ -72,10 +72,7 @@ def fake(name: str, first_major: bool = False, alignment: int = ALIGNMENT) -> An
 
 
 def operand(stored: torch.Tensor, first_major: bool = False) -> torch.Tensor:
-    """View a contiguous (batch, rows, columns) tensor as (rows, columns, batch).
-
-    Where `first_major`, what is stored is (batch, columns, rows).
-    """
+    """View (batch, rows, columns), or `first_major` (batch, columns, rows), as (rows, columns, batch)."""
     return stored.permute(2, 1, 0) if first_major else stored.permute(1, 2, 0)
 
 

@@ -1,7 +1,4 @@
-"""Race check for global memory.
-
-access_history.py orders clusters and launches, stored.py the warps of one cluster.
-"""
+"""Race check for global memory: of clusters and launches (access_history.py), of warps (stored.py)."""
 
 from __future__ import annotations
 

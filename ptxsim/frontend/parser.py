@@ -1,7 +1,4 @@
-"""PTX parser: modules, kernel headers and directives (PTX ISA, chapters 4 to 7).
-
-body.py parses kernel bodies.
-"""
+"""PTX parser: modules, headers, directives (PTX ISA, chapters 4 to 7), bodies by body.py."""
 
 from __future__ import annotations
 

@@ -98,10 +98,7 @@ class Setting:
         survey: Survey | None = None,
         earlier: Sequence[Setting] = (),
     ) -> None:
-        """Prepare a launch; `earlier` are the call's previous launches.
-
-        `survey` is a known survey of the launch's clusters (None: survey it now).
-        """
+        """Prepare a launch after `earlier` ones of the call, surveyed now without a `survey`."""
         self.launch, self.device, self.code, self.clock_mhz, self.cache = launch, device, code, clock_mhz, cache
         self.placement = placement_of(launch, device, code)
         self.survey = survey or surveyed(launch) or Survey((1.0,) * self.placement.clusters, {}, {}, {})

@@ -25,10 +25,7 @@ class LocalMemory:
     def __init__(
         self, constants: DeviceConstants, l1: L1Cache, read_rate: float, write_rate: float, write_cost: float
     ) -> None:
-        """Set up the path; rates are the SM's part of L2 in bytes per cycle.
-
-        A byte written counts as `write_cost` bytes read.
-        """
+        """Set up the path: an SM's L2 bytes per cycle; written bytes count `write_cost`."""
         f = constants
         self.latency, self.miss_latency, self.l1 = f.local_latency, f.local_l2_latency, l1
         store = min(f.store_bytes_per_cycle, write_rate)

@@ -13,6 +13,7 @@ import pytest
 
 import sample
 from benchmarks.prediction.assumed import growth
+from benchmarks.prediction.b200_rows import published_clock
 from builds import build
 from cutesnake.analysis.compare.insight import number
 from cutesnake.model import record
@@ -84,6 +85,12 @@ def test_the_growth_of_errors_by_assumptions_is_as_recorded() -> None:
     for kind, factor in ASSUMED.items():
         chosen = [row for row in map(json.loads, lines) if row["kind"] == kind]
         assert max(1.0, growth(chosen)[2]) == pytest.approx(factor, rel=0.05)
+
+
+def test_a_published_clock_follows_from_the_cycles_at_a_locked_clock() -> None:
+    locked = {"clock_mhz": 100, "rows": [{"kernel": "mla", "parameters": {"batch": 74}, "us": 10.0}]}  # a round: 1,000
+    two_rounds, too_long = {"37": 10.0}, {"74": 501.0}
+    assert published_clock([locked, {"four_query_tokens_us": {"mla": two_rounds | too_long}}]) == 200
 
 
 def test_blind_rows_of_an_operator_lie_inside_the_bands_of_others() -> None:

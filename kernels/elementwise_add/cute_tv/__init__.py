@@ -22,10 +22,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return the builds, dynamic layout first.
-
-    `aligned` rows start at multiples of 16 bytes and are read in vectors.
-    """
+    """Return the builds, dynamic layout first; vectors read `aligned` rows (multiples of 16 bytes)."""
     w = workload
     aligned = w.columns * DTYPES[w.dtype] % VECTOR_BYTES == 0
     dynamic = {"dtype": w.dtype, "aligned": aligned, "rows": 0, "columns": 0}

@@ -21,10 +21,7 @@ def supports(workload: Workload) -> str | None:
 
 
 def variants(workload: Workload, target: str) -> tuple[Variant, ...]:
-    """Return one build per dtype and tile.
-
-    `aligned` builds promise rows that start at multiples of 16 bytes, for TMA.
-    """
+    """Return a build per dtype and tile; TMA takes `aligned` rows (multiples of 16 bytes)."""
     aligned = workload.columns * DTYPES[workload.dtype] % 16 == 0
     return tuple(
         Variant(

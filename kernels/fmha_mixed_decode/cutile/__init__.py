@@ -62,10 +62,7 @@ def compile(variant: Variant, target: str, folder: Path) -> dict[str, Any]:
 
 
 def bind(build: Build, workload: Workload, inputs: Inputs, outputs: Outputs) -> Runner:
-    """Bind two launches.
-
-    The first takes as many ranges of each cache as fill the GPU once, the second their means.
-    """
+    """Bind a launch that splits caches to fill the GPU once, and their merge."""
     import torch
 
     from cutesnake.stages.load.cutile import TileLaunch, multiprocessors, sequence

@@ -1,7 +1,4 @@
-"""`fmha_mixed_prefill` in cuTile: FlashAttention-2 over int8, e4m3 or int4 keys and values.
-
-The kernel is this project's.
-"""
+"""`fmha_mixed_prefill` in cuTile: FlashAttention-2 over int8, e4m3 or int4 keys and values."""
 
 import math
 from pathlib import Path

@@ -524,10 +524,7 @@ FIGURES: tuple[Figure, ...] = (
 
 
 def _costs(operator: str, costs: list[KernelCost], gpus: Mapping[str, str], names: Mapping[str, str]) -> View:
-    """Return the table of costs, a column per kernel, grouped by target and workload.
-
-    `gpus` names a target's GPU, `names` shortens workloads' names.
-    """
+    """Return the table of costs, a column per kernel, by target (`gpus`) and workload (`names`)."""
     order = list(dict.fromkeys((cost.target, cost.at) for cost in costs))
     costs = sorted(costs, key=lambda cost: order.index((cost.target, cost.at)))
     rows = [(name, [_cell(cost, key, value(cost)) for cost in costs]) for name, key, value in FIGURES]

@@ -232,10 +232,7 @@ def _why_no_kernel(evidence: Evidence, dsl: str, target: str, workload: str) -> 
 
 
 def _fastest(evidence: Evidence, source: Source, kernel: str, target: str, workload: str) -> str:
-    """Return the variant with the shortest cold time, measured or else predicted, or the default.
-
-    A measured variant may be one that is not planned any more.
-    """
+    """Return the variant with the shortest cold time, measured (even unplanned) or predicted, or default."""
     times = evidence.foreseen(kernel, target, workload) if source.kind == "none" else {}
     for _, timed in evidence.timings(source, target, workload):
         if timed.metrics and timed.case.kernel == kernel:
