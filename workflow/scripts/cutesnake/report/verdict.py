@@ -33,7 +33,10 @@ MOST_EXPLAINED = {"dsls": 4, "authors": 2}  # pairs of kernels per GPU whose cau
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
-    "untuned": ("{kernel} {timed} of {offered}", "variants {basis} per workload, at most: {kernels}; another may be faster"),
+    "untuned": (
+        "{kernel} {timed} of {offered}",
+        "most variants {basis} of a workload: {kernels}; another may be faster",
+    ),
     "other_variants": ("", "do not compare with {gpu}: other variants"),
 }
 LONGEST = 24  # characters of a headline in large type
