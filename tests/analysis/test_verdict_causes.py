@@ -399,8 +399,8 @@ def test_predicted_waves_count_where_the_faster_kernel_has_one_at_most():
     assert "not_persistent" not in with_waves(1.0, 12.0, bound="tensor cores")  # set-up hides behind a busy resource
 
 
-def test_small_products_count_where_they_keep_tensor_cores_busy_for_longer():
-    def sides(slow_shape, busy):
+def test_tensor_time_counts_where_products_are_smaller_or_more():
+    def sides(slow_shape, busy, work=None):
         result = predicted([(0.0, 41.0)], WAITING)
         (launch,) = result.slow.prediction.launches.cold
         launch = msgspec.structs.replace(launch, tensor_percent=busy)
@@ -414,14 +414,18 @@ def test_small_products_count_where_they_keep_tensor_cores_busy_for_longer():
             for one, of in zip((result.fast, result.slow), products, strict=True)
         )
         prediction = msgspec.structs.replace(slow.prediction, launches=launches)
-        return fired(replace(result, fast=fast, slow=replace(slow, prediction=prediction)))
+        return fired(
+            replace(result, fast=replace(fast, work=1.0), slow=replace(slow, prediction=prediction, work=work))
+        )
 
-    cause = sides([64, 256, 16], 40.0)["small_products"]  # 16.4 µs of 41, the other 9.3 of 31
+    cause = sides([64, 256, 16], 40.0)["tensor_time"]  # 16.4 µs of 41, the other 9.3 of 31
     assert cause.share_percent == pytest.approx(71)
-    assert "per CTA pair" in cause.sentence and "64 rows" in cause.sentence
-    assert "64 rows" not in sides([128, 128, 16], 40.0)["small_products"].sentence
-    assert "small_products" not in sides([64, 256, 16], 30.0)  # hardly longer
-    assert "small_products" not in sides([128, 256, 16], 40.0)  # of one size
+    assert "per CTA pair" in cause.sentence and "64 rows" in cause.sentence and "FLOPs" not in cause.sentence
+    assert "64 rows" not in sides([128, 128, 16], 40.0)["tensor_time"].sentence
+    assert "1.53 times the matrix FLOPs" in sides([64, 256, 16], 40.0, work=1.53)["tensor_time"].sentence
+    assert "tensor_time" in sides([128, 256, 16], 40.0, work=1.53)
+    assert "tensor_time" not in sides([64, 256, 16], 30.0)  # hardly longer
+    assert "tensor_time" not in sides([128, 256, 16], 40.0)  # of one size, and as many
 
 
 def test_a_serial_chain_needs_waiting_roles_and_no_bottleneck():

@@ -42,7 +42,7 @@ DRAWN = {  # of unseen_h200.json
     "drawn": "random, used for fitting",
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
-    "weakest": "random: the weakest of these, again on another day",
+    "weakest": "random: the weakest of the four rows above, on another day",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
@@ -339,13 +339,13 @@ def _newer() -> list[_Newer]:
     first, today = ({row["case"]: row for row in _lines(folder / f"b200_rows{name}.jsonl")} for name in ("_first", ""))
     known, rows = read_validated(files()), []
     for group in _json(folder / "b200_published.json"):
-        for published in group["rows"]:
+        for published in group["rows"] if "clock_mhz" not in group else ():  # times at a locked clock: `b200`
             us, workload = published["us"], make_workload(group["operator"], published["parameters"]).id
             case = f"{group['operator']}/{published['kernel']}/{workload}"
             if row := today.get(case):
                 before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
                 times = [one.get(key, math.nan) for one in (before, row) for key in ("predicted_us", "limited_us")]
-                width = band(row["bound"], group["cache"], row["assumed"], known, "clock_mhz" in group).percent
+                width = band(row["bound"], group["cache"], row["assumed"], known).percent
                 errors = tuple(100.0 * (time / us - 1) for time in times)
                 # An unknown band holds nothing.
                 rows.append(_Newer(case, us, errors, math.nan if width is None else width))

@@ -18,7 +18,7 @@ DATA = "recorded"
 EXAMPLE = f"report/{NAME}"
 TABLES = {"results.csv": "CSV", "results.parquet": "Parquet"}
 RECORD = re.compile(r'(<a\b[^>]*?\shref=")\.\./((?:\.\./)*recorded/)')  # of the project's folder, which the site has
-ENTRY = re.compile(r'(<a\b[^>]*?\shref=")[./]*docs/(knowledge/[^"]+)\.md"')  # of the project's folder
+ENTRY = re.compile(r'(<a\b[^>]*?\shref=")[./]*docs/((?:knowledge|decisions)/[^"]+)\.md"')  # of the project's folder
 LINK = re.compile(r'(<a\b[^>]*?)\shref="([^"#?]+)([^"]*)"([^>]*>)')
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from markupsafe import Markup, escape
+
 from cutesnake.analysis.compare.insight import number
 from cutesnake.analysis.verdict import sentences
 from cutesnake.model.dsls import COMPARED
@@ -31,7 +33,10 @@ MOST_EXPLAINED = {"dsls": 4, "authors": 2}  # pairs of kernels per GPU whose cau
 MOST_WARM = 3  # warm times above the cold one that are explained, per GPU
 MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
-    "untuned": ("{kernel} {timed} of {offered}", "variants {basis}: {kernels}; another may be faster"),
+    "untuned": (
+        "{kernel} {timed} of {offered}",
+        "most variants {basis} of a workload: {kernels}; another may be faster",
+    ),
     "other_variants": ("", "do not compare with {gpu}: other variants"),
 }
 LONGEST = 24  # characters of a headline in large type
@@ -59,7 +64,7 @@ def view(verdicts: Verdicts, coverage: Sequence[Coverage] = (), base: str = "res
                 for one in decided
                 if (main := brief(one)) and main.accuracy
             ),
-            *(("Authors.", text) for text in [_authors(verdicts.costs, used)] if text),
+            *(("Authors.", text) for text in [_authors(verdicts.costs, used, base)] if text),
         ],
         "why": _why(decided),
         "explained": [_explained(verdict, one, base) for verdict in decided for one in _foremost(verdict)],
@@ -210,7 +215,7 @@ def _kernels(decisions: Sequence[Decision]) -> str:
     """Return the number of workloads, and the kernels if each DSL has one."""
     sides = [{getattr(pair, side) for one in decisions for pair in one.pairs} for side in SIDES]
     names = " vs ".join(*zip(*sides, strict=True)) if max(map(len, sides)) == 1 else "best kernel of each DSL"
-    mean = "" if decisions[0].winner == "depends" else "geometric mean of "
+    mean = "" if decisions[0].winner == "depends" else "means over "
     return f"{names}; {mean}{plural(decisions[0].workloads, 'workload')}"
 
 
@@ -232,9 +237,13 @@ def _rows(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
 
 
 def _equal(decision: Decision) -> str:
-    """Return the number of equal workloads, and within which difference times count as equal."""
+    """Return the number of equal workloads, and the noise of their times together."""
+    if not decision.equal:
+        return "none"
     kind = "errors" if decision.basis == "predicted" else "noise"
-    return f"{len(decision.equal)}, {kind} ±{decision.noise_percent:.1f}{PERCENT}"
+    limits = [pair.noise_percent for pair in decision.pairs if pair.workload in decision.equal]
+    ends = dict.fromkeys(f"{choose(limits):.1f}" for choose in (min, max))
+    return f"{len(decision.equal)}, {kind} ±{' to '.join(ends)}{PERCENT}"
 
 
 def _samples(decision: Decision) -> str:
@@ -250,7 +259,7 @@ def _foremost_pair(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]
     workload = max(clear, key=lambda pair: max(pair.ratio, 1 / pair.ratio)).workload
     known = short_names({pair.workload for one in decisions for pair in one.pairs})
     of = [next((pair for pair in one.pairs if pair.workload == workload), None) for one in decisions]
-    return [(f"at {known[workload]}, both", [_times(pair) if pair else "" for pair in of])]
+    return [(f"{known[workload]}, CuTe / cuTile", [_times(pair) if pair else "" for pair in of])]
 
 
 def _times(pair: Pairing) -> str:
@@ -297,10 +306,10 @@ def _power(main: Decision, values: Mapping[str, Any]) -> str:
     each = " and ".join(f"{values[side]} {DSL_NAMES[side]}" for side in SIDES)
     text = f"Power limit: lower clock in {each} of {values['timed']} warm times"
     if main.winner == "depends":
-        return f"{text}; rested GPU: short bursts before that."
+        return f"{text}; rested GPU: short bursts without it."
     if rested := values.get("rested"):
         side, by = sentences.favoured(rested)
-        text += f"; rested GPU (short bursts): {side} {by:.2f}{TIMES}"
+        text += f"; rested GPU (short bursts without it): {side} {by:.2f}{TIMES}"
     return f"{text}."
 
 
@@ -404,21 +413,22 @@ def _flag(flag: Flag, gpu: str) -> str:
         "spills": "{kernel} spills {least} to {most} B/thread",
         "different_hosts": "{workloads} timed on different hosts",
         "not_on_this_gpu": "never run on a {gpu}",
-        "uneven_variants": "best of {cute} CuTe DSL variants {basis}, of {cutile} cuTile ones",
+        "uneven_variants": "best of {cute} CuTe DSL variants {basis} per workload, of {cutile} cuTile ones",
     }[flag.id].format(kernel=flag.kernel, **{"gpu": gpu} | values)
 
 
-def _authors(costs: Iterable[KernelCost], used: set[str]) -> str:
-    """Say who wrote the kernels that were compared."""
-    named: dict[tuple[str, str], list[str]] = {}
+def _authors(costs: Iterable[KernelCost], used: set[str], base: str) -> Markup:
+    """Say who wrote the kernels that were compared, with a link to documented versions."""
+    named: dict[str, dict[Markup, None]] = {}
     for one in costs:
         if one.kernel in used:
-            versions = f" ({one.author.versions} design versions)" if one.author.versions else ""
-            kernels = named.setdefault((one.author.name, one.author.work), [])
-            kernels += [text for text in [f"{one.kernel}{versions}"] if text not in kernels]
-    texts = [f"{', '.join(kernels)}: {name}, {work}" for (name, work), kernels in named.items()]
-    where = "; design versions: docs/decisions" * any(one.author.versions for one in costs)
-    return f"{'; '.join(texts)}{where}." if texts else ""
+            text = escape(one.kernel)
+            if one.author.versions and one.author.evidence:
+                link = os.path.relpath(one.author.evidence, base)
+                text += Markup(' (<a href="{}">{} design versions</a>)').format(link, one.author.versions)
+            named.setdefault(f"{one.author.name}, {one.author.work}", {})[text] = None
+    texts = [Markup("{}: {}").format(Markup(", ").join(kernels), who) for who, kernels in named.items()]
+    return Markup("{}.").format(Markup("; ").join(texts)) if texts else Markup("")
 
 
 def _why(decided: list[TargetVerdict]) -> list[View]:

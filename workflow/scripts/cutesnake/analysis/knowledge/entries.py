@@ -103,7 +103,7 @@ def index(entries: list[Entry]) -> str:
         "",
         "- *A ÷ B* divides times: at 1.2, B is 1.2 times as fast. `b8_s2000` is batch 8 with 2,000 keys per request.",
         "- *test* is the limit beyond which a test fails.",
-        "- A *small kernel* is the bug of a published kernel, in a few lines of PTX.",
+        "- A *small kernel* is the bug of a published kernel, in a few lines of PTX. Diffs go from the bug to the fix.",
         "- An *anatomy* is an analysis of compiled code and of one simulated run.",
         "- `cute_sm90`, `cute_sm100` and `cutile` are this project's [MLA decode kernels](../kernels/index.md).",
         "  FlashMLA is DeepSeek's. `cluster1`, `single`, `cluster2` and `halves` are",

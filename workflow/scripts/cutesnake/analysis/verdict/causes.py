@@ -31,6 +31,7 @@ ISSUING = (
     "dispatch_stall",
 )  # stalls of warps with work to do
 WAITING = ("long_scoreboard", "short_scoreboard", "wait")  # stalls of warps that wait for memory or earlier results
+MORE_WORK = 1.1  # times the matrix FLOPs that count as more
 HALF_ROWS = 64  # of a tcgen05 product of one CTA, which fill half of the lanes of tensor memory
 BUSY = 60.0  # percent of a peak from which on a resource counts as the bound
 
@@ -42,7 +43,7 @@ class Fired:
     numbers: Numbers
     evidence: list[str]
     share: float | None = None
-    kind: str = "timed"  # which difference the share is of: timed, profiled or predicted
+    kind: str = "timed"  # which difference the share is of: timed, profiled or predicted; most: at most, of the timed
     sentence: str | None = None  # name of another sentence than the rule's
 
 
@@ -157,17 +158,24 @@ def _second_launch(c: Contrast) -> Fired | None:
     rest = [sum(k.duration_us or 0.0 for k in ncu.kernels) - (ncu.duration_us or 0.0) for ncu in profiles]
     own, seen = _own(c), (c.fast.after_main_us, c.slow.after_main_us)
     (gap, kind), paths = _gap(c, profiles), [f"{path}#metrics/kernels" for path in _profiles(c) if path]
-    if own and seen[1] is not None and (fast == 1 or seen[0] is not None):  # ncu runs kernels one at a time
-        rest, gap, kind = [seen[0] or 0.0, seen[1]], c.gap_us, "timed"
+    timed = seen[1] is not None and (fast == 1 or seen[0] is not None)
+    if timed:  # ncu runs kernels one at a time, a call may not
+        rest, gap, kind = [seen[0] or 0.0, seen[1] or 0.0], c.gap_us if own else gap, "timed" if own else kind
         paths.append(c.slow.timeline_path)
     extra = rest[1] - (rest[0] if fast > 1 else 0.0)
-    if extra < LEAST_SHARE * gap or (own is None and extra > min(gap, c.gap_us)):
+    if own is None and extra > min(gap, c.gap_us):
+        return None
+    if c.gap_us > gap:
+        gap, kind = c.gap_us, "timed"
+    if extra < LEAST_SHARE * gap:
         return None
     second = max(
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
     )
-    numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name}
+    numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name, "most": ""}
     evidence = [c.fast.timing_path, c.slow.timing_path, *paths]
+    if not timed:  # alone, a launch cannot overlap
+        kind, numbers["most"] = "most", "up to "
     share, sentence = extra / gap, None
     if fast == 1 and (cluster := _communicating(c.fast)):
         numbers["cluster"] = cluster
@@ -200,23 +208,25 @@ def _predicted_limit(kernel: Kernel, figure: Figure) -> str:
     return str(getattr(kernel.prediction.bounds, figure)) if kernel.prediction else ""
 
 
-def _small_products(c: Contrast) -> Fired | None:
+def _tensor_time(c: Contrast) -> Fired | None:
     result = _anatomies(c)
     if result is None or not (c.fast.prediction and c.slow.prediction):
         return None
     largest = [max(one.products or [], key=lambda p: math.prod(p.shape), default=None) for one in result]
     launches = [_longest(k, c.figure) for k in (c.fast, c.slow)]
     busy = [(one.end_us - one.start_us) * one.tensor_percent / 100 for one in launches]
-    if largest[0] is None or largest[1] is None or math.prod(largest[0].shape) < 2 * math.prod(largest[1].shape):
+    if largest[0] is None or largest[1] is None or busy[1] < 1.5 * busy[0]:
         return None
+    work = c.slow.work / c.fast.work if c.slow.work and c.fast.work else 1.0
+    small = math.prod(largest[0].shape) >= 2 * math.prod(largest[1].shape)
     extra = busy[1] - busy[0]
-    if busy[1] < 1.5 * busy[0] or extra < LEAST_SHARE * c.gap_us:
+    if not (small or work >= MORE_WORK) or extra < LEAST_SHARE * c.gap_us:
         return None
-    numbers: Numbers = {"slow_us": busy[1], "fast_us": busy[0]}
-    for side, one in zip(("fast", "slow"), largest, strict=True):
-        numbers[f"{side}_shape"] = "x".join(map(str, one.shape)) + " per CTA pair" * (one.cta_group == 2) if one else ""
+    shapes = ["x".join(map(str, one.shape)) + " per CTA pair" * (one.cta_group == 2) for one in largest if one]
     half = largest[1].cta_group == 1 and largest[1].shape[0] == HALF_ROWS
-    numbers["half"] = f" {HALF_ROWS} rows of one CTA fill half of its tensor cores." * half
+    numbers: Numbers = {"slow_us": busy[1], "fast_us": busy[0], "work": work}
+    more = work if work >= MORE_WORK else None
+    numbers["why"] = sentences.tensor_time(c.slow.name, (shapes[1], shapes[0]) if small else None, half, more)
     evidence = [f"{k.predict_path}#metrics/launches/{c.figure}" for k in (c.fast, c.slow)]
     return Fired(numbers, [*_anatomy_paths(c, "products"), *evidence], extra / c.gap_us, "predicted")
 
@@ -830,10 +840,10 @@ RULES = (
         _product_width,
     ),
     Rule(
-        "small_products",
-        "Predicted: the slower kernel's largest product has half the size or less, and its tensor cores are busy 1.5 "
-        "times as long, by a tenth of the difference or more.",
-        _small_products,
+        "tensor_time",
+        "Predicted: the slower kernel's tensor cores are busy 1.5 times as long, by a tenth of the difference or more, "
+        f"and its largest product has half the size or less, or it computes {MORE_WORK:g} times the matrix FLOPs.",
+        _tensor_time,
     ),
     Rule(
         "idle_processors",

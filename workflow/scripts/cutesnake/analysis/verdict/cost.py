@@ -44,21 +44,32 @@ def spills(evidence: Evidence, kernel: str, target: str) -> tuple[list[int], lis
     return [min(result.values()), max(result.values())], [path for path, spilled in result.items() if spilled]
 
 
-def variants_timed(evidence: Evidence, kernel: str, target: str) -> int:
-    """Return the number of variants that some GPU timed, in searches too."""
-    every = list(_measured(evidence, kernel, target))
-    timed = {variant_id(entry.case) for entry in every if isinstance(entry, Timing)}
-    searches = (entry.metrics for entry in every if isinstance(entry, Autotune))
-    return len(timed | {one.variant for search in searches if search for one in search.variants if one.status == "ok"})
+def variants_timed(evidence: Evidence, kernel: str, target: str, at: str | None = None) -> int:
+    """Return the number of variants that some GPU timed on one workload, in searches too.
+
+    The workload is `at`, or that with the most.
+    """
+    timed: dict[str, set[str]] = {}
+    for entry in _measured(evidence, kernel, target):
+        of = timed.setdefault(entry.case.workload, set())
+        if isinstance(entry, Timing):
+            of.add(variant_id(entry.case))
+        elif isinstance(entry, Autotune) and entry.metrics:
+            of.update(one.variant for one in entry.metrics.variants if one.status == "ok")
+    return max((len(of) for workload, of in timed.items() if workload == (at or workload)), default=0)
 
 
-def variants_offered(evidence: Evidence, kernel: str, target: str) -> int | None:
-    """Return the most candidates that a contract offers for a workload, if known."""
+def variants_offered(evidence: Evidence, kernel: str, target: str, at: str | None = None) -> int | None:
+    """Return how many candidates a kernel's contract offers for a workload; None if unknown.
+
+    The workload is `at`, or that of some with the most.
+    """
     counts = [0]
     try:
         module = load_kernel(evidence.operator, kernel)
         every = list(evidence.workloads.values())
-        for parameters in every[:: -(-len(every) // MOST_WORKLOADS) or 1]:
+        some = [evidence.workloads[at]] if at else every[:: -(-len(every) // MOST_WORKLOADS) or 1]
+        for parameters in some:
             workload = make_workload(evidence.operator, parameters)
             if module.supports(workload) is None:
                 counts.append(len(module.variants(workload, target)))
@@ -103,8 +114,8 @@ def _cost(evidence: Evidence, kernel: str, target: str, fetched: Path, pair: Pai
         at=at,
         spill_bytes=spilled,
         tensor_memory_columns=_most(one.tensor_memory_columns for one in functions),
-        variants_offered=variants_offered(evidence, kernel, target),
-        variants_timed=variants_timed(evidence, kernel, target),
+        variants_offered=variants_offered(evidence, kernel, target, at),
+        variants_timed=variants_timed(evidence, kernel, target, at),
         missing=missing,
         evidence=[result[0] for result in (built, inspected) if result],
     )

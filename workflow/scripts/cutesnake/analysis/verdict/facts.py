@@ -41,6 +41,7 @@ class Kernel:
     anatomy_path: str = ""
     prediction: PredictMetrics | None = None
     predict_path: str = ""
+    work: float | None = None  # simulated matrix FLOPs over the operator's, of the largest case: the least padding
 
     @property
     def launches(self) -> int | None:
@@ -165,6 +166,7 @@ class Facts:
             result[1].case.variant.params,
             prediction=metrics,
             predict_path=result[0],
+            work=self._work(kernel, target, variant),
             **self._static(kernel, target, variant, longest),
         )
 
@@ -194,6 +196,17 @@ class Facts:
             if best:
                 return other, *best[1:]
         return source, "", [Profile()] * len(timed)
+
+    def _work(self, kernel: str, target: str, variant: str) -> float | None:
+        """Return a build's simulated matrix FLOPs over the operator's, of its largest case."""
+        built = self._evidence.standing_for(kernel, target, variant)
+        counted = [
+            (simulated.cost.flops, sum(launch.mma_flops or 0 for launch in simulated.launches))
+            for _, entry in self._evidence.cases("correctness", kernel, target)
+            if entry.case.variant.id == built and entry.metrics and (simulated := entry.metrics.simulated)
+        ]
+        needed, done = max(counted, default=(0, 0))
+        return done / needed if needed and done else None
 
     def _profile(self, source: Source, target: str, workload: str, kernel: str, variant: str) -> Profile:
         result = self._evidence.case(source, "ncu", kernel, target, variant, workload)

@@ -10,12 +10,12 @@ NAMES = {side: DSLS[side].label for side in ("cute", "cutile")}
 
 CAUSES = {
     "second_launch": (
-        "{slow} needs {launches} launches a call, {fast} {fewer}. Beyond its main kernel, {slow} spends {us:.1f} µs "
-        "({second})."
+        "{slow} needs {launches} launches a call, {fast} {fewer}. Beyond its main kernel, {slow} spends {most}{us:.1f} "
+        "µs ({second})."
     ),
     "second_launch_cluster": (
-        "{slow} needs {launches} launches a call: beyond its main kernel, it spends {us:.1f} µs ({second}). {fast} "
-        "needs {fewer}: its {cluster}-CTA clusters exchange data inside the kernel."
+        "{slow} needs {launches} launches a call: beyond its main kernel, it spends {most}{us:.1f} µs ({second}). "
+        "{fast} needs {fewer}: its {cluster}-CTA clusters exchange data inside the kernel."
     ),
     "second_launch_predicted": (
         "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
@@ -47,9 +47,9 @@ CAUSES = {
         "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, "
         "{slow} fills {issued:.2f} % of the issue slots, {fast} {fewer:.2f} %."
     ),
-    "small_products": (
-        "The largest matrix product of {slow} is {slow_shape}, that of {fast} {fast_shape}.{half} In its longest "
-        "launch, tensor cores are busy for {slow_us:.1f} µs, in that of {fast} for {fast_us:.1f} µs."
+    "tensor_time": (
+        "In the longest launch of {slow}, tensor cores are busy for {slow_us:.1f} µs, in that of {fast} for "
+        "{fast_us:.1f} µs.{why}"
     ),
     "idle_processors": (
         "{slow} has {slow_ctas} output tiles of {slow_tile} for {processors} SMs, {fast} {fast_ctas} of {fast_tile}. "
@@ -171,7 +171,7 @@ LABELS = {  # rule -> its cause in a few words
     "loads_in_flight": "Fewer loads in flight.",
     "consumer_groups": "One role for all warps.",
     "product_width": "Narrow products.",
-    "small_products": "Small matrix products.",
+    "tensor_time": "More tensor-core time.",
     "idle_processors": "Too few tiles.",
     "few_ctas": "Few CTAs.",
     "tile_traffic": "Smaller tile, more traffic.",
@@ -203,11 +203,25 @@ def not_the_dsl(other: str, fast: str, us: float) -> str:
     return f" The DSL alone is no cause either: {other}, in the DSL of {fast} and with this tile, takes {us:.1f} µs."
 
 
+def tensor_time(slow: str, products: tuple[str, str] | None, half: bool, work: float | None) -> str:
+    """Return why a kernel's tensor cores are busy for longer.
+
+    `products`: shape of its largest product, if smaller, and of the other kernel's. `half`: it fills half of a tensor
+    core. `work`: matrix FLOPs over the other kernel's, if more.
+    """
+    texts = [f" {slow} computes {work:.2f} times the matrix FLOPs."] if work else []
+    if products:
+        texts.append(f" Its largest product is {products[0]}, vs {products[1]}, by choice of the variant.")
+    if half:
+        texts.append(" One CTA with 64 rows fills half of its tensor core; a pair with 64 rows per CTA fills both.")
+    return "".join(texts)
+
+
 def share(percent: float, kind: str) -> str:
-    """Return a cause's share of a timed, profiled or predicted difference."""
-    if round(percent) == 100:
-        return f"That explains all of the {kind} difference."
-    return f"That explains {percent:.0f} % of the {kind} difference."
+    """Return a cause's share of a difference of a kind (`Fired.kind`)."""
+    of = "the difference in the profile" if kind == "profiled" else "the difference"
+    most = "at most " * (kind == "most")
+    return f"That explains {most}{'all' if round(percent) == 100 else f'{percent:.0f} %'} of {of}."
 
 
 def elsewhere(workloads: list[str], gpus: list[str]) -> str:
@@ -277,18 +291,18 @@ def accuracy(known: Accuracy, decision: Decision) -> str:
     if known.leaning:
         side, by = favoured(known.leaning)
         bias = (
-            f" In {known.leaning_cases} comparisons of both DSLs for this operator, predictions favoured {side} by "
-            f"{by:.2f} (median); the mean is not corrected for that"
+            f" In {known.leaning_cases} comparisons of both DSLs for this operator, fitted kernels included, "
+            f"predictions favoured {side} by {by:.2f} (median); the mean is not corrected for that"
         )
         if decision.winner != "depends":
             side, by = favoured(decision.mean / known.leaning)
             bias += f" (if it were: {side} {by:.2f}\N{MULTIPLICATION SIGN} {decision.figure})"
         bias += "."
     return (
-        f"Compared with {' and '.join(known.devices)} at the highest clock, for kernels outside the model's fit: half "
-        f"of {known.cases} predicted {decision.figure} times were off by less than {known.median_error_percent:.0f} %, "
-        f"nine in ten by less than {known.nine_in_ten_percent:.0f} %. Of {known.pairs} pairs of kernels on one "
-        f"workload, the faster was predicted in {known.right}.{bias}"
+        f"Of {known.cases} {decision.figure} times on {' and '.join(known.devices)}, of kernels that the model was not "
+        f"fitted to, half were predicted within {known.median_error_percent:.0f} %, nine in ten within "
+        f"{known.nine_in_ten_percent:.0f} %, at the highest clock. Of {known.pairs} pairs of such kernels on one "
+        f"workload, the faster was predicted in {known.right}.{bias} Errors above: of both times, added."
     )
 
 

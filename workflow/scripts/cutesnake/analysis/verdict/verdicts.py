@@ -278,7 +278,7 @@ class _Contest:
         raise NotImplementedError
 
     def variants(self, kernel: str) -> int:
-        """Return the number of variants with a time."""
+        """Return the most variants with a time of one workload."""
         return variants_timed(self.evidence, kernel, self.target)
 
     def _author(self, kernel: str) -> str:

@@ -258,8 +258,8 @@ class KernelCost(Part):
     at: Annotated[str | None, doc("workload that the build and the achieved occupancy are of, for compared kernels")]
     spill_bytes: Annotated[list[int], doc("per thread, least and most over the builds; empty: not known")]
     tensor_memory_columns: int | None
-    variants_offered: Annotated[Count | None, doc("candidates by its contract, the most of any workload")]
-    variants_timed: Count
+    variants_offered: Annotated[Count | None, doc("candidates by its contract, for `at` or the most of any workload")]
+    variants_timed: Annotated[Count, doc("on `at`, or the most on one workload")]
     missing: Annotated[dict[str, str], doc("figure -> why it is missing")]
     evidence: Annotated[list[str], doc("files")]
 
