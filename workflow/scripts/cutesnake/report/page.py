@@ -126,14 +126,14 @@ def _pages(contents: Contents) -> dict[str, str]:
 def _subtitle(contents: Contents) -> list[str]:
     """Return what is compared and how, and how many results were correct per GPU."""
     compared = contents.comparison
-    parts = ["Warm: repeated calls. Cold: L2 flushed, nearer to real use."]
+    parts = ["Warm: repeated calls. Cold: L2 flushed, as in real use."]
     counts: dict[str, list[int]] = {}
     for gpu in (gpu for row in compared.coverage for gpu in row.gpus.get("correctness", [])):
         passed, every = counts.setdefault(short(gpu.device), [0, 0])
         counts[short(gpu.device)] = [passed + gpu.ok, every + gpu.ok + gpu.failed]
     if counts:
         texts = [f"{number(passed)} of {number(every)} on {gpu.split()[0]}" for gpu, (passed, every) in counts.items()]
-        parts.append(f"Correct (a kernel on a workload): {', '.join(texts)}.")
+        parts.append(f"Correct cases: {', '.join(texts)}.")
     if example := _example(compared.rows):
         parts.append(f"{example['name']}: {', '.join(example['meaning'])}.")
     return parts

@@ -35,7 +35,7 @@ MOST_LISTED = 2  # workloads that a verdict lists with their times
 SHARED = {  # flags of several kernels: the words on each, and on all
     "untuned": (
         "{kernel} {timed} of {offered}",
-        "most variants {basis} of a workload: {kernels}; another may be faster",
+        "variants {basis}: {kernels}",
     ),
     "other_variants": ("", "do not compare with {gpu}: other variants"),
 }
@@ -237,13 +237,12 @@ def _rows(decisions: Sequence[Decision]) -> list[tuple[str, list[str]]]:
 
 
 def _equal(decision: Decision) -> str:
-    """Return the number of equal workloads, and the noise of their times together."""
+    """Return the number of equal workloads, and the largest noise of their times together."""
     if not decision.equal:
         return "none"
     kind = "errors" if decision.basis == "predicted" else "noise"
-    limits = [pair.noise_percent for pair in decision.pairs if pair.workload in decision.equal]
-    ends = dict.fromkeys(f"{choose(limits):.1f}" for choose in (min, max))
-    return f"{len(decision.equal)}, {kind} ±{' to '.join(ends)}{PERCENT}"
+    most = max(pair.noise_percent for pair in decision.pairs if pair.workload in decision.equal)
+    return f"{len(decision.equal)}, {kind} ≤ {most:.1f}{PERCENT}"
 
 
 def _samples(decision: Decision) -> str:
@@ -297,7 +296,7 @@ def _wins(decision: Decision, side: Side) -> str:
             f"{known[name]} {about}{ratios[name]:.2f}{TIMES}{noise[name]}"
             for name in sorted(ratios, key=lambda name: -ratios[name])
         )
-    where = f", all at {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
+    where = f": {', '.join(decision.losses)}" if decision.losses and side != decision.winner else ""
     return f"{len(pairs)}, up to {about}{max(ratios.values()):.2f}{TIMES}{where}"
 
 
@@ -309,7 +308,7 @@ def _power(main: Decision, values: Mapping[str, Any]) -> str:
         return f"{text}; rested GPU: short bursts without it."
     if rested := values.get("rested"):
         side, by = sentences.favoured(rested)
-        text += f"; rested GPU (short bursts without it): {side} {by:.2f}{TIMES}"
+        text += f"; in short bursts {side} {by:.2f}{TIMES}"
     return f"{text}."
 
 
@@ -323,7 +322,7 @@ def _by_clock(verdict: TargetVerdict) -> list[str]:
         for cause in one.causes
         if cause.rule == "clock" and (cause.share_percent or 0.0) >= LEAST_CLOCK
     ]
-    return [f"lower clock explains {', '.join(texts)}"] if texts else []
+    return [f"lower clock: {', '.join(texts)}"] if texts else []
 
 
 def _headlines(decisions: list[Decision]) -> list[View]:

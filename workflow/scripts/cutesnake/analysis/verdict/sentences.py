@@ -15,7 +15,7 @@ CAUSES = {
     ),
     "second_launch_cluster": (
         "{slow} needs {launches} launches a call: beyond its main kernel, it spends {most}{us:.1f} µs ({second}). "
-        "{fast} needs {fewer}: its {cluster}-CTA clusters exchange data inside the kernel."
+        "{fast} needs {fewer}: its {cluster}-CTA clusters exchange data."
     ),
     "second_launch_predicted": (
         "{slow} needs {launches} launches a call, {fast} {fewer}. The rest beyond the longest kernel costs {us:.1f} "
@@ -26,9 +26,9 @@ CAUSES = {
         "{more}."
     ),
     "cold_start": (
-        "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. The code of {slow} is "
-        "{slow_kb:.0f} KB, that of {fast} {fast_kb:.0f} KB, fetched again after an L2 flush. At {profiled}, "
-        "{slow_wait:.0f} % of the stalls of {slow} are waits for instructions, vs {fast_wait:.0f} %."
+        "With cold caches {slow} loses {slow_start:.1f} µs, {fast} {fast_start:.1f} µs. Code is fetched again after an "
+        "L2 flush: {slow_kb:.0f} KB vs {fast_kb:.0f} KB. At {profiled}, {slow_wait:.0f} % of the stalls of {slow} are "
+        "waits for instructions, vs {fast_wait:.0f} %."
     ),
     "spills": (
         "{slow} spills {bytes} B of registers per thread to local memory ({registers} registers per thread); {fast} "
@@ -40,8 +40,8 @@ CAUSES = {
     ),
     "loads_in_flight": "{slow} holds {slow_kb:.0f} KB of loads in flight per SM, {fast} {fast_kb:.0f} KB.",
     "consumer_groups": (
-        "All {warps} multiplying warps of {slow} run the same steps and wait at the same barriers ({slow_wait:.0f} % "
-        "of their stalls). {fast} has {groups} groups with different steps, which wait less there ({fast_wait:.0f} %)."
+        "All {warps} multiplying warps of {slow} wait at the same barriers ({slow_wait:.0f} % of their stalls). {fast} "
+        "has {groups} groups with different steps, which wait less there ({fast_wait:.0f} %)."
     ),
     "product_width": (
         "The widest product of {slow} has {narrow} columns, that of {fast} {wide}. Per percent of tensor-core use, "
@@ -200,7 +200,7 @@ def cause(rule: str, values: Mapping[str, Any]) -> str:
 
 def not_the_dsl(other: str, fast: str, us: float) -> str:
     """Return that another kernel of the faster kernel's DSL is the slower one."""
-    return f" The DSL alone is no cause either: {other}, in the DSL of {fast} and with this tile, takes {us:.1f} µs."
+    return f" Nor is the DSL alone: {other}, in the DSL of {fast} and with this tile, takes {us:.1f} µs."
 
 
 def tensor_time(slow: str, products: tuple[str, str] | None, half: bool, work: float | None) -> str:
@@ -291,18 +291,18 @@ def accuracy(known: Accuracy, decision: Decision) -> str:
     if known.leaning:
         side, by = favoured(known.leaning)
         bias = (
-            f" In {known.leaning_cases} comparisons of both DSLs for this operator, fitted kernels included, "
-            f"predictions favoured {side} by {by:.2f} (median); the mean is not corrected for that"
+            f" In {known.leaning_cases} comparisons of both DSLs here, fitted kernels included, predictions favoured "
+            f"{side} by {by:.2f} (median)"
         )
         if decision.winner != "depends":
             side, by = favoured(decision.mean / known.leaning)
-            bias += f" (if it were: {side} {by:.2f}\N{MULTIPLICATION SIGN} {decision.figure})"
+            bias += f"; corrected for that, the mean is {side} {by:.2f}\N{MULTIPLICATION SIGN} {decision.figure}"
         bias += "."
     return (
-        f"Of {known.cases} {decision.figure} times on {' and '.join(known.devices)}, of kernels that the model was not "
-        f"fitted to, half were predicted within {known.median_error_percent:.0f} %, nine in ten within "
-        f"{known.nine_in_ten_percent:.0f} %, at the highest clock. Of {known.pairs} pairs of such kernels on one "
-        f"workload, the faster was predicted in {known.right}.{bias} Errors above: of both times, added."
+        f"At the highest clock, half of {known.cases} {decision.figure} times of unfitted kernels on "
+        f"{' and '.join(known.devices)} were predicted within {known.median_error_percent:.0f} %, nine in ten within "
+        f"{known.nine_in_ten_percent:.0f} %; the faster kernel in {known.right} of {known.pairs} pairs.{bias} Errors "
+        "above: both times', added."
     )
 
 
