@@ -172,7 +172,7 @@ def _second_launch(c: Contrast) -> Fired | None:
     second = max(
         (k for k in profiles[1].kernels if k.name != profiles[1].main_kernel), key=lambda k: k.duration_us or 0.0
     )
-    numbers: Numbers = {"launches": slow, "fewer": fast, "us": rest[1], "second": second.name, "most": ""}
+    numbers: Numbers = {"launches": slow, "fewer": fast, "us": extra, "second": second.name, "most": ""}
     evidence = [c.fast.timing_path, c.slow.timing_path, *paths]
     if not timed:  # alone, a launch cannot overlap
         kind, numbers["most"] = "most", "up to "

@@ -11,7 +11,7 @@ NAMES = {side: DSLS[side].label for side in ("cute", "cutile")}
 CAUSES = {
     "second_launch": (
         "{slow} needs {launches} launches a call, {fast} {fewer}. Beyond its main kernel, {slow} spends {most}{us:.1f} "
-        "µs ({second})."
+        "µs more than {fast} ({second})."
     ),
     "second_launch_cluster": (
         "{slow} needs {launches} launches a call: beyond its main kernel, it spends {most}{us:.1f} µs ({second}). "
