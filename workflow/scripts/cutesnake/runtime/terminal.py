@@ -37,6 +37,7 @@ GROWTH = 0.3  # of the time that has passed, in between
 REASON_LENGTH = 160
 LINE_LENGTH = 500  # of warnings and errors
 FAILED_LINES = 5  # of the end
+LONGEST_COMMAND = 400  # characters of a command that is printed again
 NOTHING = "Nothing to be done"
 BEFORE_JOBS = ("Assuming ", "Building DAG", "Config file ")  # what Snakemake says before every run
 FINAL = ("At least one job did not complete", "Exiting because a job execution failed")
@@ -370,6 +371,8 @@ class Terminal:
             done = total
             yield f"{total} jobs in {spent}"
         again = shlex.join(["snakemake", *sys.argv[1:]])
+        if len(again) > LONGEST_COMMAND:
+            again = "the same command"
         if failed or self._errors:
             yield f"Next: fix the cause and run again, finished results are kept: {again}"
         elif self._interrupted or done < total:
