@@ -166,3 +166,12 @@ def test_predictions_are_counted_by_error_and_by_order(tmp_path):
     leaning = accuracy("warm", "gemm", {"a": "cute", "b": "cutile", "c": "torch"}, sorted(tmp_path.glob("*.jsonl")))
     assert leaning.leaning_cases == 1 and leaning.leaning == pytest.approx((20 / 19) / (10 / 11))
     assert accuracy("warm", "fmha", {"a": "cute", "b": "cutile"}, sorted(tmp_path.glob("*.jsonl"))).leaning is None
+
+
+@pytest.mark.parametrize(("overheads", "winner"), [((3.1, 3.2), "cute"), ((3.1, 4.8), None), ((None, 4.8), "cute")])
+def test_launch_overheads_of_two_hosts_decide_no_workload(overheads, winner):
+    cute, cutile = (
+        Time(name, "v", us, 0.5, empty_launch_us=overhead)
+        for name, us, overhead in zip("ab", (17.1, 18.7), overheads, strict=True)
+    )
+    assert pairing("w", cute, cutile).winner == winner

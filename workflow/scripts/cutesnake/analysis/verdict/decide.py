@@ -21,6 +21,7 @@ INTERVAL = (2.5, 97.5)  # percentiles
 LEAST_SPLIT = 3  # workloads: some parameter separates any two
 MOST_BOUNDS = 2
 LEAST_LEFT_OUT = 0.2  # of the workloads, by a condition that is worth naming
+OTHER_HOST_US = 1.0  # by which launch overheads of one host do not differ, cold
 LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload alone is too likely
 
 
@@ -35,6 +36,7 @@ class Time:
     samples: int | None = None
     mhz: float | None = None  # SM clock
     rested_us: float | None = None  # warm, before power or heat lower the clock
+    empty_launch_us: float | None = None  # cold, on the same host
 
 
 def noise(figure: Figure, metrics: TimingMetrics) -> float:
@@ -59,9 +61,15 @@ def apart(ratio: float) -> float:
 
 
 def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
-    """Compare the fastest kernel of each DSL on a workload."""
+    """Compare the fastest kernel of each DSL on a workload.
+
+    The noise grows by the difference of launch overheads if that tells two hosts apart.
+    """
     ratio = cutile.us / cute.us
-    limit = max(NOISE_PERCENT, cute.noise + cutile.noise)
+    overheads = [one.empty_launch_us for one in (cute, cutile) if one.empty_launch_us is not None]
+    apart_us = max(overheads) - min(overheads) if len(overheads) == 2 else 0.0
+    hosts = 100 * apart_us / min(cute.us, cutile.us) if apart_us > OTHER_HOST_US else 0.0
+    limit = max(NOISE_PERCENT, cute.noise + cutile.noise + hosts)
     winner: Side | None = None if apart(ratio) <= limit else "cute" if ratio > 1 else "cutile"
     return Pairing(
         *(workload, cute.kernel, cute.variant, cute.us, cutile.kernel, cutile.variant, cutile.us),

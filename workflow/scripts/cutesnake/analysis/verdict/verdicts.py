@@ -314,7 +314,8 @@ class _Measured(_Contest):
         samples, mhz = (
             (metrics.samples, metrics.sm_clock_mhz) if cold else (metrics.hot_samples, metrics.hot_sm_clock_mhz)
         )
-        return Time(kernel, variant, us, noise(figure, metrics), samples, mhz, None if cold else metrics.burst_us)
+        rested, overhead = (None, metrics.empty_launch_us) if cold else (metrics.burst_us, None)
+        return Time(kernel, variant, us, noise(figure, metrics), samples, mhz, rested, overhead)
 
     def contrast(self, figure: Figure, workload: str, fast: Time, slow: Time) -> Contrast:
         """Return the facts of two timed kernels."""
