@@ -5,11 +5,14 @@ What each kernel does before and after it waits for the one before it.
 
 import re
 
+import msgspec
 import pytest
 
 from builds import build
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator
+from cutesnake.model.records.correctness import Simulated
+from cutesnake.report.kernel_panels import compare_cost
 from cutesnake.stages.measure import checker
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.simulate import simulation
@@ -72,8 +75,8 @@ def test_nvidias_kernels_are_right_on_every_distribution(target, dtype, number) 
         )
         result = simulation.simulate(case)
         assert result["reason"] is None
-        counted = result["metrics"]["simulated"]
-        assert len(counted["launches"]) == 2 and not any("fewer" in note for note in counted["notes"])
+        counted = msgspec.convert(result["metrics"]["simulated"], Simulated)
+        assert len(counted.launches) == 2 and not any("fewer" in note for note in compare_cost(counted))
 
 
 @pytest.mark.slow
