@@ -20,7 +20,7 @@ LARGEST = 1 << 28  # bytes of buffers beyond which no copy is kept
 
 
 class SmallGrid:
-    """A second run of a launch in a smaller grid or preferred clusters, whose outputs are discarded."""
+    """A second run in a smaller grid or preferred clusters; outputs are discarded."""
 
     def __init__(
         self,
