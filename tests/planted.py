@@ -24,7 +24,7 @@ from cutesnake.stages.simulate import simulation
 from cutesnake.stages.simulate.capture import Catcher
 
 Edit = Callable[[str], str]
-SCHEDULES = ("random", "tma_late")  # of the short list
+SCHEDULES = ("random", "tma_late")  # two of the short list's
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,10 @@ def _mma(g: Generator, ins: Instruction) -> None:
 
 
 def _words(registers: Words, lanes: int) -> np.ndarray:
-    return np.stack([np.broadcast_to(np.asarray(r, np.uint32), (lanes,)) for r in registers])
+    out = np.empty((len(registers), lanes), np.uint32)
+    for n, register in enumerate(registers):
+        out[n] = register
+    return out
 
 
 def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:

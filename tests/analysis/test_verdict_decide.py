@@ -175,3 +175,5 @@ def test_launch_overheads_of_two_hosts_decide_no_workload(overheads, winner):
         for name, us, overhead in zip("ab", (17.1, 18.7), overheads, strict=True)
     )
     assert pairing("w", cute, cutile).winner == winner
+    against = best_rival("cold", {"b": "torch"}, {"w": {"cute": cute}}, {"b": {"w": cutile}})
+    assert against.slower == (["w"] if winner else [])

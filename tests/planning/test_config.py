@@ -70,17 +70,21 @@ def test_the_default_sweep_is_the_promised_one() -> None:
     assert sweep.dtypes_for("sm_90a") == ["bf16"]  # what FlashMLA's published times are in
 
 
-def test_an_entry_of_a_simulated_list_may_have_its_own_distributions() -> None:
-    entries = [{"batch": [1, 2], "kv_length": 64}, {"batch": 2, "kv_length": [64, 65], "distributions": ["large"]}]
+def test_an_entry_of_a_simulated_list_may_have_its_own_distributions_and_schedules() -> None:
+    own: dict = {"distributions": ["large"], "schedules": ["eager"]}
+    entries = [{"batch": [1, 2], "kv_length": 64}, {"batch": 2, "kv_length": [64, 65], **own}]
     short = {"distributions": ["randn"], "workloads": entries}
     config = {**DEFAULT, "sweeps": {"mla_decode": {"dtypes": ["bf16"], "simulation": {"short": short}}}}
     sweep = check(config).sweeps["mla_decode"]
     drawn = {w.id: sweep.simulated_distributions("short", w) for w in sweep.simulated("short")}
     assert drawn == {"b1_q1_s64_bf16": ["randn"], "b2_q1_s64_bf16": ["randn", "large"], "b2_q1_s65_bf16": ["large"]}
-    for wrong, message in ((["largee"], "'largee' is unknown; did you mean 'large'"), ("large", "it must be a list")):
-        entries[1]["distributions"] = wrong
-        with pytest.raises(ConfigError, match=rf"short.workloads\[1\]: .*{message}"):
-            check(config)
+    orders = [sweep.simulated_schedules("short", w, ["random"]) for w in sweep.simulated("short")]
+    assert orders == [["random"], ["random", "eager"], ["eager"]]
+    for key, names in own.items():
+        for wrong, message in (([f"{names[0]}e"], f"'{names[0]}e' is unknown; did you mean"), (names[0], "be a list")):
+            entries[1].update(own | {key: wrong})
+            with pytest.raises(ConfigError, match=rf"short.workloads\[1\].{key}.*{message}"):
+                check(config)
 
 
 def test_types_know_every_target() -> None:

@@ -112,7 +112,12 @@ def checking_settings(wildcards):
 def simulation_settings(case):
     chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
     sweep = EXPERIMENT.sweeps[case.build.operator]
-    return {**chosen, "distributions": sweep.simulated_distributions(EXPERIMENT.extent, case.workload)}
+    extent, workload = EXPERIMENT.extent, case.workload
+    return {
+        **chosen,
+        "distributions": sweep.simulated_distributions(extent, workload),
+        "schedules": sweep.simulated_schedules(extent, workload, chosen["schedules"]),
+    }
 
 
 def simulated_of(wildcards):

@@ -5,23 +5,22 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from cutesnake.model import catalog
 from cutesnake.model.catalog import ContractError, load_operator
 from cutesnake.model.contract import Cost, Operator, Workload
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.explain import Problem
-from cutesnake.model.inputs import find_problem
+from cutesnake.model.inputs import Schedule, find_problem
 from cutesnake.planning import clocks, strict_yaml, toolchains
 from cutesnake.planning.sweep import (
     ALL,
     EXTENTS,
     OTHERS,
-    OWN_DISTRIBUTIONS,
     Entries,
     Sweep,
     SweepError,
@@ -232,16 +231,18 @@ def _sweep(operator: str, overrides: dict[str, Any]) -> Sweep:
     for dtype in sweep.all_dtypes:
         if dtype not in module.DTYPES:
             raise ConfigError(f"{local}.dtypes: unknown dtype {dtype!r};{nearest(dtype, module.DTYPES)}")
-    _check_distributions(f"{local}.distributions", operator, sweep.distributions)
+    _check_names(f"{local}.distributions", module.DISTRIBUTIONS, sweep.distributions)
     named: dict[str, Workload] = {}
     _check_workloads(f"{local}.workloads", sweep, sweep.workload_entries, named)
     for extent in EXTENTS:
         part = sweep.simulation.get(extent, {})
         place = f"{local}.simulation.{extent}"
-        _check_distributions(f"{place}.distributions", operator, part.get("distributions", []))
+        _check_names(f"{place}.distributions", module.DISTRIBUTIONS, part.get("distributions", []))
         entries = part.get("workloads", [])
         for index, entry in enumerate(entries):
-            _check_distributions(f"{place}.workloads[{index}]", operator, entry.get(OWN_DISTRIBUTIONS, []))
+            own = f"{place}.workloads[{index}]"
+            _check_names(f"{own}.distributions", module.DISTRIBUTIONS, entry.get("distributions", []))
+            _check_names(f"{own}.schedules", get_args(Schedule), entry.get("schedules", []))
         _check_workloads(f"{place}.workloads", sweep, sweep.simulated_entries.get(extent, []), named)
     predict = sweep.predict if isinstance(sweep.predict, dict) else {OTHERS: sweep.predict}
     if unknown := [name for name in predict if name not in (*sweep.kernels, OTHERS) and "kernels" not in mine]:
@@ -268,10 +269,9 @@ def _no_kernel(operator: str, name: str) -> str | None:
     return None
 
 
-def _check_distributions(local: str, operator: str, names: Any) -> None:
-    known = load_operator(operator).DISTRIBUTIONS
+def _check_names(local: str, known: Collection[str], names: Any) -> None:
     if not isinstance(names, list):
-        raise ConfigError(f"{local}: distributions is {names!r}; it must be a list")
+        raise ConfigError(f"{local} is {names!r}; it must be a list")
     for name in names:
         if name not in known:
             raise ConfigError(f"{local}: {name!r} is unknown;{nearest(name, known)}")

@@ -12,7 +12,7 @@ from cutesnake.planning import strict_yaml
 
 EXTENTS = ("short", "full")  # lists of simulated checks
 ALL = "all"  # every workload of the sweep
-OWN_DISTRIBUTIONS = "distributions"  # key of an entry of a simulated list
+OWN_KEYS = ("distributions", "schedules")  # that an entry of a simulated list may have besides its workloads
 OTHERS = "others"  # kernels that `predict` does not name
 Entries = list[dict[str, Any]]  # workloads of a sweep: each stands for the cross product of its lists
 
@@ -56,18 +56,25 @@ class Sweep:
 
     def simulated_distributions(self, extent: str, workload: Workload) -> list[str]:
         """Return the distributions of a simulated workload: its entries' own, else the list's."""
-        part, names = self.simulation[extent], dict[str, None]()
-        for entry, alone in zip(part["workloads"], self.simulated_entries[extent], strict=True):
+        return self._own("distributions", extent, workload, self.simulation[extent]["distributions"])
+
+    def simulated_schedules(self, extent: str, workload: Workload, others: list[str]) -> list[str]:
+        """Return the schedules of a simulated workload: its entries' own, else `others`."""
+        return self._own("schedules", extent, workload, others)
+
+    def _own(self, key: str, extent: str, workload: Workload, others: list[str]) -> list[str]:
+        names = dict[str, None]()
+        for entry, alone in zip(self.simulation[extent]["workloads"], self.simulated_entries[extent], strict=True):
             if any(name == workload.id for name, _ in self.of_entry(alone)):
-                names |= dict.fromkeys(entry.get(OWN_DISTRIBUTIONS, part["distributions"]))
+                names |= dict.fromkeys(entry.get(key, others))
         return list(names)
 
     @functools.cached_property
     def simulated_entries(self) -> dict[str, Entries]:
-        """Extent -> entries of its simulated list, without their distributions."""
+        """Extent -> entries of its simulated list, without OWN_KEYS."""
         return {
             extent: [
-                {key: value for key, value in entry.items() if key != OWN_DISTRIBUTIONS}
+                {key: value for key, value in entry.items() if key not in OWN_KEYS}
                 for entry in part.get("workloads", [])
             ]
             for extent, part in self.simulation.items()

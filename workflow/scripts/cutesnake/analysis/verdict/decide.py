@@ -60,16 +60,21 @@ def apart(ratio: float) -> float:
     return 100 * (max(ratio, 1 / ratio) - 1)
 
 
-def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
-    """Compare the fastest kernel of each DSL on a workload.
+def noise_of_ratio(first: Time, second: Time) -> float:
+    """Return the noise of a ratio of two times in percent.
 
-    The noise grows by the difference of launch overheads if that tells two hosts apart.
+    It grows by the difference of launch overheads if that tells two hosts apart.
     """
-    ratio = cutile.us / cute.us
-    overheads = [one.empty_launch_us for one in (cute, cutile) if one.empty_launch_us is not None]
-    apart_us = max(overheads) - min(overheads) if len(overheads) == 2 else 0.0
-    hosts = 100 * apart_us / min(cute.us, cutile.us) if apart_us > OTHER_HOST_US else 0.0
-    limit = max(NOISE_PERCENT, cute.noise + cutile.noise + hosts)
+    hosts = 0.0
+    if first.empty_launch_us is not None and second.empty_launch_us is not None:
+        apart_us = abs(first.empty_launch_us - second.empty_launch_us)
+        hosts = 100 * apart_us / min(first.us, second.us) if apart_us > OTHER_HOST_US else 0.0
+    return max(NOISE_PERCENT, first.noise + second.noise + hosts)
+
+
+def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:
+    """Compare the fastest kernel of each DSL on a workload."""
+    ratio, limit = cutile.us / cute.us, noise_of_ratio(cute, cutile)
     winner: Side | None = None if apart(ratio) <= limit else "cute" if ratio > 1 else "cutile"
     return Pairing(
         *(workload, cute.kernel, cute.variant, cute.us, cutile.kernel, cutile.variant, cutile.us),
@@ -256,7 +261,7 @@ def best_rival(
         if not shared:
             continue
         ratios = [theirs.us / mine.us for _, theirs, mine in shared]
-        limits = [max(NOISE_PERCENT, theirs.noise + mine.noise) for _, theirs, mine in shared]
+        limits = [noise_of_ratio(theirs, mine) for _, theirs, mine in shared]
         clear = [
             (workload, ratio)
             for (workload, *_), ratio, limit in zip(shared, ratios, limits, strict=True)

@@ -17,7 +17,7 @@ from cutesnake.analysis.verdict.accuracy import accuracy
 from cutesnake.analysis.verdict.authors import author
 from cutesnake.analysis.verdict.clocks import power_limited, warm_slower
 from cutesnake.analysis.verdict.cost import FETCHED, costs, spills, variants_offered, variants_timed
-from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, pairing
+from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, noise_of_ratio, pairing
 from cutesnake.analysis.verdict.facts import Contrast, Facts, Trial
 from cutesnake.model import record
 from cutesnake.model.contract import OWN
@@ -196,7 +196,7 @@ class _Contest:
             for workload, times in self.times[figure].items():
                 for contest, one, other in self._contests(times):
                     fast, slow = sorted((one, other), key=lambda time: time.us)
-                    percent, limit = apart(slow.us / fast.us), max(NOISE_PERCENT, fast.noise + slow.noise)
+                    percent, limit = apart(slow.us / fast.us), noise_of_ratio(fast, slow)
                     if percent <= (NOISE_PERCENT if self.basis == "predicted" else limit):
                         continue
                     contrast = dataclasses.replace(
