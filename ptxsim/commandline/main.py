@@ -148,7 +148,7 @@ def _run_all(
     trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
 
     def run_one(plan: tuple[str, int]) -> tuple[Outcome, dict[str, np.ndarray]]:
-        """Return the outcome, its coverage without instructions, and copies of changed tensors if any are saved."""
+        """Return the outcome, without instructions in its coverage, and tensors to save."""
         name, seed = plan
         call.restore()
         observed = progress.observe(launches, f"schedule {name}, seed {seed}")
@@ -227,7 +227,7 @@ def _check_prediction(options: argparse.Namespace) -> None:
 
 
 def _plans(options: argparse.Namespace, coverages: Sequence[Coverage]) -> Iterator[tuple[str, int]]:
-    """Yield (schedule, seed) to run; of a search, without end if its budget is a time."""
+    """Yield each (schedule, seed) to run, without end for a budget of seconds."""
     if options.schedule == "search":
         runs = RUNS if options.runs is None and options.seconds is None else options.runs
         return itertools.islice(orders(coverages, options.seed), runs)
@@ -235,7 +235,7 @@ def _plans(options: argparse.Namespace, coverages: Sequence[Coverage]) -> Iterat
 
 
 def _processes(options: argparse.Namespace) -> int:
-    """Return in how many processes schedules run: one for a single schedule and for a trace."""
+    """Return how many processes to start; 1 means none."""
     wanted = count_of(options.processes)
     if options.trace or options.schedule not in ("all", "search"):
         return 1

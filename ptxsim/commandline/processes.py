@@ -1,4 +1,4 @@
-"""Tasks in several processes, forked so that all begin with this process's memory at equal addresses."""
+"""Tasks in forked processes, which begin with this process's memory at equal addresses."""
 
 import contextlib
 import multiprocessing
@@ -82,11 +82,11 @@ def _readable(connections: Iterable[Connection]) -> list[Connection]:
 
 
 def _start(work: Callable[[T], R]) -> tuple[multiprocessing.process.BaseProcess, Connection]:
-    ours, theirs = multiprocessing.Pipe()
+    own, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=_serve, args=(work, theirs), daemon=True)
     process.start()
     theirs.close()
-    return process, ours
+    return process, own
 
 
 def _serve(work: Callable[[T], R], connection: Connection) -> None:

@@ -368,10 +368,10 @@ def outcomes(path: str) -> dict:
     return record
 
 
-RIGHT, OUTSIDE = [X, Y, N], ["--arg=f32[60]", Y, N]
+RIGHT, SHORT = [X, Y, N], ["--arg=f32[60]", Y, N]
 
 
-@pytest.mark.parametrize("arguments", [RIGHT, OUTSIDE])
+@pytest.mark.parametrize("arguments", [RIGHT, SHORT])
 @pytest.mark.parametrize("plan", [["--schedule=all"], ["--schedule=search", "--runs=6"]])
 def test_schedules_in_several_processes_give_equal_results(folder, capsys, arguments, plan) -> None:
     def run(processes: int) -> tuple[int, str, dict, np.ndarray]:
@@ -381,7 +381,7 @@ def test_schedules_in_several_processes_give_equal_results(folder, capsys, argum
         return status, re.sub(r"\d+\.\d s", "", without_addresses(out)), outcomes("r.json"), np.load("y.npy")
 
     alone, together = run(1), run(3)
-    assert alone[:3] == together[:3] and alone[0] == (arguments is OUTSIDE)
+    assert alone[:3] == together[:3] and alone[0] == (arguments is SHORT)
     np.testing.assert_array_equal(alone[3], together[3])
 
 
