@@ -171,7 +171,12 @@ def _run_all(
     outcomes: list[Outcome] = []
     reported: set[tuple[str, str, int | None]] = set()
     tensors: dict[str, np.ndarray] = {}
-    with contextlib.closing(in_order(run_one, plans, _processes(options))) as others:
+    processes = _processes(options)
+    for launch in launches if processes > 1 else ():
+        program = program_of(launch.module, launch.kernel)
+        for block in program.blocks:  # here once, not in every process
+            program.compile(block, masked=False)
+    with contextlib.closing(in_order(run_one, plans, processes)) as others:
         # the coverage of a search's first run names its other schedules
         for outcome, changed in itertools.chain(map(run_one, itertools.islice(plans, int(searches))), others):
             tensors = changed
