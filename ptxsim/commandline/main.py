@@ -3,11 +3,14 @@
 import argparse
 import contextlib
 import importlib.util
+import itertools
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..core.adversarial import PREFIX, RUNS, orders
 from ..core.coverage import Coverage
@@ -15,6 +18,7 @@ from ..core.finding import Finding
 from ..core.launch import Launch
 from ..core.run import CHECKS, check_waivers, run
 from ..core.schedule import DEFAULT, NAMES, Schedule
+from ..frontend.program import program_of
 from ..frontend.syntax import PtxError
 from ..host.capture import signature
 from ..host.linking import CaptureError, nearest
@@ -26,6 +30,7 @@ from .compared import Expectation, compare, expectations, save, targets, writabl
 from .elements import Misuse
 from .options import parser
 from .output import Outcome
+from .processes import count_of, in_order
 
 REPORTS = ("json", "sarif", "junit")
 
@@ -141,9 +146,10 @@ def _run_all(
     """Run every schedule on the same inputs; `coverages` accumulates coverage per launch."""
     progress = output.Progress(options.progress)
     trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
-    outcomes: list[Outcome] = []
-    reported: set[tuple[str, str, int | None]] = set()
-    for name, seed in _plan(options, coverages, outcomes):
+
+    def run_one(plan: tuple[str, int]) -> tuple[Outcome, dict[str, np.ndarray]]:
+        """Return the outcome, without instructions in its coverage, and tensors to save."""
+        name, seed = plan
         call.restore()
         observed = progress.observe(launches, f"schedule {name}, seed {seed}")
         try:
@@ -155,13 +161,40 @@ def _run_all(
                 raise
             raise Misuse(f"--schedule: {error}") from None
         progress.end()
+        for coverage in result.coverage:
+            coverage.instructions = []
         outcome = Outcome(result, [compare(x) for x in expected], call.changed(), call.nans())
-        outcomes.append(outcome)
-        for total, more in zip(coverages, result.coverage, strict=False):
-            total.merge(more)
-        coverages += result.coverage[len(coverages) :]
-        for line in output.outcome_lines(outcome, reported):
-            print(line, flush=True)
+        return outcome, {x: call.tensors[x].raw.copy() for x in outcome.changed if options.save}
+
+    start, searches = time.monotonic(), options.schedule == "search"
+    plans = _plans(options, coverages)
+    outcomes: list[Outcome] = []
+    reported: set[tuple[str, str, int | None]] = set()
+    tensors: dict[str, np.ndarray] = {}
+    processes = _processes(options)
+    for launch in launches if processes > 1 else ():
+        program = program_of(launch.module, launch.kernel)
+        for block in program.blocks:  # here once, not in every process
+            program.compile(block, masked=False)
+    with contextlib.closing(in_order(run_one, plans, processes)) as others:
+        # the coverage of a search's first run names its other schedules
+        for outcome, changed in itertools.chain(map(run_one, itertools.islice(plans, int(searches))), others):
+            tensors = changed
+            outcomes.append(outcome)
+            for launch, more in zip(launches, outcome.result.coverage, strict=False):
+                more.instructions = program_of(launch.module, launch.kernel).instructions
+            for total, more in zip(coverages, outcome.result.coverage, strict=False):
+                total.merge(more)
+            coverages += outcome.result.coverage[len(coverages) :]
+            progress.end()
+            for line in output.outcome_lines(outcome, reported):
+                print(line, flush=True)
+            over = options.seconds is not None and time.monotonic() - start >= options.seconds
+            if searches and (over or outcome.failed):
+                break
+    call.restore()
+    for name, raw in tensors.items():
+        call.tensors[name].raw[...] = raw
     if not any(outcome.changed for outcome in outcomes):
         print("no tensor was changed by any run")
     return outcomes
@@ -198,20 +231,20 @@ def _check_prediction(options: argparse.Namespace) -> None:
     DeviceModel.load(options.predict)  # raises if it does not exist
 
 
-def _plan(
-    options: argparse.Namespace, coverages: Sequence[Coverage], outcomes: Sequence[Outcome]
-) -> Iterator[tuple[str, int]]:
-    """Yield (schedule, seed) to run; a search ends with the first failing run."""
-    if options.schedule != "search":
-        yield from DEFAULT if options.schedule == "all" else ((options.schedule, options.seed),)
-        return
-    start = time.monotonic()
-    runs = RUNS if options.runs is None and options.seconds is None else options.runs
-    for plan in orders(coverages, options.seed):
-        yield plan
-        over = options.seconds is not None and time.monotonic() - start >= options.seconds
-        if over or len(outcomes) == runs or outcomes[-1].failed:
-            return
+def _plans(options: argparse.Namespace, coverages: Sequence[Coverage]) -> Iterator[tuple[str, int]]:
+    """Yield each (schedule, seed) to run, without end for a budget of seconds."""
+    if options.schedule == "search":
+        runs = RUNS if options.runs is None and options.seconds is None else options.runs
+        return itertools.islice(orders(coverages, options.seed), runs)
+    return iter(DEFAULT if options.schedule == "all" else ((options.schedule, options.seed),))
+
+
+def _processes(options: argparse.Namespace) -> int:
+    """Return how many processes to start; 1 means none."""
+    wanted = count_of(options.processes)
+    if options.trace or options.schedule not in ("all", "search"):
+        return 1
+    return min(wanted, len(DEFAULT) if options.schedule == "all" else max((options.runs or RUNS) - 1, 1))
 
 
 def _predicted(

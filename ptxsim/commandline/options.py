@@ -7,6 +7,7 @@ from typing import NoReturn
 from ..core.adversarial import RUNS
 from ..core.run import CHECKS, DEFAULT_CHECKS
 from ..core.schedule import DEFAULT, NAMES
+from .processes import VARIABLE
 
 HELP = """Run a compiled CuTe DSL kernel on this machine's CPU, look for faults, and compare what it computes.
 
@@ -70,6 +71,12 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--runs", type=int, metavar="N", help=f"budget of a search (default {RUNS}, without --seconds)")
     group.add_argument("--seconds", type=float, metavar="S", help="budget of a search, in seconds")
+    group.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help=f"how many schedules of `all` or `search` run at once (default {VARIABLE}, else one per available CPU)",
+    )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedule (default 0)")
     group.add_argument(
         "--checks",

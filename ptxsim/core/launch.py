@@ -104,7 +104,7 @@ class Launch:
 
     @property
     def preferred_cluster(self) -> Dim3:
-        """The cluster dimensions that it prefers; ptxsim runs clusters of `cluster`."""
+        """The cluster dimensions that it prefers; only check "small-grid" runs them."""
         x, y, z = self.attributes.get(PREFERRED, self.cluster)
         return x, y, z
 

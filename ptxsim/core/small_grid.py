@@ -1,6 +1,7 @@
 """Check "small-grid": run a persistent kernel again with several work items a CTA.
 
-Rings of stages then wrap, and buffers of one item are reused by the next, in workloads with few items.
+Rings of stages then wrap, and buffers of one item are reused by the next, in workloads with few items. A launch that
+prefers larger clusters runs again in those, too.
 """
 
 import math
@@ -19,7 +20,7 @@ LARGEST = 1 << 28  # bytes of buffers beyond which no copy is kept
 
 
 class SmallGrid:
-    """A second run of a launch in a smaller grid, whose outputs are discarded."""
+    """A second run in a smaller grid or preferred clusters; outputs are discarded."""
 
     def __init__(
         self,
@@ -33,21 +34,28 @@ class SmallGrid:
         Findings are added to `findings`. After a `faulty` run there is no second one.
         """
         self.launch, self.machine_of, self.faulty, self.findings = launch, machine_of, faulty, findings
-        self.grid = smaller_grid(launch)
+        self.again = replace(launch, grid=smaller_grid(launch))
+        if not any(map(int.__mod__, self.again.grid, launch.preferred_cluster)):
+            self.again = replace(self.again, cluster=launch.preferred_cluster)
+        other = (self.again.grid, self.again.cluster) != (launch.grid, launch.cluster)
         small = sum(a.size for a in launch.memory.allocations) <= LARGEST
-        self.before = Snapshot([launch]) if small and self.grid != launch.grid else None
+        self.before = Snapshot([launch]) if small and other else None
 
     def run(self, own: Machine) -> None:
-        """Run the smaller grid, and add its coverage to that of the launch's `own` run."""
+        """Run again, and add the coverage to that of the launch's `own` run."""
         if self.before is None or self.faulty(own.findings):
             return
         after = Snapshot([self.launch])
         self.before.restore()
-        machine = self.machine_of(replace(self.launch, grid=self.grid))
+        machine = self.machine_of(self.again)
         machine.run()
         after.restore()
         own.coverage.merge(machine.coverage)
-        note = f"; in a grid of {self.grid}, not {self.launch.grid}, so that each CTA has more work items"
+        note = "; in a second run"
+        if self.again.grid != self.launch.grid:
+            note += f" in a grid of {self.again.grid}, not {self.launch.grid}, so that each CTA has more work items"
+        if self.again.cluster != self.launch.cluster:
+            note += f" in the preferred clusters of {self.again.cluster}, not {self.launch.cluster}"
         self.findings += [replace(finding, message=finding.message + note) for finding in machine.findings]
 
 

@@ -8,10 +8,8 @@ import math
 
 import pytest
 
+from kernels.mla_decode import operator as mla
 from kernels.mla_decode.operator import BAD_ENTRY, DISTRIBUTIONS, PAGE, Workload, cost, request_lengths
-
-torch = pytest.importorskip("torch")
-from kernels.mla_decode import operator as mla  # noqa: E402
 
 SMALL = Workload(6, 300, "bf16", heads=4, latent=64, rope=16, paged=True)
 

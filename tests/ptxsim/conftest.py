@@ -23,6 +23,7 @@ BELOW = "flashinfer/data/cutlass/examples/python/CuTeDSL"
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marks of these tests, for where the repository's pyproject.toml is not read."""
+    os.environ.setdefault("PTXSIM_PROCESSES", "1")  # workers of pytest-xdist use all CPUs
     config.addinivalue_line("markers", "slow: takes longer than a few seconds")
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
     config.addinivalue_line("markers", "by_hand: slow, and left out of CI for its time")

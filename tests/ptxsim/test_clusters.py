@@ -99,9 +99,20 @@ def test_the_scope_of_a_cta_does_not_reach_its_cluster(scope, races) -> None:
     assert bool(findings) is races and {f.kind for f in findings} <= {"race"}
 
 
-@pytest.mark.parametrize("preferred", [(1, 1, 1), (2, 1, 1)])
-def test_preferred_clusters_are_noted(preferred) -> None:
-    launch = ptxsim.launch(ptxsim.Module.from_text(kernel_text("", 1)), "k", (4,), (32,), [np.zeros(4, np.uint32)])
+# The second CTA of a cluster writes a MiB past the buffer; thread 0 keeps the cluster's size.
+OF_PAIRS = """ld.param.u64 %d1, [p0]; mov.u32 %r1, %cluster_nctarank; mov.u32 %r2, %cluster_ctarank;
+mul.wide.u32 %d2, %r2, 1048576; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1;"""
+
+
+@pytest.mark.parametrize("preferred", [(1, 1, 1), (2, 1, 1), (3, 1, 1)])
+@pytest.mark.parametrize("schedule", ["random", "late"])
+def test_preferred_clusters_run_after_the_others_or_are_noted(preferred, schedule) -> None:
+    out = np.zeros(4, np.uint32)
+    launch = ptxsim.launch(ptxsim.Module.from_text(kernel_text(OF_PAIRS, 1)), "k", (4,), (32,), [out])
     launch = dataclasses.replace(launch, attributes={"attribute_11": preferred})
-    notes = ptxsim.run(launch).coverage[0].notes()
-    assert any("prefers clusters of (2, 1, 1)" in note for note in notes) is (preferred != (1, 1, 1))
+    result = ptxsim.run(launch, schedule, checks=("small-grid",))
+    notes = [note for note in result.coverage[0].notes() if f"prefers clusters of {preferred}" in note]
+    twice = schedule == "random" and preferred == (2, 1, 1)  # four CTAs are no multiple of three
+    assert out[0] == 1 and bool(notes) is (preferred[0] > 1 and not twice)
+    assert [f.kind for f in result.findings] == ["out-of-bounds"] * twice
+    assert all("in the preferred clusters of (2, 1, 1), not (1, 1, 1)" in f.message for f in result.findings)

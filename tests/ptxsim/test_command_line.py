@@ -5,17 +5,26 @@ It needs no CuTe DSL.
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import multiprocessing
+import os
+import re
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ptxsim import CaptureError, signature
+from ptxsim import CaptureError, Finding, signature
 from ptxsim.commandline.elements import ELEMENTS, Misuse
 from ptxsim.commandline.main import main
+from ptxsim.commandline.processes import in_order
 from ptxsim.commandline.specs import parse
 from ptxsim.commandline.tensors import HostTensor, make
 from ptxsim.host.linking import compiler
@@ -105,6 +114,7 @@ def test_addresses_in_a_tensor_reach_what_also_defines(folder, capsys) -> None:
 @pytest.mark.parametrize(
     ("line", "telling"),
     [
+        ([X, Y, N, "--processes=0"], "--processes 0: expected one or more"),
         (["--arg=f32[64]=foo", Y, N], "«f32[64]=foo»: it cannot be filled with «foo»; expected one of random"),
         (["--arg=f32[64]=zeroes", Y, N], "(did you mean zeros?)"),
         (["--arg==foo", Y, N], "«=foo»: not understood; expected a tensor"),
@@ -344,3 +354,103 @@ def test_ptx_that_was_cut_or_is_for_other_targets_is_told_of_in_one_line(folder,
     ptx.write_text(text.replace(target, ".target sm_80"))
     status, _, err = message(capsys, folder, X, Y, N)
     assert status == 0 and err.startswith("ptxsim: note: ") and err.count("\n") == 1 and "sm_80" in err
+
+
+def without_addresses(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]{8,}", "0x…", text)
+
+
+def outcomes(path: str) -> dict:
+    """A record without the seconds of its runs."""
+    record = json.loads(without_addresses(Path(path).read_text()))
+    for run in record["runs"]:
+        del run["seconds"]
+    return record
+
+
+RIGHT, SHORT = [X, Y, N], ["--arg=f32[60]", Y, N]
+
+
+@pytest.mark.parametrize("arguments", [RIGHT, SHORT])
+@pytest.mark.parametrize("plan", [["--schedule=all"], ["--schedule=search", "--runs=6"]])
+def test_schedules_in_several_processes_give_equal_results(folder, capsys, arguments, plan) -> None:
+    def run(processes: int) -> tuple[int, str, dict, np.ndarray]:
+        line = [folder, *arguments, *plan, f"--processes={processes}", "--save=y=y.npy", "--json=r.json"]
+        status, out, err = message(capsys, *line)
+        assert not err
+        return status, re.sub(r"\d+\.\d s", "", without_addresses(out)), outcomes("r.json"), np.load("y.npy")
+
+    alone, together = run(1), run(3)
+    assert alone[:3] == together[:3] and alone[0] == (arguments is SHORT)
+    np.testing.assert_array_equal(alone[3], together[3])
+
+
+def test_a_search_in_several_processes_ends_with_the_same_failing_run(folder, capsys, monkeypatch) -> None:
+    def faulty(launches, name, seed, **options):
+        result = run(launches, name, seed, **options)
+        if name == "warps" or seed == 4:
+            result.findings.append(Finding("wrong", name, "scale"))
+        return result
+
+    run = sys.modules["ptxsim.commandline.main"].run
+    monkeypatch.setattr("ptxsim.commandline.main.run", faulty)
+    runs = []
+    for processes in (1, 4):
+        line = [folder, *RIGHT, "--schedule=search", "--runs=9", f"--processes={processes}", "--json=r.json"]
+        assert message(capsys, *line)[0] == 1
+        runs.append(outcomes("r.json"))
+    assert runs[0] == runs[1] and 1 < len(runs[0]["runs"]) < 9 and not runs[0]["runs"][0]["findings"]
+
+
+def test_schedules_run_in_other_processes(folder, capsys, monkeypatch) -> None:
+    def pids(*line: str) -> set[int]:
+        log = Path("pids")
+        log.write_text("")
+        assert message(capsys, folder, *RIGHT, *line)[0] == 0
+        return set(map(int, log.read_text().split()))
+
+    def logged(*args, **options):
+        with Path("pids").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return run(*args, **options)
+
+    run = sys.modules["ptxsim.commandline.main"].run
+    monkeypatch.setattr("ptxsim.commandline.main.run", logged)
+    own = {os.getpid()}
+    for line in (
+        ("--processes=2",),
+        ("--schedule=all", "--processes=1"),
+        ("--schedule=all", "--trace", "--processes=2"),
+    ):
+        if "--trace" in line:
+            monkeypatch.setattr(sys, "stderr", io.StringIO())
+        assert pids(*line) == own
+    others = pids("--schedule=all", "--processes=2")
+    assert len(others) == 2 and not others & own
+    monkeypatch.setenv("PTXSIM_PROCESSES", "1")
+    assert pids("--schedule=all") == own
+
+
+def test_the_command_does_what_lost_workers_did_not() -> None:
+    parent = os.getpid()
+
+    def work(task: int) -> int:
+        if os.getpid() != parent and task in (2, 5):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 10 * task
+
+    assert list(in_order(work, iter(range(9)), 3)) == list(range(0, 90, 10))
+
+
+def test_the_error_of_a_worker_is_raised_in_its_turn_and_ends_the_others() -> None:
+    def work(task: int) -> int:
+        if task == 1:
+            raise ValueError("one")
+        time.sleep(60 * (task > 1))
+        return task
+
+    results = in_order(work, itertools.count(), 3)
+    assert next(results) == 0
+    with pytest.raises(ValueError, match="one"):
+        next(results)
+    assert not multiprocessing.active_children()

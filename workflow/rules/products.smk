@@ -167,9 +167,7 @@ def case_product(stage, case):
 
 
 def batch_product(batch):
-    operator, kernel, target, variant = batch.cases[0].build.key.split("/")
-    number = Path(batch.key).name
-    names = Names(stage=batch.stage, operator=operator, kernel=kernel, target=target, variant=variant, batch=number)
+    names = Names(names_of(batch.cases[0].build.id), stage=batch.stage, batch=Path(batch.key).name)
     return Product(
         batch.path,
         "batch",
