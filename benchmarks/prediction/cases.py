@@ -153,9 +153,9 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
 
 
 def tuned(sets: Path) -> list[Recorded]:
-    """Return the variants that a search timed in the recorded sets, at the highest clock: theirs is not recorded.
+    """Return the variants that searches timed in the recorded sets.
 
-    The digest is of one build of the search's, which is not always the chosen one.
+    Their clock is not recorded: the highest stands for it. The digest is of one build of the search's, which is not always the chosen one.
     """
     result = []
     for folder, device in DEVICES.items():
