@@ -155,7 +155,7 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
 def tuned(sets: Path) -> list[Recorded]:
     """Return the variants that searches timed in the recorded sets.
 
-    Their clock is not recorded: the highest stands for it. The digest is of one build of the search's, which is not always the chosen one.
+    Their clock is not recorded: the highest stands for it. The digest is of one build of the search.
     """
     result = []
     for folder, device in DEVICES.items():
