@@ -71,7 +71,8 @@ def lasted(result: ptxsim.Prediction) -> float:
 def predict(case: Case, cache: Any, clock_mhz: float | None, limited_mhz: float | None) -> dict[str, Any]:
     """Predict a case on a B200: µs, clock, bottleneck, number of assumed parameters.
 
-    Without `clock_mhz` also the µs and clock under a power limit: at `limited_mhz`, if given and the call is not short.
+    Without `clock_mhz` also the µs and clock under a power limit: by the rule, and at `limited_mhz`, if given and the
+    call is not short.
     """
     captured = capture(case)
     surveys: dict[int, Any] = {}
@@ -86,14 +87,15 @@ def predict(case: Case, cache: Any, clock_mhz: float | None, limited_mhz: float 
     limited = {"limited_us": round(lasted(result), 2), "limited_mhz": clock_mhz} if clock_mhz else {}
     flops = load_operator(case.operator).cost(case.workload).flops
     most = power.peak("b200", case.parameters["dtype"])
-    if limited_mhz and lasted(result) >= power.SHORTEST_US:
-        limited = {"limited_us": round(lasted(timed(limited_mhz)), 2), "limited_mhz": limited_mhz}
-    elif clock_mhz is None and most:
+    if clock_mhz is None and most:
         highest = result.sm_clock_mhz
         share, microseconds = power.settle(
             cache, flops / most * 1e6, lasted(result), lambda share: lasted(timed(share * highest))
         )
-        limited = {"limited_us": round(microseconds, 2), "limited_mhz": round(share * highest)}
+        by_rule = round(microseconds, 2), round(share * highest)
+        limited = dict(zip(("limited_us", "limited_mhz", "rule_us", "rule_mhz"), by_rule * 2, strict=True))
+        if limited_mhz and lasted(result) >= power.SHORTEST_US:
+            limited |= {"limited_us": round(lasted(timed(limited_mhz)), 2), "limited_mhz": limited_mhz}
     return {
         "variant": case.variant["id"],
         "predicted_us": round(lasted(result), 2),

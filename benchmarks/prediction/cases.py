@@ -13,6 +13,7 @@ from cutesnake.model.paths import ROOT
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.measure.machine_code import digest_machine_code
 from cutesnake.stages.predict.prediction import captured
+from cutesnake.stages.predict.validated import HIGHEST_MHZ
 
 DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
 UNOPENED = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
@@ -148,6 +149,45 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
             frozenset(origins[key]),
         )
         for key, (case, measured) in result.items()
+    ]
+
+
+def tuned(sets: Path) -> list[Recorded]:
+    """Return the variants that searches timed in the recorded sets.
+
+    Their clock is not recorded: the highest stands for it. The digest is of one build of the search.
+    """
+    result = []
+    for folder, device in DEVICES.items():
+        for path in sorted((sets / folder).glob("autotune-*.jsonl")):
+            for row in map(json.loads, path.read_text().splitlines()):
+                case, made, metrics = row["case"], row["provenance"], row["metrics"]
+                names = (case["operator"], case["kernel"])
+                for one in metrics["variants"]:
+                    if one["status"] == "ok":
+                        measured = tuple(Measured(device, kind, one[KINDS[kind][0]], HIGHEST_MHZ) for kind in KINDS)
+                        variant = {"id": one["variant"], "params": one["params"]}
+                        rest = (case["workload"], case["parameters"], case["target"], measured, case["dsl"])
+                        origin = frozenset({Origin(made.get("commit"), made.get("machine_code"))})
+                        result.append(Recorded(*names, variant, *rest, origin))
+    return result
+
+
+def complete(cases: list[Recorded], results: Path, one_digest: bool) -> list[Recorded]:
+    """Return cases of spaces: kernel and workload with several variants, all with a build.
+
+    All builds are the timed ones, by `refused`; with `one_digest`, one is.
+    """
+    enough = any if one_digest else all
+    spaces: dict[tuple[str, ...], list[Recorded]] = {}
+    for case in cases:
+        spaces.setdefault((case.operator, case.kernel, case.workload), []).append(case)
+    return [
+        case
+        for some in spaces.values()
+        if len(some) > 1 and all(one.folder(results).exists() for one in some)
+        if enough(one.refused(results) is None for one in some)
+        for case in some
     ]
 
 

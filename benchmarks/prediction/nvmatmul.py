@@ -15,6 +15,7 @@ from cutesnake.model import record
 FOLDER = Path(__file__).parent
 PRECISIONS = {"fp8": "QST", "bf16": "TST", "fp16": "HSS"}  # A and B, sums, D
 CANDIDATES = 512
+PRODUCTS = ("gemm_blockwise", "tensor_products", "gemm_epilogue")  # one product a call
 
 
 def main() -> None:
@@ -28,6 +29,8 @@ def main() -> None:
 
     tiles: dict[tuple[str, str], dict[tuple[int, int], str]] = {}
     for row in map(json.loads, (FOLDER / "variants.jsonl").read_text().splitlines()):
+        if row["kernel"] != "cute_sm90" or row["operator"] not in PRODUCTS:
+            continue
         m, n = re.findall(r"(\d+)x(\d+)_o", row["variant"])[0]
         tiles.setdefault((row["operator"], row["workload"]), {})[int(m), int(n)] = row["variant"]
     heuristics = NvMatmulHeuristicsInterfaceEx(

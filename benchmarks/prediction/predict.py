@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from benchmarks.prediction.cases import Captured, Measured, Recorded, capture, recorded
+from benchmarks.prediction.cases import Captured, Measured, Recorded, capture, complete, recorded, tuned
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -137,13 +137,19 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["h200", "h100"])
     parser.add_argument("--match", default="", help="only cases whose name contains this")
     parser.add_argument("--dsls", nargs="+", default=["cute", "cutile"])
+    parser.add_argument("--spaces", choices=["timing", "autotune"], help="only records of whole spaces of variants")
     parser.add_argument("--changed", action="store_true", help="hold kernels that have changed since for the same")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the rows that an earlier run left in OUT.tmp")
     options = parser.parse_args()
-    known = recorded(options.sets, tuple(options.operators))
+    if options.spaces == "autotune":
+        known = [case for case in tuned(options.sets) if case.operator in options.operators or not options.operators]
+    else:
+        known = recorded(options.sets, tuple(options.operators))
     cases = [case for case in known if case.dsl in options.dsls and options.match in case.name]
-    if not options.changed:
+    if options.spaces:
+        cases = complete(cases, options.results.resolve(), one_digest=options.spaces == "autotune")
+    elif not options.changed:
         refused = {case.name: case.refused(options.results.resolve()) for case in cases}
         for reason in sorted({reason for reason in refused.values() if reason}):
             print(f"left out: {reason} (--changed takes it for the same)", file=sys.stderr)

@@ -35,9 +35,29 @@ def alu(threads: int, loops: int = 300) -> float:
     return max(rates)
 
 
+def mma(threads: int, loops: int = 200) -> float:
+    """Return floating-point operations per second of a loop of dependent mma.sync m16n8k16."""
+    d = "{%f1, %f2, %f3, %f4}"
+    body = (
+        f"{HEAD}.visible .entry k() {{.reg .pred %p<2>; .reg .b32 %r<9>; .reg .f32 %f<5>; mov.u32 %r1, %tid.x;\n"
+        "mad.lo.u32 %r1, %r1, 0x00230023, 0x38003811; mov.u32 %r8, 0;"
+        + "".join(f"mov.b32 %f{n}, 0f00000000;" for n in range(1, 5))
+        + f"L: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d}, {{%r1, %r1, %r1, %r1}}, {{%r1, %r1}}, {d};"
+        f" add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, {loops}; @%p1 bra L; ret; }}"
+    )
+    launch = ptxsim.launch(ptxsim.Module.from_text(body), "k", (1,), (threads,), ())
+    rates = []
+    for _ in range(4):
+        start = time.process_time()
+        result = ptxsim.run(launch, schedule="eager", checks=())
+        rates.append(result.counts[0].mma_flops / (time.process_time() - start))
+    return max(rates)
+
+
 def main() -> None:
     for threads in (32, 128, 512):
         print(f"ALU code, {threads:3d} threads in step: {alu(threads) / 1e6:6.2f} million warp instructions/s")
+        print(f"mma.sync, {threads:3d} threads in step: {mma(threads) / 1e6:6.1f} Mflop/s")
     if len(sys.argv) > 1:
         import torch
         from test_examples import mla_capture, mla_inputs, mla_reference

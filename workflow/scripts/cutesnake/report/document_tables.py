@@ -18,7 +18,7 @@ from cutesnake.analysis.compare.speedup import speedups
 from cutesnake.analysis.evidence.recorded_set import SUMMARY, read_set
 from cutesnake.analysis.knowledge.entries import read_entries, source
 from cutesnake.analysis.knowledge.evidence import BUILT, evidence_value
-from cutesnake.model.catalog import make_workload
+from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.compare import Speed
 from cutesnake.model.stages import MEASUREMENTS
@@ -232,30 +232,32 @@ def _errors(errors: Sequence[float]) -> list[str]:
 
 
 def regret() -> str:
-    """Return time of the variant predicted fastest ÷ time of the fastest, by operator.
+    """Return time of the variant predicted fastest ÷ time of the fastest, by kernel.
 
-    Next to it: the variants that nvMatmulHeuristics chose. A variant without a prediction is not chosen, but may be the
-    fastest.
+    Next to it, for the same choices: the variants that nvMatmulHeuristics chose. A variant without a prediction is not
+    chosen, but may be the fastest.
     """
     folder = BENCHMARKS / "prediction"
     heuristics = {(row["operator"], row["workload"]): row["variant"] for row in _lines(folder / "nvmatmul.jsonl")}
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in _lines(folder / "variants.jsonl"):
-        groups.setdefault((row["operator"], row["workload"], row["kind"]), []).append(row)
-    ratios: dict[str, list[tuple[float, float]]] = {}
-    for (operator, workload, _), variants in groups.items():
+        groups.setdefault((row["operator"], row["kernel"], row["workload"], row["kind"]), []).append(row)
+    ratios: dict[str, list[tuple[float, float | None]]] = {}
+    for (operator, kernel, workload, _), variants in groups.items():
         times = {row["variant"]: float(row["measured_us"]) for row in variants}
-        predicted = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))["variant"]
-        chosen = predicted, heuristics[operator, workload]
-        for name in (f"`{operator}`", "all"):
-            first, second = (times[one] / min(times.values()) for one in chosen)
-            ratios.setdefault(name, []).append((first, second))
-    rows = [
-        [name, str(len(each)), *_regret(first for first, _ in each), *_regret(second for _, second in each)[::2]]
-        for name, each in sorted(ratios.items(), key=lambda one: (one[0] == "all", -max(one[1])[0]))
-    ]
+        least = min(times.values())
+        chosen = min(variants, key=lambda row: float(row["predicted_us"] or math.inf))["variant"]
+        other = heuristics.get((operator, workload)) if kernel == CUTE else None
+        dsl = "CuTe DSL" if load_kernel(operator, kernel).DSL == "cute" else "cuTile"
+        for name in (f"`{operator}/{kernel}`", f"all {dsl}", "all"):
+            ratios.setdefault(name, []).append((times[chosen] / least, times[other] / least if other else None))
+    rows = []
+    for name, each in sorted(ratios.items(), key=lambda one: (one[0].startswith("all"), -max(one[1])[0])):
+        known = [second for _, second in each if second]
+        cells = _regret(known)[::2] if len(known) == len(each) else (NO_VALUE, NO_VALUE)
+        rows.append([name, str(len(each)), *_regret(first for first, _ in each), *cells])
     other = "nvMatmulHeuristics"
-    header = ("operator", "choices", "within 3 %", "mean", "worst", f"{other}: within 3 %", f"{other}: worst")
+    header = ("kernel", "choices", "within 3 %", "mean", "worst", f"{other}: within 3 %", f"{other}: worst")
     return markdown(header, rows)
 
 
@@ -323,7 +325,7 @@ def _published(row: Row) -> str:
 class _Newer(NamedTuple):
     """A published time in µs of `case`; errors and band of its predictions in percent.
 
-    `errors` are of the first prediction and of today's, each at the highest clock and under power. NaN: not predicted.
+    `errors`: first prediction at the highest clock and under power; today's there, by the rule, under power. NaN: none.
     """
 
     case: str
@@ -344,7 +346,8 @@ def _newer() -> list[_Newer]:
             case = f"{group['operator']}/{published['kernel']}/{workload}"
             if row := today.get(case):
                 before = first.get(f"{group['operator']}/{group.get('first', published['kernel'])}/{workload}", {})
-                times = [one.get(key, math.nan) for one in (before, row) for key in ("predicted_us", "limited_us")]
+                times = [before.get(key, math.nan) for key in ("predicted_us", "limited_us")]
+                times += [row.get(key, math.nan) for key in ("predicted_us", "rule_us", "limited_us")]
                 width = band(row["bound"], group["cache"], row["assumed"], known).percent
                 errors = tuple(100.0 * (time / us - 1) for time in times)
                 # An unknown band holds nothing.
@@ -356,11 +359,12 @@ def b200_rows() -> str:
     """Return predictions of times that others published for a B200, largest error first."""
     rows = _newer()
     cells = [[f"`{one.case}`", f"{one.us:,}", *map(_signed, one.errors), f"±{one.band:.0f}%"] for one in rows]
-    columns = [[(abs(e), one.band) for one in rows if not math.isnan(e := one.errors[n])] for n in range(4)]
+    columns = [[(abs(e), one.band) for one in rows if not math.isnan(e := one.errors[n])] for n in range(5)]
     middle = [f"{median(error for error, _ in column):.0f}%" for column in columns]
     inside = [f"{sum(error <= most for error, most in column)} of {len(column)}" for column in columns]
     cells += [["median of absolute errors", "", *middle, ""], ["inside what is expected", "", *inside, ""]]
-    errors = (f"{which} error{clock}" for which in ("first", "today's") for clock in ("", " under power"))
+    first, today = "first error", "today's error"
+    errors = (first, f"{first} under power", today, f"{today}, rule of power", f"{today} under power")
     return markdown(("predicted kernel and workload", "published, µs", *errors, "expected"), cells)
 
 
