@@ -43,6 +43,9 @@ DRAWN = {  # of unseen_h200.json
     "unseen": "random, not used for fitting",
     "later": "random, drawn after fitting",
     "weakest": "random: the weakest of the four rows above, on another day",
+    "drawn_300": "random, 2026-11-29",
+    "drawn_300_weakest": "random: the weakest of the row above, again",
+    "drawn_100": "random, 2026-11-29, drawn later",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
