@@ -92,8 +92,8 @@ def predict(case: Case, cache: Any, clock_mhz: float | None, limited_mhz: float 
         share, microseconds = power.settle(
             cache, flops / most * 1e6, lasted(result), lambda share: lasted(timed(share * highest))
         )
-        by_rule = round(microseconds, 2), round(share * highest)
-        limited = dict(zip(("limited_us", "limited_mhz", "rule_us", "rule_mhz"), by_rule * 2, strict=True))
+        limited = {"limited_us": round(microseconds, 2), "limited_mhz": round(share * highest)}
+        limited |= {"rule_us": limited["limited_us"], "rule_mhz": limited["limited_mhz"]}
         if limited_mhz and lasted(result) >= power.SHORTEST_US:
             limited |= {"limited_us": round(lasted(timed(limited_mhz)), 2), "limited_mhz": limited_mhz}
     return {

@@ -152,16 +152,19 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     ]
 
 
-def tuned(sets: Path) -> list[Recorded]:
+def tuned(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     """Return the variants that searches timed in the recorded sets.
 
-    Their clock is not recorded: the highest stands for it. The digest is of one build of the search.
+    `operators` limits them. Their clock is not recorded: the highest stands for it. The digest is of one build of the
+    search.
     """
     result = []
     for folder, device in DEVICES.items():
         for path in sorted((sets / folder).glob("autotune-*.jsonl")):
             for row in map(json.loads, path.read_text().splitlines()):
                 case, made, metrics = row["case"], row["provenance"], row["metrics"]
+                if operators and case["operator"] not in operators:
+                    continue
                 names = (case["operator"], case["kernel"])
                 for one in metrics["variants"]:
                     if one["status"] == "ok":

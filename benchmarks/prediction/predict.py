@@ -142,10 +142,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the rows that an earlier run left in OUT.tmp")
     options = parser.parse_args()
-    if options.spaces == "autotune":
-        known = [case for case in tuned(options.sets) if case.operator in options.operators or not options.operators]
-    else:
-        known = recorded(options.sets, tuple(options.operators))
+    read = tuned if options.spaces == "autotune" else recorded
+    known = read(options.sets, tuple(options.operators))
     cases = [case for case in known if case.dsl in options.dsls and options.match in case.name]
     if options.spaces:
         cases = complete(cases, options.results.resolve(), one_digest=options.spaces == "autotune")

@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ptxsim
 
@@ -26,13 +27,7 @@ def alu(threads: int, loops: int = 300) -> float:
         "mov.u32 %r3, 9; mov.b32 %f1, 0f3F800001; mov.b32 %f2, 0f3F800000; mov.b32 %f3, 0f00800000; mov.u32 %r8, 0;\n"
         f"L: {STEP * 8} add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, {loops}; @%p1 bra L; ret; }}"
     )
-    launch = ptxsim.launch(ptxsim.Module.from_text(body), "k", (1,), (threads,), ())
-    rates = []
-    for _ in range(4):  # the first run also compiles; CPU time, so that other programs on the core do not count
-        start = time.process_time()
-        result = ptxsim.run(launch, schedule="eager")
-        rates.append(result.counts[0].warp_instructions / (time.process_time() - start))
-    return max(rates)
+    return _rate(body, threads, "warp_instructions")
 
 
 def mma(threads: int, loops: int = 200) -> float:
@@ -45,12 +40,17 @@ def mma(threads: int, loops: int = 200) -> float:
         + f"L: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d}, {{%r1, %r1, %r1, %r1}}, {{%r1, %r1}}, {d};"
         f" add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, {loops}; @%p1 bra L; ret; }}"
     )
-    launch = ptxsim.launch(ptxsim.Module.from_text(body), "k", (1,), (threads,), ())
+    return _rate(body, threads, "mma_flops", checks=())
+
+
+def _rate(text: str, threads: int, count: str, **options: Any) -> float:
+    """Return a count per processor second of kernel `k`, in the best of four runs."""
+    launch = ptxsim.launch(ptxsim.Module.from_text(text), "k", (1,), (threads,), ())
     rates = []
-    for _ in range(4):
+    for _ in range(4):  # the first run also compiles; CPU time, so that other programs on the core do not count
         start = time.process_time()
-        result = ptxsim.run(launch, schedule="eager", checks=())
-        rates.append(result.counts[0].mma_flops / (time.process_time() - start))
+        result = ptxsim.run(launch, schedule="eager", **options)
+        rates.append(getattr(result.counts[0], count) / (time.process_time() - start))
     return max(rates)
 
 
