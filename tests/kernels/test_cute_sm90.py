@@ -219,7 +219,7 @@ def test_the_default_of_a_workload(workload, kind):
 
 
 def timed_rows():
-    """Yield workload and times of its variants, the mean of warm and cold, of every recorded run in one process."""
+    """Yield recorded workloads with the times of their variants: the mean of warm and cold."""
     folder = ROOT / "benchmarks" / "mla_cute_sm90"
     known = {work.id: work for works in groups.GROUPS.values() for work in works}
     drawn = "weakest", "drawn_300_weakest", "drawn_100"
