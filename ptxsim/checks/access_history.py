@@ -117,7 +117,7 @@ class Bytes:
         return np.any([x != 0 for x in maps if x is not None], axis=0)
 
     def add(self, later: Bytes) -> None:
-        """Add the accesses of later clusters, which write none of the bytes that earlier ones access."""
+        """Add the accesses of later clusters that do not interfere."""
         self.writer, self.atomic = _either(self.writer, later.writer), _either(self.atomic, later.atomic)
         if later.reader is not None:
             theirs, own = later.reader, self.readers()

@@ -149,7 +149,7 @@ def _run_all(
     processes = _processes(options)
 
     def run_one(plan: tuple[str, int]) -> tuple[Outcome, dict[str, np.ndarray]]:
-        """Return the outcome, without instructions in its coverage, and tensors to save."""
+        """Return the outcome and tensors to save."""
         name, seed = plan
         call.restore()
         observed = progress.observe(launches, f"schedule {name}, seed {seed}")
@@ -169,8 +169,6 @@ def _run_all(
                 raise
             raise Misuse(f"--schedule: {error}") from None
         progress.end()
-        for coverage in result.coverage:
-            coverage.instructions = []
         outcome = Outcome(result, [compare(x) for x in expected], call.changed(), call.nans())
         return outcome, {x: call.tensors[x].raw.copy() for x in outcome.changed if options.save}
 

@@ -7,7 +7,7 @@ persistent CTA. Counts are maxima over CTAs; `merge` combines runs of one launch
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ..frontend.syntax import Instruction
@@ -67,6 +67,10 @@ class Coverage:
         loops = {first: entries for first, (_, entries) in program.loops.items()}
         repeated = {n for a, (b, _) in program.loops.items() for n in range(spans[a][0], spans[b][1])}
         return cls(kernel, program.instructions, spans, loops=dict.fromkeys(loops, 0), entries=loops, repeated=repeated)
+
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """Leave out the large `instructions`, which the process that receives a coverage sets again."""
+        return None, {x.name: getattr(self, x.name) for x in fields(self)} | {"instructions": []}
 
     def note(self, cluster: Cluster, before: dict[int, int]) -> None:
         """Add a cluster's run; `before` are the block visits when it began."""

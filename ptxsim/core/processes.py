@@ -17,9 +17,9 @@ R = TypeVar("R")
 
 
 def count_of(option: int | None, most: int = sys.maxsize) -> int:
-    """Return how many processes to use: the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`.
+    """Return how many processes to use.
 
-    A child process, and a worker of pytest-xdist, uses one. Raises ValueError for less than one.
+    That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, and a worker of pytest-xdist, uses one. Raises ValueError for less than one.
     """
     variable = os.environ.get(VARIABLE)
     value: str | int = variable or min(_available(), most) if option is None else option
@@ -89,7 +89,7 @@ def _readable(connections: Iterable[Connection]) -> list[Connection]:
 
 
 def start(work: Callable[[T], R]) -> tuple[multiprocessing.process.BaseProcess, Connection]:
-    """Fork a process that receives tasks and sends their results; it ends at the first error."""
+    """Fork a process that receives tasks and sends results, until one fails."""
     own, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=_serve, args=(work, theirs), daemon=True)
     process.start()

@@ -40,7 +40,7 @@ class Share:
 
 
 def run_shares(machine: Machine, processes: int) -> None:
-    """Run a launch, in several processes if its clusters may be independent and take long enough."""
+    """Run a launch, in several processes if that may save time."""
     left = machine.later - 1
     if processes < 2 or left < 2 or not _eligible(machine):
         return machine.run()

@@ -31,7 +31,7 @@ LONGEST = 20_000  # blocks without a store; longer loops may be livelocks
 
 
 def run_machine(machine: Machine, processes: int = 1) -> None:
-    """Run a launch: in step if its CTAs are independent, else cluster by cluster in some processes."""
+    """Run a launch: in step if its CTAs are independent, else cluster by cluster."""
     in_step = _eligible(machine)
     if in_step and not machine.program.dependent and _run_in_step(machine):
         return

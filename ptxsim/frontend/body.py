@@ -10,6 +10,7 @@ from .scanner import Scanner
 from .syntax import WIDTHS, Imm, Instruction, Kernel, Mem, Operand, Pair, PtxError, Reg, Special, Sym, Vec
 
 _LABEL = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
+_AFTER_OPCODE = re.compile(r"[ {[]")  # nvcc prints some operands without a space before them
 _REGISTERS = re.compile(r"\.reg\s+(?:\.v([24])\s+)?\.(\w+)\s+(.*)", re.S)
 _RANGE = re.compile(r"([%\w$]+)<(\d+)>$")
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]+|\d+)U?$")
@@ -169,7 +170,8 @@ class Body:
             if reg is None or not rest:
                 raise self.scanner.fail(f"unknown guard in «{text[:60]}»")
             guard = Reg(reg.slot, 1, reg.name, name.startswith("!"))
-        op, _, args = rest.partition(" ")
+        op = _AFTER_OPCODE.split(rest, maxsplit=1)[0]
+        args = rest[len(op) :].lstrip()
         parts = self.parts.get(op)
         if parts is None:
             parts = self.parts[op] = tuple(op.split("."))

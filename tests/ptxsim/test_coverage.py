@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from snippets import run_kernel
@@ -32,5 +34,13 @@ def test_blocks_that_did_not_run_are_not_counted_and_runs_add_up() -> None:
     some = run_kernel(body, np.zeros(4, np.uint32)).coverage[0]
     more = run_kernel(body, np.ones(4, np.uint32)).coverage[0]
     assert some.as_dict()["blocks"]["run"] < some.as_dict()["blocks"]["all"]
-    some.merge(more)
+    some.merge(pickle.loads(pickle.dumps(more)))
     assert some.as_dict()["blocks"]["run"] == some.as_dict()["blocks"]["all"]
+
+
+def test_a_coverage_leaves_its_instructions_to_the_process_that_receives_it() -> None:
+    whole = covered(3)
+    sent = pickle.loads(pickle.dumps(whole))
+    assert sent.instructions == [] != whole.instructions
+    sent.instructions = whole.instructions
+    assert sent == whole

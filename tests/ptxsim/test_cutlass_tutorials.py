@@ -131,8 +131,7 @@ def test_a_pair_of_a_tutorial_allocates_tensor_memory_before_its_peer_runs(
     c, d = np.zeros((m, n), np.float32), np.zeros((m, n), np.float32)
     kept = ctypes.create_string_buffer(4096)
     shared = host.arguments(*[ctypes.c_void_p(x.ctypes.data) for x in (a, b, c, d)], m, n, k, kept)
-    # ptxsim takes no operand that follows its opcode without a space.
-    module = ptxsim.Module.from_text(Path("tutorial.ptx").read_text().replace(".b32{", ".b32 {"))
+    module = ptxsim.Module.from_file("tutorial.ptx")
     (kernel,) = module.kernels.values()
     ends = np.cumsum([p.size for p in kernel.params])
     arguments = [kept.raw[end - p.size : end] for p, end in zip(kernel.params, ends, strict=True)]

@@ -86,6 +86,13 @@ def test_operands(kernel) -> None:
     assert copy.operands[1].coords[0].items[1] == Imm(-3)
 
 
+def test_operands_in_brackets_may_follow_their_opcode_without_a_space(kernel) -> None:
+    text = TEXT.replace("mov.b64 {", "mov.b64{").replace("bytes [%r4", "bytes[%r4")
+    assert text.count("mov.b64{") == text.count("bytes[") == 1
+    again = Module.from_text(text).kernels["first"].instructions
+    assert [(i.op, i.operands) for i in again] == [(i.op, i.operands) for i in kernel.instructions]
+
+
 def test_lines_and_sources(kernel) -> None:
     first = kernel.instructions[0]
     assert TEXT.split("\n")[first.line - 1].strip() == "ld.param.u32 %r1, [n];"

@@ -53,7 +53,7 @@ def forks(monkeypatch) -> list[int]:
 
 
 def result_of(extra: str, processes: int | None, body: str = BODY, **options) -> tuple:
-    """All that a run tells, of a kernel and of an early launch that reads and writes what it wrote."""
+    """Effects of a kernel, and of an early launch that uses its memory."""
     X[:], OUT[:] = np.arange(CTAS * 64), 0
     module = ptxsim.Module.from_text(kernel_text(body.replace("EXTRA", extra)))
     first = ptxsim.launch(module, "k", (CTAS,), (64,), (OUT, X), dynamic_shared=2048)
@@ -85,16 +85,16 @@ def test_a_share_that_reads_what_another_wrote_gets_the_new_value(forks) -> None
 
 
 @pytest.mark.parametrize("first", [0, 150])
-def test_a_lost_process_changes_nothing(first, forks, monkeypatch) -> None:
+def test_a_killed_process_changes_nothing(first, forks, monkeypatch) -> None:
     alone, parent, run = result_of("", 1), os.getpid(), shares._run_share
 
-    def lost(machine, skipped, size) -> Any:
+    def killed(machine, skipped, size) -> Any:
         assert os.getpid() != parent
         if skipped >= first:
             os.kill(os.getpid(), signal.SIGKILL)
         return run(machine, skipped, size)
 
-    monkeypatch.setattr(shares, "_run_share", lost)
+    monkeypatch.setattr(shares, "_run_share", killed)
     assert result_of("", 3) == alone and len(forks) == 2
 
 
@@ -134,10 +134,10 @@ def test_a_worker_of_pytest_uses_one_process_by_default(forks, monkeypatch) -> N
 def test_mla_decode_in_several_processes_equals_one(built, schedule, forks) -> None:
     from test_examples import mla_capture, mla_inputs  # they need PyTorch
 
-    def told(processes: int) -> tuple:
+    def effects(processes: int) -> tuple:
         x = mla_inputs(2, 1024, 4)
         result = ptxsim.run(mla_capture(built("mla_fp16"), x), schedule, processes=processes)
         return result.findings, result.counts, result.coverage, x["o"].float().tolist(), x["lse"].tolist()
 
-    alone = told(1)
-    assert not forks and told(2) == alone and forks
+    alone = effects(1)
+    assert not forks and effects(2) == alone and forks
