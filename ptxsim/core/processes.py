@@ -19,7 +19,8 @@ R = TypeVar("R")
 def count_of(option: int | None, most: int = sys.maxsize) -> int:
     """Return how many processes to use.
 
-    That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, and a worker of pytest-xdist, uses one. Raises ValueError for less than one.
+    That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, and a worker
+    of pytest-xdist, uses one. Raises ValueError for less than one.
     """
     variable = os.environ.get(VARIABLE)
     value: str | int = variable or min(_available(), most) if option is None else option
