@@ -27,12 +27,14 @@ from cutesnake.analysis.knowledge.evidence import BUILT, NoEvidenceError, at_pat
 from cutesnake.analysis.knowledge.verdicts import NAMES, verdicts
 from cutesnake.model.catalog import load_kernel, load_operator
 from cutesnake.model.paths import ROOT
-from cutesnake.model.record import write_text
+from cutesnake.model.record import convert, write_text
+from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.planning.staleness import digest_data, digest_files
 from cutesnake.stages.fetch import fetch, fetched
 from cutesnake.stages.inspect.cubin import read_cubin
 from kernels.upstream.examples import FOLDER as EXAMPLES
 from kernels.upstream.examples import SOURCE
+from partial_records import filled
 
 ENTRIES = read_entries()
 CLAIMS = [(entry.name, claim) for entry in ENTRIES for claim in entry.evidence]
@@ -174,8 +176,8 @@ def test_a_record_still_says_what_an_entry_claims(name, claim) -> None:
 
 
 @functools.cache
-def anatomy(build: str) -> dict[str, Any]:
-    return record_of(build)
+def anatomy(build: str) -> Anatomy:
+    return convert("anatomy", record_of(build), build)
 
 
 @pytest.mark.slow
@@ -297,8 +299,8 @@ def entry(**rule: Any) -> Entry:
     return Entry("optimizations/mine", "Mine", [], rule, "")
 
 
-def record(**main: Any) -> dict[str, Any]:
-    return {"functions": [main], "dsl": "cute", "target": "sm_90a"}
+def record(**main: Any) -> Anatomy:
+    return filled(Anatomy, {"functions": [main], "dsl": "cute", "target": "sm_90a"})
 
 
 def test_a_kernel_confirms_refines_or_contradicts_an_entry_or_says_nothing() -> None:

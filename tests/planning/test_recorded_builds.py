@@ -227,6 +227,10 @@ def test_a_build_that_is_made_repeats_its_first_checks_and_shows_the_others(plan
     first = {case.key for case in cases[: recorded_builds.FIRST_CHECKS]}
     assert first and chosen.checking == first and chosen.live == {second.key}
     assert chosen.kept[second.key] == ("correctness/y", "correctness/z")
+    plan.sources["op", "cute"] = "upstream"
+    others = recorded_builds.select(plan, tmp_path, recipes())
+    assert not others.checking and others.live == {second.key} and len(others.kept[second.key]) == len(cases)
+    del plan.sources["op", "cute"]
     assert recorded_builds.select(plan, tmp_path, recipes(), "ignore").checking == set(plan.simulated)
     assert not recorded_builds.select(plan, tmp_path, recipes(), "only").checking
     changed = dataclasses.replace(recipes(), of_check=lambda case: recipe("changed" if case == cases[3] else "same"))

@@ -13,10 +13,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from test_learn import GOALS
 
 from anatomy_records import record_of
 from browser import CHROMIUM, FRAME, chromium
+from cutesnake.model.record import convert
+from cutesnake.model.records.common import Variant
 from cutesnake.report.learn.page import Asked, render
 from cutesnake.stages.anatomy import page
 
@@ -39,10 +42,10 @@ window.onload = function () {
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    result = record_of("tutorial_gemm/cutlass_0/sm_100a/fp16")
+    result = convert("anatomy", record_of("tutorial_gemm/cutlass_0/sm_100a/fp16"), "it")
     asked = Asked("learn_path_a", GOALS, {"tutorial_gemm/cutlass_0": ("tutorial_gemm/cutlass_0/x/y", [])}, {}, [])
     why = f"sizes are constants; gemm_grouped/cutlass_sm90/sm_90a/{'_'.join(['g8_m128_n256_k512'] * 6)} is run instead"
-    other = {**result, "variant": {"id": "another", "params": {}}, "watched": None, "not_watched": why}
+    other = replace(result, variant=Variant("another", {}), watched=None, not_watched=why)
     return {
         "anatomy": page.render([result, other], Path("nowhere")),
         "learn": render(asked, {"tutorial_gemm/cutlass_0": result}, "learn"),

@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 from markupsafe import Markup
+from msgspec.structs import replace
 
 import sample
 from cutesnake.model.catalog import kernel_files
 from cutesnake.model.paths import ROOT
 from cutesnake.model.record import write
+from cutesnake.model.records.anatomy import Anatomy, Waiter
 from cutesnake.report.learn.goals import GoalError, chosen_build, kernels_of, pages, read_goals
 from cutesnake.report.learn.page import Asked, render
 from cutesnake.report.learn.questions import QUESTIONS, answers, by_warps
 from own_operator import arguments
+from partial_records import filled
 from project import jobs
 
 GOALS = read_goals(ROOT / "config/learning.yaml")
@@ -52,7 +55,8 @@ def record(**main):
         },
         **main,
     }
-    return {"functions": [function], "not_watched": "its DSL is not simulated", "reason": None, "grids": []}
+    what = {"functions": [function], "not_watched": "its DSL is not simulated", "grids": []}
+    return filled(Anatomy, what)
 
 
 def test_checks_that_failed_are_a_list_of_their_own_and_name_their_workload_once(tmp_path) -> None:
@@ -103,7 +107,7 @@ def test_answers_follow_the_record() -> None:
 
 @pytest.mark.parametrize("result", [True, False])
 def test_yes_and_no_answer_only_what_is_asked_so(result) -> None:
-    names = record()["functions"][0]["patterns"]
+    names = record().functions[0].patterns
     known = {name: {"found": result, "evidence": "what was seen", "lines": []} for name in names}
     asked = ["persistent", "softmax", "cluster", "epilogue", "boundary", "drain"]
     for question, reply, _ in answers(record(patterns=known), asked):
@@ -183,11 +187,12 @@ def test_a_kernel_without_roles_names_warps() -> None:
         named_barriers=[],
         patterns={"warp specialisation": {"found": False}, "pipeline drain": drain},
     )
-    (function,) = by_warps(known)["functions"]
-    assert function["pipelines"][0]["name"] == "a: warp 0 → warps 0-2"
-    assert function["barriers"][0]["waits"] == [{"role": "warps 0-2", "lines": ["x.py:1"]}]
-    assert function["patterns"]["pipeline drain"]["evidence"].startswith("warp 0 waits")
-    known["functions"][0]["patterns"]["warp specialisation"]["found"] = True
+    (function,) = by_warps(known).functions
+    assert function.pipelines[0].name == "a: warp 0 → warps 0-2"
+    assert function.barriers[0].waits == [Waiter("warps 0-2", ["x.py:1"])]
+    assert function.patterns["pipeline drain"].evidence.startswith("warp 0 waits")
+    patterns = known.functions[0].patterns
+    patterns["warp specialisation"] = replace(patterns["warp specialisation"], present=True)
     assert by_warps(known) is known
 
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 from cutesnake.model.paths import ROOT
+from cutesnake.model.records.anatomy import Anatomy, AnatomyFunction
 from cutesnake.report.learn import concepts, handover
 from cutesnake.report.learn.concepts import Facts, cut, facts_of, first_uses, schedule
 from cutesnake.report.learn.goals import read_goals
 from cutesnake.report.learn.page import Asked, render
+from partial_records import filled
 
 PAIR = Facts(
     kernel="gemm/pair",
@@ -69,7 +71,9 @@ def record(b_bytes=16_384):
             for name in ("persistent loop", "boundary handling", "pipeline drain")
         },
     }
-    return {"operator": "gemm", "kernel": "pair", "functions": [function], "grids": [{"processors": 148}]}
+    return filled(
+        Anatomy, {"operator": "gemm", "kernel": "pair", "functions": [function], "grids": [{"processors": 148}]}
+    )
 
 
 def test_numbers_of_a_kernel_follow_its_record() -> None:
@@ -82,8 +86,8 @@ def test_numbers_of_a_kernel_follow_its_record() -> None:
 
 
 def test_a_kernel_without_products_has_no_numbers_here() -> None:
-    assert facts_of({"functions": [], "grids": []}) is None
-    assert concepts.examples({"a": {"functions": [], "grids": []}}) is None
+    empty = filled(Anatomy, {"functions": [], "grids": []})
+    assert facts_of(empty) is None and concepts.examples({"a": empty}) is None
 
 
 def test_what_a_change_of_a_constant_changes() -> None:
@@ -160,7 +164,7 @@ def test_registers_of_all_warps_are_counted() -> None:
         {"name": "softmax", "warps": [0, 1, 2, 3], "registers": [192]},
         {"name": "load", "warps": [4], "registers": []},
     ]
-    rows, total = concepts.shares({"roles": roles, "registers": {"per_thread": 168}})
+    rows, total = concepts.shares(filled(AnatomyFunction, {"roles": roles, "registers": {"per_thread": 168}}))
     assert rows == [("softmax", 4, 192), ("load", 1, 168)] and total == 4 * 32 * 192 + 32 * 168
 
 

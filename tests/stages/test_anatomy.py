@@ -17,6 +17,7 @@ import builds
 from anatomy_records import record_of
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator, make_workload
+from cutesnake.model.records.anatomy import AnatomyFunction
 from cutesnake.model.targets import TARGETS
 from cutesnake.planning import problems
 from cutesnake.planning.matrix import Build
@@ -32,6 +33,7 @@ from cutesnake.stages.anatomy.record import anatomy_of
 from cutesnake.stages.anatomy.shapes import layout_plots
 from cutesnake.stages.anatomy.shared import Buffer, budgets
 from cutesnake.stages.load.cute import ForeignBuildError
+from partial_records import filled
 from ptxsim import Module
 from ptxsim.memory.global_memory import Memory
 from ptxsim.memory.tensor_map import TensorMap
@@ -232,7 +234,8 @@ def function(**changes: Any) -> dict[str, Any]:
 def test_a_block_scaled_product_shows_its_shared_memory_accumulator_and_scale_factors(tmp_path) -> None:
     box = {"tensor": "a", "element": "e4m3", "box": [64, 128], "box_bytes": 8192, "swizzle": "64 B"}
     product = {"instruction": "tcgen05.mma", "shape": [128, 256, 32], "cta_group": 2, "scale_factors": 1}
-    shown = layout_plots({"symbol": "kernel", "descriptors": [box], "products": [product]}, tmp_path)
+    function = {"symbol": "kernel", "descriptors": [box], "products": [product]}
+    shown = layout_plots(filled(AnatomyFunction, function), tmp_path)
     starts = (
         "Shared memory of a, 128 rows a box. Atom of a 64-byte",
         "An accumulator of 128 x 256 by a pair",
@@ -418,7 +421,8 @@ def test_no_record_of_the_sheet_contradicts_itself(records) -> None:
 @pytest.mark.slow
 def test_a_page_shows_the_graph_and_the_code_of_every_role(records) -> None:
     result = records["fmha/cutlass_sm100/sm_100a/bf16_d128_128x128_none"]
-    plot = graph.draw(result["functions"][0])
+    result = record.convert("anatomy", result, "it")
+    plot = graph.draw(result.functions[0])
     assert plot is not None and plot.count("correct +") == 1 and "load_kv_mbar_ptr x 3" in plot
     text = page.render([result], Path("nowhere"))
     assert "128-byte swizzle" in text and "named barrier 1" in text
@@ -440,12 +444,15 @@ def test_a_cutile_build_is_watched_too() -> None:
     result = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024")
     assert result["watched"] and result["grids"]
     assert [role["tasks"] for role in result["functions"][0]["roles"]] == [["load", "store"]]
-    assert f"{result['watched']['processors']} SMs" in page.render([result], Path("nowhere"))
+    shown = page.render([record.convert("anatomy", result, "whole")], Path("nowhere"))
+    assert f"{result['watched']['processors']} SMs" in shown
     part = record_of("elementwise_add/cutile/sm_100a/fp32_4x1024", most_clusters=2)
     record.check("anatomy", part, "part")
     assert part["watched"]["most_clusters"] == 2 and part["watched"]["processors"] == 148
     assert [role["tasks"] for role in part["functions"][0]["roles"]] == [["load", "store"]]
-    assert "first 2 clusters of each launch" in " ".join(page.render([part], Path("nowhere")).split())
+    assert "first 2 clusters of each launch" in " ".join(
+        page.render([record.convert("anatomy", part, "part")], Path("nowhere")).split()
+    )
 
 
 def test_a_build_that_was_compiled_elsewhere_gives_no_record(tmp_path, monkeypatch) -> None:

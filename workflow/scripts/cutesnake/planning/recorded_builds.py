@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model.catalog import load_operator
+from cutesnake.model.contract import OWN
 from cutesnake.model.kept_builds import (
     ANATOMY,
     CHECK,
@@ -34,7 +35,7 @@ CODE = {
     PREDICTION: ("stages/predict",),
 }
 PAGE = "page.py"  # of anatomy: no record depends on how it is shown
-FIRST_CHECKS = 2  # simulated checks of a build that a run repeats although their records hold: a sweep's first ones
+FIRST_CHECKS = 2  # simulated checks of our kernels that a run repeats although their records hold: a sweep's first ones
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use", re
     """Choose the builds that a run makes itself.
 
     These are the default build of each kernel and target, builds that run on a GPU here, and all without a record
-    that holds. Of their checks, the first `FIRST_CHECKS` are made, and all without a record that holds. Of their
-    predictions, those under `predict_always` of the sweep are made, and all of a kernel and target without any
+    that holds. Of their checks, the first `FIRST_CHECKS` of our kernels are made, and all without a record that holds.
+    Of their predictions, those under `predict_always` of the sweep are made, and all of a kernel and target without any
     record; others are shown if they hold. `recorded`: `ignore` makes every build, `only` none. `refreshing` makes
     whatever has no record that holds, as the rule record_builds does. Raises RecordedBuildsError for a damaged file.
     """
@@ -213,8 +214,9 @@ def _complete(plan: Plan, build: Build, known: Mapping[str, bool], recipes: Reci
 
 
 def _checks(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:
-    """Return check records to show for a live build: valid ones after the first."""
-    return {one: True for one, holds in list(_checked(plan, build, known).items())[FIRST_CHECKS:] if holds}
+    """Return valid check records to show for a live build; not our first ones."""
+    first = FIRST_CHECKS if plan.sources.get((build.operator, build.kernel), OWN) == OWN else 0
+    return {one: True for one, holds in list(_checked(plan, build, known).items())[first:] if holds}
 
 
 def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[str, bool]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cutesnake.analysis.evidence.recorded_set import files_of, read_recorded, standing
 from cutesnake.model.paths import ROOT
+from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.model.records.common import Part, field
 from cutesnake.model.records.measurement import Measurement, variant_id
 
@@ -27,7 +28,7 @@ class NoEvidenceError(ValueError):
 
 def evidence_value(
     claim: Claim,
-    anatomy: Callable[[str], Mapping[str, Any]] | None = None,
+    anatomy: Callable[[str], Anatomy] | None = None,
     root: Path = ROOT,
     findings: Callable[[Claim], Sequence[str]] | None = None,
     compiled: Callable[[Claim], Mapping[str, Any]] | None = None,
@@ -42,7 +43,7 @@ def evidence_value(
     if kind == "anatomy":
         if anatomy is None:
             raise NoEvidenceError(f"no anatomy of {claim['build']} available")
-        return at_path(anatomy(claim["build"])["functions"][0], claim["path"])
+        return at_path(anatomy(claim["build"]).functions[0], claim["path"])
     if kind == "simulated":
         if findings is None:
             raise NoEvidenceError(f"no simulated check of {claim['build']} available")

@@ -6,6 +6,7 @@ from typing import Any
 
 from cutesnake.analysis.knowledge.entries import Entry
 from cutesnake.analysis.knowledge.evidence import at_path, meets
+from cutesnake.model.records.anatomy import Anatomy
 
 NAMES = {  # path of a value in a rule -> what it is
     "counts/grid_dependency": "grid-dependency instructions",
@@ -28,7 +29,7 @@ class Verdict:
     why: str
 
 
-def verdicts(record: Mapping[str, Any], entries: Sequence[Entry]) -> list[Verdict]:
+def verdicts(record: Anatomy, entries: Sequence[Entry]) -> list[Verdict]:
     """Return an anatomy record's verdicts on the entries whose rule applies.
 
     A rule has `when` (the kernels it applies to), `then` (the expected values) and optionally a `figure` with its
@@ -37,31 +38,33 @@ def verdicts(record: Mapping[str, Any], entries: Sequence[Entry]) -> list[Verdic
     """
     results = []
     for entry in entries:
-        verdict = _verdict(record, entry) if entry.rule and record["functions"] else None
+        verdict = _verdict(record, entry) if entry.rule and record.functions else None
         if verdict is not None:
             results.append(verdict)
     return results
 
 
-def _verdict(record: Mapping[str, Any], entry: Entry) -> Verdict | None:
+def _verdict(record: Anatomy, entry: Entry) -> Verdict | None:
     rule = entry.rule or {}
-    main = {**record["functions"][0], "dsl": record["dsl"], "target": record["target"]}
-    seen = [(c["path"], at_path(main, c["path"])) for c in (*rule["when"], *rule["then"])]
-    if any(value is None for _, value in seen):
+    when, then = ([(c, _value(record, c["path"])) for c in rule[part]] for part in ("when", "then"))
+    if any(value is None for _, value in (*when, *then)) or not all(meets(c, value) for c, value in when):
         return None
-    if not all(meets(c, at_path(main, c["path"])) for c in rule["when"]):
-        return None
-    why = "; ".join(_compared(bounds, at_path(main, bounds["path"])) for bounds in rule["then"])
-    if not all(meets(c, at_path(main, c["path"])) for c in rule["then"]):
+    why = "; ".join(_compared(c, value) for c, value in then)
+    if not all(meets(c, value) for c, value in then):
         return Verdict(entry, "contradicts", why)
-    excess = _out_of_range(main, rule.get("figure"))
+    excess = _out_of_range(record, rule.get("figure"))
     return Verdict(entry, "refines", f"{why}; {excess}") if excess else Verdict(entry, "confirms", why)
 
 
-def _out_of_range(main: Mapping[str, Any], figure: Mapping[str, Any] | None) -> str | None:
+def _value(record: Anatomy, path: str) -> Any:
+    """Return a value of the main function, or the record's DSL or target."""
+    return at_path(record if path in ("dsl", "target") else record.functions[0], path)
+
+
+def _out_of_range(record: Anatomy, figure: Mapping[str, Any] | None) -> str | None:
     if figure is None:
         return None
-    value = at_path(main, figure["path"])
+    value = _value(record, figure["path"])
     values = [v for v in (value if isinstance(value, list) else [value]) if isinstance(v, int | float)]
     low, high = figure["range"]
     excess = [v for v in values if not low <= v <= high]

@@ -211,6 +211,11 @@ class AnatomyFunction(Part):
     patterns: Annotated[dict[str, Pattern], doc("by name")]
     contradictions: Annotated[list[str], doc("self-checks that failed")]
 
+    @property
+    def accumulators(self) -> list[tuple[int, int, int]]:
+        """Return M, N and CTAs of each form of product in tensor memory, sorted."""
+        return sorted({(p.shape[0], p.shape[1], p.cta_group) for p in self.products or [] if p.cta_group})
+
 
 class Anatomy(Record, tag="anatomy"):
     """Host setup and warp roles of one build; null where unknown."""

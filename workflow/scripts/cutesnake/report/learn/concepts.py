@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cutesnake.model.records.anatomy import Anatomy, AnatomyFunction, Barrier, Pipeline
 from cutesnake.report.layouts.hardware import (
     COLUMNS,
     LANES,
@@ -16,7 +17,6 @@ from cutesnake.report.layouts.hardware import (
 )
 from cutesnake.report.layouts.memories import LayoutPlot, draw_atom, draw_overlap, draw_tensor_memory
 
-Record = Mapping[str, Any]
 BITS = {"f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "u8": 8, "s8": 8, "e2m1": 4}
 SHARED_PER_SM = 233_472  # bytes; each CTA reserves another 1,024 (CUDA programming guide, compute capabilities)
 RESERVED = 1_024
@@ -109,83 +109,82 @@ class Facts:
         return self.processors * self.ctas_per_sm // self.cluster
 
 
-def facts_of(record: Record) -> Facts | None:
+def facts_of(record: Anatomy) -> Facts | None:
     """Return a kernel's numbers, or None for a kernel of another kind."""
-    function = record["functions"][0] if record["functions"] else None
-    if function is None or not function["products"] or not function["pipelines"] or not record["grids"]:
+    function = record.functions[0] if record.functions else None
+    if function is None or not function.products or not function.pipelines or not record.grids:
         return None
-    forms = {(*p["shape"], p["cta_group"], p["types"]["a"]) for p in function["products"] if p["cta_group"]}
-    if len(forms) != 1:
+    kinds = {(p.shape[2], p.types["a"]) for p in function.products if p.cta_group}
+    if len(function.accumulators) != 1 or len(kinds) != 1:
         return None
-    m, n, _, ctas, kind = forms.pop()
-    deepest = max(function["pipelines"], key=lambda p: p["stages"])
-    buffers = [b for b in function["shared"]["buffers"] or [] if b["tensors"] and b["stages"] == deepest["stages"]]
-    sizes = [b["stage_bytes"] or 0 for b in buffers]
+    (m, n, ctas), (_, kind) = function.accumulators[0], kinds.pop()
+    deepest = max(function.pipelines, key=lambda p: p.stages)
+    buffers = [b for b in function.shared.buffers or [] if b.tensors and b.stages == deepest.stages]
+    sizes = [b.stage_bytes or 0 for b in buffers]
     bits = BITS.get(kind)
     if len(buffers) != 2 or not all(sizes) or bits is None:
         return None
     k = sizes[0] * 8 * ctas // bits // m
     if sizes != [extent // ctas * k * bits // 8 for extent in (m, n)]:  # the buffers are not A and B
         return None
-    sums = [p["stages"] for p in function["pipelines"] if _kinds(function, p, "full") == {"commit"}]
-    patterns, shared = function["patterns"], function["shared"]
+    sums = [p.stages for p in function.pipelines if _accumulates(function, p)]
+    patterns, shared = function.patterns, function.shared
     return Facts(
-        kernel=f"{record['operator']}/{record['kernel']}",
+        kernel=f"{record.operator}/{record.kernel}",
         tile=(m, n, k),
         ctas=ctas,
-        cluster=math.prod(function["host"]["cluster"] or [1]),
+        cluster=math.prod(function.host.cluster or [1]),
         bits=bits,
-        stages=deepest["stages"],
-        names=(", ".join(buffers[0]["tensors"]), ", ".join(buffers[1]["tensors"])),
-        other_bytes=shared["dynamic_bytes"] - deepest["stages"] * sum(sizes),
-        limit=shared["limit_bytes"],
+        stages=deepest.stages,
+        names=(", ".join(buffers[0].tensors), ", ".join(buffers[1].tensors)),
+        other_bytes=(shared.dynamic_bytes or 0) - deepest.stages * sum(sizes),
+        limit=shared.limit_bytes,
         accumulators=max(sums, default=1),
-        columns=function["tensor_memory"]["columns"],
-        persistent=bool(patterns["persistent loop"]["found"]),
-        masked=bool(patterns["boundary handling"]["found"]),
-        processors=record["grids"][0]["processors"],
+        columns=function.tensor_memory.columns,
+        persistent=bool(patterns["persistent loop"].present),
+        masked=bool(patterns["boundary handling"].present),
+        processors=record.grids[0].processors,
         rings=rings_of(record),
     )
 
 
-def _barrier(function: Record, pipeline: Record, state: str) -> Record:
-    return next(b for b in function["barriers"] if b["offset"] == pipeline[f"{state}_offsets"][0])
+def _barrier(function: AnatomyFunction, offsets: Sequence[int]) -> Barrier:
+    return next(b for b in function.barriers or [] if b.offset == offsets[0])
 
 
-def _kinds(function: Record, pipeline: Record, state: str) -> set[str]:
-    return {arrival["kind"] for arrival in _barrier(function, pipeline, state)["arrivals"]}
+def _accumulates(function: AnatomyFunction, pipeline: Pipeline) -> bool:
+    """Return whether an MMA's commit alone fills the pipeline."""
+    return {arrival.kind for arrival in _barrier(function, pipeline.full_offsets).arrivals} == {"commit"}
 
 
-def rings_of(record: Record) -> list[Ring]:
+def rings_of(record: Anatomy) -> list[Ring]:
     """Return the pipelines of a kernel's main function; none for one that did not run."""
-    function = record["functions"][0] if record["functions"] else None
-    if function is None or not function["pipelines"]:
+    function = record.functions[0] if record.functions else None
+    if function is None or not function.pipelines:
         return []
-    return [_ring(function, pipeline) for pipeline in function["pipelines"]]
+    return [_ring(function, pipeline) for pipeline in function.pipelines]
 
 
-def _ring(function: Record, pipeline: Record) -> Ring:
-    tensors = pipeline["name"].rpartition(": ")[0]
+def _ring(function: AnatomyFunction, pipeline: Pipeline) -> Ring:
+    tensors = pipeline.name.rpartition(": ")[0]
     parts: dict[str, int] = {}
-    for b in function["shared"]["buffers"] or []:
-        if b["stages"] == pipeline["stages"] and b["stage_bytes"] and set(b["tensors"]) & set(tensors.split(", ")):
-            name = ", ".join(b["tensors"])
-            parts[name] = parts.get(name, 0) + b["stage_bytes"]
-    full = _barrier(function, pipeline, "full")
-    pair = full["from_other_cta"] and any(p["cta_group"] == 2 for p in function["products"] or [])
+    for b in function.shared.buffers or []:
+        if b.stages == pipeline.stages and b.stage_bytes and set(b.tensors) & set(tensors.split(", ")):
+            name = ", ".join(b.tensors)
+            parts[name] = parts.get(name, 0) + b.stage_bytes
+    full = _barrier(function, pipeline.full_offsets)
+    pair = full.from_other_cta and any(p.cta_group == 2 for p in function.products or [])
     holds = " and ".join(f"{name} ({size:,} B)" for name, size in parts.items())
-    shapes = {(*p["shape"][:2], p["cta_group"]) for p in function["products"] or [] if p["cta_group"]}
-    if _kinds(function, pipeline, "full") == {"commit"} and len(shapes) == 1:
-        holds = f"accumulator, {accumulator_columns(*shapes.pop())} columns of tensor memory"
+    if _accumulates(function, pipeline) and len(function.accumulators) == 1:
+        holds = f"accumulator, {accumulator_columns(*function.accumulators[0])} columns of tensor memory"
     sides = []
-    for state in ("full", "empty"):
-        barrier = _barrier(function, pipeline, state)
-        come = [a for a in barrier["arrivals"] if a["kind"] != "copy"]
-        texts = [f"{a['per_phase']:g} x {_ARRIVAL.get(a['kind'], a['kind'])} of {a['role']}" for a in come]
-        sides.append((barrier["count"], " + ".join(texts), ", ".join(w["role"] for w in barrier["waits"])))
+    for barrier in (full, _barrier(function, pipeline.empty_offsets)):
+        come = [a for a in barrier.arrivals if a.kind != "copy"]
+        texts = [f"{a.per_phase:g} x {_ARRIVAL.get(a.kind, a.kind)} of {a.role}" for a in come]
+        sides.append((barrier.count, " + ".join(texts), ", ".join(w.role for w in barrier.waits)))
     each = sum(parts.values())
     expects = each * (1 + pair) or None
-    return Ring(pipeline["name"], pipeline["stages"], holds, expects, sides[0], sides[1], tuple(pipeline["fields"]))
+    return Ring(pipeline.name, pipeline.stages, holds, expects, sides[0], sides[1], tuple(pipeline.fields))
 
 
 _ARRIVAL = {"threads": "arrive", "commit": "tcgen05.commit"}
@@ -332,7 +331,7 @@ def accumulators() -> list[dict[str, Any]]:
     ]
 
 
-def examples(anatomies: Mapping[str, Record]) -> dict[str, Any] | None:
+def examples(anatomies: Mapping[str, Anatomy]) -> dict[str, Any] | None:
     """Return what the concepts' template shows of a path's kernels; None without a fitting kernel."""
     known = [facts for record in anatomies.values() if (facts := facts_of(record))]
     if not known:
@@ -407,17 +406,17 @@ def splits(batch: int, keys: int, pairs: int) -> dict[str, Any]:
     return {**row, "busy": min(batch * count, pairs), "ideal": batch * tiles / pairs}
 
 
-def attention_examples(anatomies: Mapping[str, Record]) -> dict[str, Any] | None:
+def attention_examples(anatomies: Mapping[str, Anatomy]) -> dict[str, Any] | None:
     """Return what the template of attention shows; None without a kernel that ran."""
-    ran = {name: one["functions"][0] for name, one in anatomies.items() if one["functions"] and one["grids"]}
+    ran = {name: one.functions[0] for name, one in anatomies.items() if one.functions and one.grids}
     if not ran:
         return None
     columns = [
-        (name, shape, accumulator_columns(*shape), function["tensor_memory"]["accumulators_at"])
+        (name, shape, accumulator_columns(*shape), function.tensor_memory.accumulators_at)
         for name, function in ran.items()
-        for shape in sorted({(*p["shape"][:2], p["cta_group"]) for p in function["products"] or [] if p["cta_group"]})
+        for shape in function.accumulators
     ]
-    pairs = next(iter(anatomies.values()))["grids"][0]["processors"] // 2
+    pairs = next(iter(anatomies.values())).grids[0].processors // 2
     blocks = [online_softmax([s], [v])[0] for s, v in zip(SCORES, VALUES, strict=True)]
     whole = online_softmax([sum(SCORES, ())], [sum(VALUES, ())])[0]
     return {
@@ -429,14 +428,14 @@ def attention_examples(anatomies: Mapping[str, Record]) -> dict[str, Any] | None
         "rings": [(name, ring) for name in ran for ring in rings_of(anatomies[name])],
         "columns": columns,
         "memories": [draw_tensor_memory(*shape) for shape in dict.fromkeys(shape for _, shape, _, _ in columns)],
-        "registers": [(name, *shares(function)) for name, function in ran.items() if function["roles"]],
+        "registers": [(name, *shares(function)) for name, function in ran.items() if function.roles],
     }
 
 
-def shares(function: Record) -> tuple[list[tuple[str, int, int]], int]:
+def shares(function: AnatomyFunction) -> tuple[list[tuple[str, int, int]], int]:
     """Return (role, warps, registers per thread), and registers of a CTA."""
-    launched = function["registers"]["per_thread"] or 0
-    rows = [(r["name"], len(r["warps"]), max(r["registers"], default=launched)) for r in function["roles"]]
+    launched = function.registers.per_thread or 0
+    rows = [(r.name, len(r.warps), max(r.registers, default=launched)) for r in function.roles or []]
     return rows, sum(warps * 32 * each for _, warps, each in rows)
 
 
@@ -459,7 +458,7 @@ def launched(kernels: int, gap: int, setup: int, work: int) -> dict[str, int]:
     return {**row, "plain": kernels * (gap + setup + work), "dependent": gap + setup + kernels * work}
 
 
-def advanced_examples(anatomies: Mapping[str, Record]) -> dict[str, Any] | None:
+def advanced_examples(anatomies: Mapping[str, Anatomy]) -> dict[str, Any] | None:
     """Return what the template of advanced patterns shows; None without a kernel that ran."""
     known = [facts for record in anatomies.values() if (facts := facts_of(record))]
     pairs = [(times, dealt(times, 4)) for times in TILE_TIMES]

@@ -8,6 +8,8 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
+from cutesnake.model.records.anatomy import Anatomy
+from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.targets import TARGETS
 from cutesnake.report import html
 from cutesnake.report.formatting import named
@@ -42,11 +44,12 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
 
     Raises RecordError for a damaged record, and ShareError for a page that names this machine.
     """
-    anatomies: dict[str, Record] = {}
+    anatomies: dict[str, Anatomy] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for kernel, (key, problems) in asked.builds.items():
         target = CaseId.parse(key).target
-        anatomies[kernel] = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
+        made = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
+        anatomies[kernel] = record.convert("anatomy", made, key)
         page = render_kernel([anatomies[kernel]], results, [("learn", f"../../{output.name}")])
         html.write(page, folder / f"{kernel.replace('/', '-')}.html")
     timelines = {
@@ -59,7 +62,7 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
 
 
 def render(
-    asked: Asked, anatomies: Mapping[str, Record], folder: str, timelines: Mapping[str, Record] | None = None
+    asked: Asked, anatomies: Mapping[str, Anatomy], folder: str, timelines: Mapping[str, Record] | None = None
 ) -> str:
     """Return the page.
 
@@ -84,7 +87,7 @@ def render(
     )
 
 
-def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Record]) -> Record | None:
+def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Anatomy]) -> Record | None:
     """Return a path's concepts as their template shows them; None without a fitting kernel."""
     facts = concepts.EXAMPLES[path](anatomies)
     if facts is None:
@@ -107,15 +110,15 @@ def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Record]) -> Recor
     }
 
 
-def _answers_of(anatomies: Mapping[str, Record], questions: Sequence[str]) -> list[list[str]]:
+def _answers_of(anatomies: Mapping[str, Anatomy], questions: Sequence[str]) -> list[list[str]]:
     """Return rows of a table: a kernel and its answers."""
     return [[name, *(text for _, text, _ in answers(one, list(questions)))] for name, one in anatomies.items()]
 
 
-def _named_barriers(anatomy: Record) -> list[str]:
+def _named_barriers(anatomy: Anatomy) -> list[str]:
     """Return the named barriers of the main function: number, threads, roles."""
-    used = (anatomy["functions"] or [{}])[0].get("named_barriers") or []
-    return [f"{b['number']}: {', '.join(map(str, b['threads']))} ({', '.join(b['roles'])})" for b in used]
+    used = [b for function in anatomy.functions[:1] for b in function.named_barriers or []]
+    return [f"{b.number}: {', '.join(map(str, b.threads))} ({', '.join(b.roles)})" for b in used]
 
 
 def _explain_once(sections: Sequence[Record]) -> None:
@@ -128,7 +131,7 @@ def _explain_once(sections: Sequence[Record]) -> None:
             known.update(sentence.removesuffix(".") for sentence in fresh)
 
 
-def _goals(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> list[Record]:
+def _goals(asked: Asked, anatomies: Mapping[str, Anatomy], folder: str) -> list[Record]:
     goals = [(goal["name"], goal["kernels"], goal["questions"]) for goal in asked.goals["goals"]]
     if asked.own:
         goals.append(("Your kernels", list(asked.own), ["roles", "pipelines", "shared", "boundary"]))
@@ -138,7 +141,7 @@ def _goals(asked: Asked, anatomies: Mapping[str, Record], folder: str) -> list[R
     ]
 
 
-def _path(asked: Asked, path: Record, anatomies: Mapping[str, Record], folder: str) -> Record:
+def _path(asked: Asked, path: Record, anatomies: Mapping[str, Anatomy], folder: str) -> Record:
     steps = [_kernel(asked, s["kernel"], s["why"], path["questions"], anatomies, folder) for s in path["steps"]]
     known: dict[str, Record] = {}  # question -> the last kernel's answer that was shown, and of which kernel
     for step in steps:
@@ -158,7 +161,7 @@ _LINES = re.compile(r" \([^()]*\.py:\d+[^()]*\)")  # of the source, behind an an
 
 
 def _kernel(
-    asked: Asked, kernel: str, why: str, questions: list[str], anatomies: Mapping[str, Record], folder: str
+    asked: Asked, kernel: str, why: str, questions: list[str], anatomies: Mapping[str, Anatomy], folder: str
 ) -> Record:
     """Return a step: kernel, link, questions with answers, and simulated checks."""
     if kernel not in anatomies:
@@ -166,8 +169,7 @@ def _kernel(
         return {"name": kernel, "why": why, **empty}
     key, _ = asked.builds[kernel]
     build = CaseId.parse(key)
-    functions = anatomies[kernel]["functions"]
-    patterns = [name for name, p in functions[0]["patterns"].items() if p["found"]] if functions else []
+    patterns = [name for f in anatomies[kernel].functions[:1] for name, p in f.patterns.items() if p.present]
     return {
         "name": kernel,
         "why": why,
@@ -178,12 +180,12 @@ def _kernel(
         ],
         "repeated": {},  # kernel before -> questions that have its answers
         "build": f"{build.target}/{build.variant}",
-        "checks": [_check(record.plain(record.read("correctness", path))) for path in asked.checks.get(key, [])],
+        "checks": [_check(record.read("correctness", path)) for path in asked.checks.get(key, [])],
         "patterns": patterns,
     }
 
 
-def _pairs(asked: Asked, anatomies: Mapping[str, Record]) -> list[Record]:
+def _pairs(asked: Asked, anatomies: Mapping[str, Anatomy]) -> list[Record]:
     """Return the pairs of learning.yaml in this run: names, and rows of two answers."""
     pairs = []
     for pair in asked.goals.get("pairs", []):
@@ -197,7 +199,7 @@ def _pairs(asked: Asked, anatomies: Mapping[str, Record]) -> list[Record]:
 _FETCHED = re.compile(r"results/fetch/(?:[^/\s]+/)+")  # folders of a fetched file
 
 
-def _check(entry: Record) -> Record:
-    workload = entry["case"]["workload"]
-    reason = None if entry["status"] == "ok" else _FETCHED.sub("", named(workload, entry["reason"]))
-    return {"workload": workload, "backend": entry["backend"], "reason": reason}
+def _check(entry: Correctness) -> Record:
+    workload = entry.case.workload
+    reason = _FETCHED.sub("", named(workload, entry.reason)) if entry.reason else None
+    return {"workload": workload, "backend": entry.backend, "reason": reason}

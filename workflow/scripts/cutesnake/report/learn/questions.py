@@ -1,17 +1,20 @@
 """Questions about a kernel, and how its anatomy record answers them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from cutesnake.model.records.anatomy import Anatomy, AnatomyFunction, Arrival, DescriptorUse, Pipeline, Role, Waiter
 from cutesnake.report.formatting import plural
 from cutesnake.report.layouts.hardware import accumulator_columns
 from cutesnake.stages.anatomy.numbers import of_warps
 from cutesnake.stages.anatomy.product_text import MOVED
 
-Function = Mapping[str, Any]  # a device function of an anatomy record
 UNKNOWN = "Unknown: "
+_Sided = TypeVar("_Sided", Arrival, DescriptorUse)
 
 
 @dataclass(frozen=True)
@@ -19,17 +22,17 @@ class Question:
     """A question, with its answer and the reason, drawn from an anatomy record."""
 
     text: str
-    answer: Callable[[Mapping[str, Any]], str]
-    why: Callable[[Function], str]
+    answer: Callable[[Anatomy], str]
+    why: Callable[[AnatomyFunction], str]
 
 
-def main(record: Mapping[str, Any]) -> Function:
+def main(record: Anatomy) -> AnatomyFunction:
     """Return the main device function of an anatomy record."""
-    return record["functions"][0]
+    return record.functions[0]
 
 
-def _not_seen(record: Mapping[str, Any]) -> str:
-    return f"{UNKNOWN}{record['not_watched'] or 'the main function did not run'}."
+def _not_seen(record: Anatomy) -> str:
+    return f"{UNKNOWN}{record.not_watched or 'the main function did not run'}."
 
 
 def _at(lines: list[str]) -> str:
@@ -38,60 +41,60 @@ def _at(lines: list[str]) -> str:
     return f" ({', '.join(short)})" if short else ""
 
 
-def _descriptors(record: Mapping[str, Any]) -> str:
+def _descriptors(record: Anatomy) -> str:
     f = main(record)
-    if f["descriptors"] is None:
+    if f.descriptors is None:
         return _not_seen(record)
-    if not f["descriptors"]:
+    if not f.descriptors:
         return "None: the kernel copies without TMA descriptors."
     parts = []
-    for d in f["descriptors"]:
-        box = " x ".join(map(str, d["box"]))
-        uses = ", ".join(f"{MOVED[use['way']]} by {use['role']}" for use in d["uses"]) or "not used in this run"
-        size = f"{d['box_bytes']:,} B, swizzle {d['swizzle']}"
-        parts.append(f"{d['tensor']}: boxes of {box} {d['element']} ({size}), {uses}")
+    for d in f.descriptors:
+        box = " x ".join(map(str, d.box))
+        uses = ", ".join(f"{MOVED[use.way]} by {use.role}" for use in d.uses) or "not used in this run"
+        size = f"{d.box_bytes:,} B, swizzle {d.swizzle}"
+        parts.append(f"{d.tensor}: boxes of {box} {d.element} ({size}), {uses}")
     return "; ".join(f"{n} descriptors each: {text}" if n > 1 else text for text, n in Counter(parts).items()) + "."
 
 
-def _grid(record: Mapping[str, Any]) -> str:
-    if not record["grids"]:
+def _grid(record: Anatomy) -> str:
+    if not record.grids:
         return _not_seen(record)
     parts = []
-    for one in record["grids"]:
-        sizes = ", ".join(f"{k} {v}" for k, v in one["parameters"].items() if isinstance(v, int) and v is not True)
-        grid = one["grids"].get(main(record)["symbol"])
+    for one in record.grids:
+        sizes = ", ".join(f"{k} {v}" for k, v in one.parameters.items() if isinstance(v, int) and v is not True)
+        grid = one.grids.get(main(record).symbol)
         parts.append(f"{' x '.join(map(str, grid))} CTAs for {sizes}" if grid else f"no launch for {sizes}")
-    return "; ".join(parts) + f", on a GPU with {record['grids'][0]['processors']} SMs."
+    return "; ".join(parts) + f", on a GPU with {record.grids[0].processors} SMs."
 
 
-def _shared(record: Mapping[str, Any]) -> str:
-    shared = main(record)["shared"]
-    if shared["buffers"] is None:
-        size = shared["dynamic_bytes"]
+def _shared(record: Anatomy) -> str:
+    shared = main(record).shared
+    if shared.buffers is None:
+        size = shared.dynamic_bytes
         return f"{UNKNOWN}which buffers share the {size:,} B." if size else "No dynamic shared memory."
     parts = [
-        f"{b['name']} {b['bytes']:,} B" + (f" in {b['stages']} stages" if b["stages"] and b["stages"] > 1 else "")
-        for b in shared["buffers"]
+        f"{b.name} {b.bytes:,} B" + (f" in {b.stages} stages" if b.stages and b.stages > 1 else "")
+        for b in shared.buffers
     ]
-    return f"{', '.join(parts)}; {shared['left_bytes']:,} of {shared['limit_bytes']:,} B are free."
+    return f"{', '.join(parts)}; {shared.left_bytes:,} of {shared.limit_bytes:,} B are free."
 
 
-def _roles(record: Mapping[str, Any]) -> str:
-    roles = main(record)["roles"]
+def _roles(record: Anatomy) -> str:
+    roles = main(record).roles
     if roles is None:
         return _not_seen(record)
     return "; ".join(map(_role, roles)) + "."
 
 
-def _role(role: Mapping[str, Any]) -> str:
-    some = ", ".join(f"{task} by {of_warps(warps)} only" for task, warps in role["some"].items())
-    return f"{role['name']}: {of_warps(role['warps'])}{f' ({some})' if some else ''}"
+def _role(role: Role) -> str:
+    some = ", ".join(f"{task} by {of_warps(warps)} only" for task, warps in role.some.items())
+    return f"{role.name}: {of_warps(role.warps)}{f' ({some})' if some else ''}"
 
 
-def _registers(record: Mapping[str, Any]) -> str:
+def _registers(record: Anatomy) -> str:
     f = main(record)
-    shares = [f"{r['name']} {', '.join(map(str, r['registers']))}" for r in f["roles"] or [] if r["registers"]]
-    launched = f"{f['registers']['per_thread']} registers per thread at launch"
+    shares = [f"{r.name} {', '.join(map(str, r.registers))}" for r in f.roles or [] if r.registers]
+    launched = f"{f.registers.per_thread} registers per thread at launch"
     return (
         f"{launched}; setmaxnreg gives {'; '.join(shares)}."
         if shares
@@ -99,59 +102,58 @@ def _registers(record: Mapping[str, Any]) -> str:
     )
 
 
-def _pipelines(record: Mapping[str, Any]) -> str:
-    pipelines = main(record)["pipelines"]
+def _pipelines(record: Anatomy) -> str:
+    pipelines = main(record).pipelines
     if pipelines is None:
         return _not_seen(record)
     if not pipelines:
         return "None: no ring of full and empty barriers was detected."
-    return "; ".join(f"{p['name']}: {plural(p['stages'], 'stage')}" for p in pipelines) + "."
+    return "; ".join(f"{p.name}: {plural(p.stages, 'stage')}" for p in pipelines) + "."
 
 
-def _barriers(record: Mapping[str, Any]) -> str:
+def _barriers(record: Anatomy) -> str:
     f = main(record)
-    if f["pipelines"] is None:
+    if f.pipelines is None:
         return _not_seen(record)
-    if not f["pipelines"]:
+    if not f.pipelines:
         return "None: no pipeline with full and empty barriers was detected."
-    deepest = max(f["pipelines"], key=lambda p: p["stages"])
+    deepest = max(f.pipelines, key=lambda p: p.stages)
     parts = []
-    for state in ("full", "empty"):
-        b = next(b for b in f["barriers"] if b["offset"] == deepest[f"{state}_offsets"][0])
-        kinds = " and ".join(dict.fromkeys(f"{a['kind']} of {a['role']}" for a in b["arrivals"] if a["kind"] != "copy"))
-        copies = " and ".join(dict.fromkeys(a["role"] for a in b["arrivals"] if a["kind"] == "copy"))
+    for state, offsets in (("full", deepest.full_offsets), ("empty", deepest.empty_offsets)):
+        b = next(b for b in f.barriers or [] if b.offset == offsets[0])
+        kinds = " and ".join(dict.fromkeys(f"{a.kind} of {a.role}" for a in b.arrivals if a.kind != "copy"))
+        copies = " and ".join(dict.fromkeys(a.role for a in b.arrivals if a.kind == "copy"))
         kinds += f"; bytes of copies by {copies}" if copies else ""
-        who = ", ".join(w["role"] for w in b["waits"])
-        lines = [line for w in b["waits"] for line in w["lines"]]
-        parts.append(f"{state}: {plural(b['count'], 'arrival')} per phase ({kinds}), waits: {who}{_at(lines)}")
-    return f"{deepest['name']}, {plural(deepest['stages'], 'stage')}; {'; '.join(parts)}."
+        who = ", ".join(w.role for w in b.waits)
+        lines = [line for w in b.waits for line in w.lines]
+        parts.append(f"{state}: {plural(b.count, 'arrival')} per phase ({kinds}), waits: {who}{_at(lines)}")
+    return f"{deepest.name}, {plural(deepest.stages, 'stage')}; {'; '.join(parts)}."
 
 
-def _products(record: Mapping[str, Any]) -> str:
-    products = main(record)["products"]
+def _products(record: Anatomy) -> str:
+    products = main(record).products
     if products is None:
         return _not_seen(record)
     if not products:
         return "None: no MMA."
-    return "; ".join(p["words"].partition("; B's descriptor")[0] for p in products) + "."
+    return "; ".join(p.text.partition("; B's descriptor")[0] for p in products) + "."
 
 
-def _tensor_memory(record: Mapping[str, Any]) -> str:
+def _tensor_memory(record: Anatomy) -> str:
     f = main(record)
-    if f["products"] is None:
+    if f.products is None:
         return _not_seen(record)
-    shapes = {(*p["shape"][:2], p["cta_group"]) for p in f["products"] if p["d_in"] == "tensor memory"}
-    if not shapes:
+    if not f.accumulators:
         return "Nothing: the kernel does not use tensor memory."
-    parts = [f"D of {m} x {n} takes {accumulator_columns(m, n, g)} columns in each CTA" for m, n, g in sorted(shapes)]
-    memory = f["tensor_memory"]
-    starts = ", ".join(map(str, memory["accumulators_at"] or []))
-    allocated = "An unknown number of" if memory["columns"] is None else memory["columns"]
+    parts = [f"D of {m} x {n} takes {accumulator_columns(m, n, g)} columns in each CTA" for m, n, g in f.accumulators]
+    memory = f.tensor_memory
+    starts = ", ".join(map(str, memory.accumulators_at or []))
+    allocated = "An unknown number of" if memory.columns is None else memory.columns
     return f"{allocated} columns are allocated; {'; '.join(parts)}; MMAs of the run began at column {starts}."
 
 
-def _copies(record: Mapping[str, Any]) -> str:
-    counts = main(record)["counts"]
+def _copies(record: Anatomy) -> str:
+    counts = main(record).counts
     names = (
         "global_load",
         "global_store",
@@ -166,50 +168,51 @@ def _copies(record: Mapping[str, Any]) -> str:
     return f"Instructions in the code: {', '.join(parts) or 'no copies'}."
 
 
-def _launch(record: Mapping[str, Any]) -> str:
+def _launch(record: Anatomy) -> str:
     f = main(record)
-    attributes = f["host"]["attributes"]
+    attributes = f.host.attributes
     if attributes is None:
         return _not_seen(record)
     on = [name for name, value in attributes.items() if value and value != [1, 1, 1]]
-    waits = f["counts"].get("grid_dependency", 0)
+    waits = f.counts.get("grid_dependency", 0)
     early = f"{plural(waits, 'griddepcontrol instruction')} in the code"
     none = "no griddepcontrol instruction in the code, so it begins when the kernel before it has ended"
     return f"Launch attributes: {', '.join(on) or 'none'}; {early if waits else none}."
 
 
-def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Mapping[str, Any]], str]:
+def _pattern(name: str, there: str = "Yes: ", not_there: str = "No: ") -> Callable[[Anatomy], str]:
     """Return a function that reports a pattern's state, with a prefix that suits the question."""
 
-    def answer(record: Mapping[str, Any]) -> str:
-        pattern = main(record)["patterns"][name]
-        text = {True: there, False: not_there, None: "Unknown: "}[pattern["found"]] + pattern["evidence"]
-        return f"{text[:1].upper()}{text[1:]}{_at(pattern['lines'])}."
+    def answer(record: Anatomy) -> str:
+        pattern = main(record).patterns[name]
+        text = {True: there, False: not_there, None: "Unknown: "}[pattern.present] + pattern.evidence
+        return f"{text[:1].upper()}{text[1:]}{_at(pattern.lines)}."
 
     return answer
 
 
-def _always(text: str) -> Callable[[Function], str]:
+def _always(text: str) -> Callable[[AnatomyFunction], str]:
     return lambda f: text
 
 
-def _why_shared(f: Function) -> str:
-    shared = f["shared"]
-    rings = [b for b in shared["buffers"] or [] if b["stages"] and b["stages"] > 1]
+def _why_shared(f: AnatomyFunction) -> str:
+    shared = f.shared
+    rings = [(b, b.stages) for b in shared.buffers or [] if b.stages and b.stages > 1]
     if not rings:
         return "Shared memory is what the threads of a CTA and the copy engine have in common."
-    largest = max(rings, key=lambda b: b["bytes"])
-    ring = [b for b in rings if b["stages"] == largest["stages"]]  # A and B, for instance, are loaded together
-    stage = sum(b["bytes"] // b["stages"] for b in ring)
-    fits = "would fit, too" if stage <= shared["left_bytes"] else "does not fit"
+    _, stages = max(rings, key=lambda one: one[0].bytes)
+    ring = [b for b, count in rings if count == stages]  # A and B, for instance, are loaded together
+    stage = sum(b.bytes // stages for b in ring)
+    left = shared.left_bytes or 0
+    fits = "would fit, too" if stage <= left else "does not fit"
     return (
         "Each stage is a load in flight while another one is used. A further stage of "
-        f"{' and '.join(b['name'] for b in ring)} takes {stage:,} B and {fits}: {shared['left_bytes']:,} B are free."
+        f"{' and '.join(b.name for b in ring)} takes {stage:,} B and {fits}: {left:,} B are free."
     )
 
 
-def _why_registers(f: Function) -> str:
-    counts = f["registers"]["setmaxnreg"]
+def _why_registers(f: AnatomyFunction) -> str:
+    counts = f.registers.setmaxnreg
     if not counts:
         return "All threads keep the count set at launch; an SM has 65,536 registers for all of its threads."
     return (
@@ -218,19 +221,19 @@ def _why_registers(f: Function) -> str:
     )
 
 
-def _why_pipelines(f: Function) -> str:
-    stages = [p["stages"] for p in f["pipelines"] or []]
+def _why_pipelines(f: AnatomyFunction) -> str:
+    stages = [p.stages for p in f.pipelines or []]
     if not stages:
         return "Without a ring, a load and its use follow each other."
-    single = [p["name"] for p in f["pipelines"] if p["stages"] == 1]
+    single = [p.name for p in f.pipelines or [] if p.stages == 1]
     text = f"Stages let a producer run ahead: {max(stages)} stages cover the latency of {max(stages) - 1} more loads."
     return text if not single else f"{text} One stage is a plain hand-over: {'; '.join(single)}."
 
 
-def _why_products(f: Function) -> str:
-    kinds = {p["instruction"] for p in f["products"] or []}
+def _why_products(f: AnatomyFunction) -> str:
+    kinds = {p.instruction for p in f.products or []}
     if "tcgen05.mma" in kinds:
-        pair = any(p["cta_group"] == 2 for p in f["products"])
+        pair = any(p.cta_group == 2 for p in f.products or [])
         shared = " Two CTAs share an MMA, so each loads half of B." if pair else ""
         return f"One thread issues an MMA, and tensor memory holds the accumulator, so registers stay free.{shared}"
     if "wgmma" in kinds:
@@ -238,8 +241,8 @@ def _why_products(f: Function) -> str:
     return "A warp multiplies fragments that it holds in registers." if kinds else "Nothing is multiplied."
 
 
-def _why_grid(f: Function) -> str:
-    if f["patterns"]["persistent loop"]["found"]:
+def _why_grid(f: AnatomyFunction) -> str:
+    if f.patterns["persistent loop"].present:
         return "CTAs loop over tiles, so the grid is at most what fits on the SMs at once. Set-up happens once per CTA."
     return "Each CTA computes one tile, so the grid grows with the problem."
 
@@ -351,50 +354,53 @@ QUESTIONS = {
 }
 
 
-def by_warps(record: dict[str, Any]) -> dict[str, Any]:
+def by_warps(record: Anatomy) -> Anatomy:
     """Return the record with warps for roles, if warps are not specialised."""
-    function = main(record) if record["functions"] else {}
-    specialised = function["patterns"].get("warp specialisation", {}).get("found", True) if function else True
-    if specialised or not function["roles"] or not function["pipelines"]:
+    function = main(record) if record.functions else None
+    if function is None or not function.roles or not function.pipelines:
         return record
-    warps = {role["name"]: role["warps"] for role in function["roles"]}
+    specialised = function.patterns.get("warp specialisation")
+    if specialised is None or specialised.present:
+        return record
+    warps = {role.name: role.warps for role in function.roles}
 
-    def name(roles: Sequence[str]) -> str:
+    def name(roles: Iterable[str]) -> str:
         return of_warps(sorted(warp for role in set(roles) for warp in warps.get(role, [])))
 
-    def side(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [{**one, "role": name([one["role"]])} for one in entries]
+    def side(entries: Sequence[_Sided]) -> list[_Sided]:
+        return [replace(one, role=name([one.role])) for one in entries]
 
-    def waits(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        lines = list(dict.fromkeys(line for one in entries for line in one["lines"]))
-        return [{"role": name([one["role"] for one in entries]), "lines": lines}] if entries else []
+    def waits(entries: Sequence[Waiter]) -> list[Waiter]:
+        lines = list(dict.fromkeys(line for one in entries for line in one.lines))
+        return [Waiter(name(one.role for one in entries), lines)] if entries else []
 
-    def ring(one: Mapping[str, Any]) -> dict[str, Any]:
-        tensors = one["name"].rpartition(": ")[0]
-        ends = f"{name(one['producers'])} → {name(one['consumers'])}"
-        return {**one, "name": f"{tensors}: {ends}" if tensors else ends}
+    def ring(one: Pipeline) -> Pipeline:
+        tensors = one.name.rpartition(": ")[0]
+        ends = f"{name(one.producers)} → {name(one.consumers)}"
+        return replace(one, name=f"{tensors}: {ends}" if tensors else ends)
 
-    drain = function["patterns"]["pipeline drain"]
-    evidence = drain["evidence"]
+    drain = function.patterns["pipeline drain"]
+    evidence = drain.evidence
     for role in sorted(warps, key=len, reverse=True):
         evidence = evidence.replace(f"{role} waits", f"{name([role])} waits")
-    changed = {
-        "pipelines": [ring(one) for one in function["pipelines"]],
-        "barriers": [{**b, "arrivals": side(b["arrivals"]), "waits": waits(b["waits"])} for b in function["barriers"]],
-        "named_barriers": [{**b, "roles": [name(b["roles"])]} for b in function["named_barriers"] or []],
-        "descriptors": [{**d, "uses": side(d["uses"])} for d in function["descriptors"] or []],
-        "patterns": {**function["patterns"], "pipeline drain": {**drain, "evidence": evidence}},
-    }
-    return {**record, "functions": [{**function, **changed}, *record["functions"][1:]]}
+    changed = replace(
+        function,
+        pipelines=[ring(one) for one in function.pipelines],
+        barriers=[replace(b, arrivals=side(b.arrivals), waits=waits(b.waits)) for b in function.barriers or []],
+        named_barriers=[replace(b, roles=[name(b.roles)]) for b in function.named_barriers or []],
+        descriptors=[replace(d, uses=side(d.uses)) for d in function.descriptors or []],
+        patterns={**function.patterns, "pipeline drain": replace(drain, evidence=evidence)},
+    )
+    return replace(record, functions=[changed, *record.functions[1:]])
 
 
-def answers(record: Mapping[str, Any], names: list[str]) -> list[tuple[str, str, str]]:
+def answers(record: Anatomy, names: list[str]) -> list[tuple[str, str, str]]:
     """Return (question, answer, why) for each name; why is empty where the answer is unknown.
 
     For a record without functions, the answers say why no code exists.
     """
-    if not record["functions"]:
-        why = record["reason"] or record["not_watched"]
+    if not record.functions:
+        why = record.reason or record.not_watched
         return [(QUESTIONS[name].text, f"{UNKNOWN}{why}.", "") for name in names]
     replies = [(QUESTIONS[name], QUESTIONS[name].answer(record)) for name in names]
     return [(q.text, text, "" if text.startswith(UNKNOWN) else q.why(main(record))) for q, text in replies]

@@ -2,34 +2,34 @@
 
 import html
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from cutesnake.model.records.anatomy import AnatomyFunction, Barrier, NamedBarrier, Role, Shared
 from cutesnake.stages.anatomy.numbers import of_warps
 
 COLUMN, LEFT, ROW, HEAD = 150, 236, 40, 62
 COLOURS = 8  # of the palette: --c1 to --c8
 
 
-def colours(roles: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def colours(roles: Sequence[Role]) -> dict[str, str]:
     """Return role -> CSS colour, for figure, tables and listing."""
-    return {role["name"]: f"var(--c{place % COLOURS + 1})" for place, role in enumerate(roles)}
+    return {role.name: f"var(--c{place % COLOURS + 1})" for place, role in enumerate(roles)}
 
 
-def draw(function: Mapping[str, Any]) -> str | None:
+def draw(function: AnatomyFunction) -> str | None:
     """Return the figure of one function; None without used barriers."""
-    roles = function["roles"] or []
-    groups = [g for g in function["barriers"] or [] if g["arrivals"] or g["waits"]]
-    named = [b for b in function["named_barriers"] or [] if b["roles"]]
+    roles = function.roles or []
+    groups = [g for g in function.barriers or [] if g.arrivals or g.waits]
+    named = [b for b in function.named_barriers or [] if b.roles]
     if not roles or not (groups or named):
         return None
-    colour, place = colours(roles), {role["name"]: n for n, role in enumerate(roles)}
+    colour, place = colours(roles), {role.name: n for n, role in enumerate(roles)}
     width = LEFT + COLUMN * len(roles)
     height = HEAD + ROW * (len(groups) + len(named)) + 16
-    parts = [_head(role, place[role["name"]], colour[role["name"]], height) for role in roles]
-    full = {offset for p in function["pipelines"] or [] for offset in p["full_offsets"]}
-    empty = {offset for p in function["pipelines"] or [] for offset in p["empty_offsets"]}
+    parts = [_head(role, place[role.name], colour[role.name], height) for role in roles]
+    full = {offset for p in function.pipelines or [] for offset in p.full_offsets}
+    empty = {offset for p in function.pipelines or [] for offset in p.empty_offsets}
     for row, group in enumerate(groups):
-        state = "full" if group["offset"] in full else "empty" if group["offset"] in empty else "signal"
+        state = "full" if group.offset in full else "empty" if group.offset in empty else "signal"
         parts.append(_group_row(group, state, HEAD + ROW * row + 24, place, colour))
     for row, barrier in enumerate(named, start=len(groups)):
         parts.append(_named_row(barrier, HEAD + ROW * row + 24, place, colour))
@@ -43,16 +43,16 @@ def _middle(place: int) -> int:
     return LEFT + COLUMN * place + COLUMN // 2
 
 
-def _head(role: Mapping[str, Any], place: int, colour: str, height: int) -> str:
+def _head(role: Role, place: int, colour: str, height: int) -> str:
     x = _middle(place)
-    text = role["name"].split(" + ")
+    text = role.name.split(" + ")
     lines = text if len(text) < 3 else [" + ".join(text[:2]) + " +", " + ".join(text[2:])]
     name = "".join(
         f'<text x="{x}" y="{16 + 14 * n}" text-anchor="middle" font-weight="600" fill="{colour}">'
         f"{html.escape(line + (' +' if len(text) == 2 and n == 0 else ''))}</text>"
         for n, line in enumerate(lines)
     )
-    count = of_warps(role["warps"])
+    count = of_warps(role.warps)
     return (
         f'{name}<text x="{x}" y="46" text-anchor="middle" fill="var(--soft)">{count}</text>'
         f'<line x1="{x}" y1="54" x2="{x}" y2="{height - 8}" stroke="{colour}" stroke-width="2" stroke-opacity=".45"/>'
@@ -67,27 +67,25 @@ def _label(y: int, title: str, detail: str) -> str:
     )
 
 
-def _group_row(
-    group: Mapping[str, Any], state: str, y: int, place: Mapping[str, int], colour: Mapping[str, str]
-) -> str:
-    stages = f" x {group['stages']}" if group["stages"] > 1 else ""
-    kinds = sorted({arrival["kind"] for arrival in group["arrivals"]})
-    detail = f"{state}, {group['count']} arrivals" if group["count"] != 1 else f"{state}, 1 arrival"
+def _group_row(group: Barrier, state: str, y: int, place: Mapping[str, int], colour: Mapping[str, str]) -> str:
+    stages = f" x {group.stages}" if group.stages > 1 else ""
+    kinds = sorted({arrival.kind for arrival in group.arrivals})
+    detail = f"{state}, {group.count} arrivals" if group.count != 1 else f"{state}, 1 arrival"
     detail += f": {', '.join(kinds)}" if kinds else ""
-    came = list(dict.fromkeys(arrival["role"] for arrival in group["arrivals"]))
-    waits = [wait["role"] for wait in group["waits"]]
-    name = f"{group['name'] or 'mbarrier'}{stages} @{group['offset']}"
+    came = list(dict.fromkeys(arrival.role for arrival in group.arrivals))
+    waits = [wait.role for wait in group.waits]
+    name = f"{group.name or 'mbarrier'}{stages} @{group.offset}"
     return _label(y, name, detail) + _arrows(came, waits, y, place, colour, "0" if state == "full" else "5 4")
 
 
-def _named_row(barrier: Mapping[str, Any], y: int, place: Mapping[str, int], colour: Mapping[str, str]) -> str:
-    threads = ", ".join(map(str, barrier["threads"]))
-    label = _label(y, f"named barrier {barrier['number']}", f"all wait for all, {threads} threads")
-    spots = [_middle(place[role]) for role in barrier["roles"]]
+def _named_row(barrier: NamedBarrier, y: int, place: Mapping[str, int], colour: Mapping[str, str]) -> str:
+    threads = ", ".join(map(str, barrier.threads))
+    label = _label(y, f"named barrier {barrier.number}", f"all wait for all, {threads} threads")
+    spots = [_middle(place[role]) for role in barrier.roles]
     line = f'<line x1="{min(spots)}" y1="{y}" x2="{max(spots)}" y2="{y}" stroke="var(--soft)" stroke-dasharray="2 3"/>'
     dots = "".join(
         f'<rect x="{_middle(place[role]) - 5}" y="{y - 5}" width="10" height="10" fill="{colour[role]}"/>'
-        for role in barrier["roles"]
+        for role in barrier.roles
     )
     return label + line + dots
 
@@ -118,28 +116,29 @@ def _arrows(
     return "".join(out)
 
 
-def budget(shared: Mapping[str, Any]) -> str | None:
+def budget(shared: Shared) -> str | None:
     """Draw shared memory as a bar: the share of every buffer, and free bytes."""
-    if not shared["buffers"]:
+    if not shared.buffers:
         return None
     width, parts, x = 900.0, [], 0.0
-    scale = width / shared["limit_bytes"]
-    for n, buffer in enumerate(shared["buffers"]):
-        w = buffer["bytes"] * scale
-        x = buffer["offset"] * scale
+    scale = width / shared.limit_bytes
+    for n, buffer in enumerate(shared.buffers):
+        w = buffer.bytes * scale
+        x = buffer.offset * scale
         parts.append(
             f'<rect x="{x:.2f}" y="2" width="{max(w, 0.6):.2f}" height="26" fill="var(--c{n % COLOURS + 1})">'
-            f"<title>{html.escape(buffer['name'])}: {buffer['bytes']:,} B</title></rect>"
+            f"<title>{html.escape(buffer.name)}: {buffer.bytes:,} B</title></rect>"
         )
-        for stage in range(1, buffer["stages"] or 1):
-            at = x + w * stage / buffer["stages"]
+        stages = buffer.stages or 1
+        for stage in range(1, stages):
+            at = x + w * stage / stages
             parts.append(f'<line x1="{at:.2f}" y1="2" x2="{at:.2f}" y2="28" stroke="var(--paper)"/>')
         if w > 60:
             parts.append(
                 f'<text x="{x + w / 2:.1f}" y="44" text-anchor="middle" fill="var(--ink)">'
-                f"{html.escape(buffer['name'][: int(w / 7)])}</text>"
+                f"{html.escape(buffer.name[: int(w / 7)])}</text>"
             )
-    left = (shared["left_bytes"] or 0) / 1024
+    left = (shared.left_bytes or 0) / 1024
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} 50" width="{width:.0f}" height="50" '
         f'role="img" font-family="system-ui,sans-serif" font-size="12"><rect x="0" y="2" width="{width:.0f}" '

@@ -2,10 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model.records.anatomy import AnatomyFunction, Descriptor
 from cutesnake.report.layouts import LayoutPlot, draw, parse
 from cutesnake.report.layouts.hardware import SWIZZLES, wgmma_accumulator
 from cutesnake.report.layouts.memories import draw_atom, draw_scale_factors, draw_tensor_memory
@@ -17,22 +17,21 @@ _TILED_COPY = re.compile(
 _OPERATION = re.compile(r"^\s*(?:%[\w:, %]+ = )?\"?(\w+)\.(\w+)", re.MULTILINE)
 
 
-def layout_plots(function: Mapping[str, Any], folder: Path) -> list[LayoutPlot]:
+def layout_plots(function: AnatomyFunction, folder: Path) -> list[LayoutPlot]:
     """Return plots of the layouts of a function."""
     ir = folder / "kernel.mlir"
-    result = _copies(ir.read_text(), function["symbol"]) if ir.is_file() else []
-    boxes = [d for d in function["descriptors"] or [] if SWIZZLES.get(d["swizzle"])]
-    for d in {(tuple(d["box"]), d["element"]): d for d in boxes}.values():
+    result = _copies(ir.read_text(), function.symbol) if ir.is_file() else []
+    boxes = [d for d in function.descriptors or [] if SWIZZLES.get(d.swizzle)]
+    for d in {(tuple(d.box), d.element): d for d in boxes}.values():
         if len(result) >= 2 * MOST:
             break
         result.append(_atom(d))
-    widths = {p["shape"][1] for p in function["products"] or [] if p["instruction"].startswith("wgmma")}
+    widths = {p.shape[1] for p in function.products or [] if p.instruction.startswith("wgmma")}
     for n in sorted(widths)[:1]:
         plot = draw(wgmma_accumulator(n), tiler=(64, n))
         result.append(LayoutPlot(plot.svg, f"Accumulator of wgmma with N = {n}. {plot.caption}"))
-    pairs = {(*p["shape"][:2], p["cta_group"]) for p in function["products"] or [] if p["instruction"] == "tcgen05.mma"}
-    result += [draw_tensor_memory(*shape) for shape in sorted(pairs)[:MOST]]
-    scaled = {p["scale_factors"] for p in function["products"] or [] if p["scale_factors"]}
+    result += [draw_tensor_memory(*shape) for shape in function.accumulators[:MOST]]
+    scaled = {p.scale_factors for p in function.products or [] if p.scale_factors}
     return result + [draw_scale_factors(used) for used in sorted(scaled)[:1]]
 
 
@@ -53,26 +52,26 @@ def _copies(ir: str, symbol: str) -> list[LayoutPlot]:
     return list(result.values())
 
 
-def _atom(descriptor: Mapping[str, Any]) -> LayoutPlot:
-    rows = descriptor["box"][1] if len(descriptor["box"]) > 1 else 1
-    inner = descriptor["box_bytes"]
-    for extent in descriptor["box"][1:]:
+def _atom(descriptor: Descriptor) -> LayoutPlot:
+    rows = descriptor.box[1] if len(descriptor.box) > 1 else 1
+    inner = descriptor.box_bytes
+    for extent in descriptor.box[1:]:
         inner //= extent
-    plot = draw_atom(SWIZZLES[descriptor["swizzle"]], inner)
-    return LayoutPlot(plot.svg, f"Shared memory of {descriptor['tensor']}, {rows} rows a box. {plot.caption}")
+    plot = draw_atom(SWIZZLES[descriptor.swizzle], inner)
+    return LayoutPlot(plot.svg, f"Shared memory of {descriptor.tensor}, {rows} rows a box. {plot.caption}")
 
 
-def lowering(function: Mapping[str, Any], folder: Path, sass: int) -> list[dict[str, Any]]:
+def lowering(function: AnatomyFunction, folder: Path, sass: int) -> list[dict[str, Any]]:
     """Stage of the build -> how many operations, and of which kinds most."""
     out = []
     ir = folder / "kernel.mlir"
     if ir.is_file():
         text = ir.read_text()
-        start = text.find(f"cuda.kernel @{function['symbol']}(")
+        start = text.find(f"cuda.kernel @{function.symbol}(")
         end = text.find("cuda.kernel @", start + 1)
         dialects = Counter(dialect for dialect, _ in _OPERATION.findall(text[start : end if end > 0 else len(text)]))
         out.append({"stage": "IR as the DSL traced it (kernel.mlir)", "kinds": dialects.most_common(6)})
-    out.append({"stage": "PTX", "kinds": Counter(function["counts"]).most_common(6)})
+    out.append({"stage": "PTX", "kinds": Counter(function.counts).most_common(6)})
     if sass:
         out.append({"stage": "SASS", "kinds": [("instructions", sass)]})
     return out
