@@ -22,12 +22,12 @@ WAITS = (("mbarrier", "try_wait"), ("mbarrier", "test_wait"))
 
 
 def missing_arrival(program: Program, visits: Iterable[int], at: int) -> list[tuple[int, int]]:
-    """Return pairs of instructions between which the arrival for a wait may be missing; [] if unknown."""
+    """Return (first, last) instructions between which an arrival may be missing; [] if unknown."""
     code = program.instructions
     ran = {n for block in visits for n in range(program.blocks[block].first, program.blocks[block].last)}
     unused = list(unused_releases(code))
-    if unused_here := [span for span in unused if span[0] in ran]:
-        return unused_here
+    if executed := [span for span in unused if span[0] in ran]:
+        return executed
     loads = [n for n in ran if code[n].parts[:2] in LOADS]
     if loads and any(ins.parts[:2] == ("tcgen05", "mma") for ins in code[max(at - FAR, 0) : at + FAR]):
         last = max(loads)  # the wait was for tensor memory that loads must release first
@@ -37,7 +37,7 @@ def missing_arrival(program: Program, visits: Iterable[int], at: int) -> list[tu
 
 
 def unused_releases(code: list[Instruction]) -> Iterator[tuple[int, int]]:
-    """Yield fences and waits that no arrival, barrier or copy follows, with the instruction that does."""
+    """Yield fences and waits without a following signal, with what follows instead."""
     for n, ins in enumerate(code):
         if any(ins.parts[: len(form)] == form for form in BEFORE_ARRIVALS):
             following = next((m for m in range(n + 1, len(code)) if ends_search(code[m], n)), len(code) - 1)
@@ -62,7 +62,7 @@ def is_signal(ins: Instruction) -> bool:
 
 
 def end_of_loop(program: Program, at: int) -> int:
-    """Return the instruction with the last source line after `at` in its loop, `at` outside of loops."""
+    """Return the instruction with the loop's last source line; `at` outside of loops."""
     code, blocks = program.instructions, program.blocks
     file = (code[at].source or "").rpartition(":")[0]
     for first, (last, _) in program.loops.items():

@@ -72,15 +72,15 @@ def test_a_fence_without_an_arrival_is_named_at_another_copy_of_its_line() -> No
     assert re.search(r"it may be missing between PTX line \d+ \(7:70\) and PTX line \d+ \(7:77\)$", message)
 
 
-@pytest.mark.parametrize(("signal", "found"), [("", True), ("cp.async.commit_group;", False)])
-def test_copies_of_threads_that_nothing_follows_are_the_cause(signal, found) -> None:
+@pytest.mark.parametrize(("signal", "named"), [("", True), ("cp.async.commit_group;", False)])
+def test_copies_of_threads_that_nothing_follows_are_the_cause(signal, named) -> None:
     body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; setp.ne.u32 %p1, %r2, 0; @%p1 bra S;
     mbarrier.init.shared.b64 [%r1], 32; S: bar.sync 0; setp.lt.u32 %p2, %r2, 32; @%p2 bra C;
     mad.lo.u32 %r5, %r2, 4, %r1; cp.async.ca.shared.global [%r5+128], [%d1], 4; SIGNAL bra E;
     C: mov.u32 %r4, 0; V: mbarrier.try_wait.parity.shared.b64 %p4, [%r1], %r4; @!%p4 bra V; E:"""
     args = body.replace("SIGNAL", signal), np.zeros(64, np.uint32)
     (finding,) = run_kernel(*args, threads=64, shared=512, schedule="eager").findings
-    assert ("no group or arrival followed the copies (cp.async)" in finding.message) is found
+    assert ("no group or arrival followed the copies (cp.async)" in finding.message) is named
 
 
 def test_bytes_that_nobody_sends_are_laid_to_who_announced_them() -> None:
