@@ -52,7 +52,7 @@ class Server:
             stdout=subprocess.PIPE,
             text=True,
             cwd=root,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), "PTXSIM_PROCESSES": "1"},
         )
         if self._reply() != "ready":
             raise SystemExit(f"{root}: its ptxsim cannot run {folder}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..core.counting import count_nonzero
+from ..core.counting import count_nonzero, flatnonzero
 from ..memory.global_memory import Access, Allocation, Part
 
 if TYPE_CHECKING:
@@ -107,6 +107,30 @@ class Bytes:
             self.polled = Bytes(self.size)
         return self.polled
 
+    def written(self) -> np.ndarray:
+        """Return the offsets of the bytes that were written."""
+        return flatnonzero(self.writer if self.writer is not None else np.zeros(0))
+
+    def accessed(self) -> np.ndarray:
+        """Return the map of bytes that were read or written."""
+        maps = [self.readers(), self.writer, self.polled and self.polled.readers()]
+        return np.any([x != 0 for x in maps if x is not None], axis=0)
+
+    def add(self, later: Bytes) -> None:
+        """Add the accesses of later clusters that do not interfere."""
+        self.writer, self.atomic = _either(self.writer, later.writer), _either(self.atomic, later.atomic)
+        if later.reader is not None:
+            theirs, own = later.reader, self.readers()
+            several = np.where((own == 0) | (own == theirs), theirs, SEVERAL)
+            self.reader = np.where(theirs == 0, own, several).astype(np.uint8)
+        for key, offsets in later.offsets.items():
+            self.offsets.setdefault(key, []).extend(offsets)
+        self.boxes |= later.boxes
+        self.listed += later.listed
+        self.last_at |= later.last_at
+        if later.polled is not None:
+            self.reads(ordered=True).add(later.polled)
+
     @property
     def any_reads(self) -> bool:
         return bool(self.offsets or self.boxes) or self.reader is not None
@@ -128,6 +152,11 @@ class Bytes:
         assert self.reader is not None
         before = where.of(self.reader)
         where.put(self.reader, np.where((before == 0) | (before == number), number, SEVERAL).astype(np.uint8))
+
+
+def _either(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    """Return the union of maps of different bytes."""
+    return np.maximum(a, b) if a is not None and b is not None else b if a is None else a
 
 
 class Standing(NamedTuple):
@@ -271,6 +300,24 @@ class AccessHistory:
             message += f": the scope .{access.scope} does not reach other clusters"
         self.machine.report("race", message, access.at, f)
 
+    def interferes(self, later: dict[Allocation, Bytes]) -> bool:
+        """Return whether later clusters access bytes of earlier ones, and one of the two writes."""
+        return any(
+            ((writers != 0) & others.accessed()).any() if written is other else written.overlaps(other)
+            for first, second in ((self.touched, later), (later, self.touched))
+            for written, bytes_ in first.items()
+            if (writers := bytes_.writer) is not None
+            for other, others in second.items()
+        )
+
+    def add(self, later: dict[Allocation, Bytes], last: int) -> None:
+        """Add the accesses of later clusters, which do not interfere; `last` is their last number."""
+        for allocation, accessed in later.items():
+            own_bytes = self.touched.setdefault(allocation, accessed)
+            if own_bytes is not accessed:
+                own_bytes.add(accessed)
+        self.last = last
+
     def check_against(
         self, f: Fragment | None, allocation: Allocation, where: Selection, access: Access | Copy, machine: Machine
     ) -> None:
@@ -290,8 +337,7 @@ class AccessHistory:
         """Return accessed allocations of another capture at these addresses, and by how much offsets differ."""
         aliases = self.aliases.get(allocation)
         if aliases is None:
-            first, end = allocation.address, allocation.address + allocation.size
-            others = (x for x in self.touched if x.address < end and first < x.address + x.size)
+            others = (x for x in self.touched if x.overlaps(allocation))
             aliases = self.aliases[allocation] = [(other, allocation.start - other.start) for other in others]
         return aliases
 

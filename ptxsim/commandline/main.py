@@ -16,6 +16,7 @@ from ..core.adversarial import PREFIX, RUNS, orders
 from ..core.coverage import Coverage
 from ..core.finding import Finding
 from ..core.launch import Launch
+from ..core.processes import count_of, in_order
 from ..core.run import CHECKS, check_waivers, run
 from ..core.schedule import DEFAULT, NAMES, Schedule
 from ..frontend.program import program_of
@@ -30,7 +31,6 @@ from .compared import Expectation, compare, expectations, save, targets, writabl
 from .elements import Misuse
 from .options import parser
 from .output import Outcome
-from .processes import count_of, in_order
 
 REPORTS = ("json", "sarif", "junit")
 
@@ -146,6 +146,7 @@ def _run_all(
     """Run every schedule on the same inputs; `coverages` accumulates coverage per launch."""
     progress = output.Progress(options.progress)
     trace = (lambda line: print(line, file=sys.stderr)) if options.trace else None
+    processes = _processes(options)
 
     def run_one(plan: tuple[str, int]) -> tuple[Outcome, dict[str, np.ndarray]]:
         """Return the outcome and tensors to save."""
@@ -154,7 +155,14 @@ def _run_all(
         observed = progress.observe(launches, f"schedule {name}, seed {seed}")
         try:
             result = run(
-                observed, name, seed, checks=checks, trace=trace, track=options.track, waive=dict(options.waive)
+                observed,
+                name,
+                seed,
+                checks=checks,
+                trace=trace,
+                track=options.track,
+                waive=dict(options.waive),
+                processes=options.processes if processes == 1 else 1,
             )
         except ValueError as error:
             if not name.startswith(PREFIX):
@@ -169,7 +177,6 @@ def _run_all(
     outcomes: list[Outcome] = []
     reported: set[tuple[str, str, int | None]] = set()
     tensors: dict[str, np.ndarray] = {}
-    processes = _processes(options)
     for launch in launches if processes > 1 else ():
         program = program_of(launch.module, launch.kernel)
         for block in program.blocks:  # here once, not in every process
@@ -238,8 +245,11 @@ def _plans(options: argparse.Namespace, coverages: Sequence[Coverage]) -> Iterat
 
 
 def _processes(options: argparse.Namespace) -> int:
-    """Return how many processes to start; 1 means none."""
-    wanted = count_of(options.processes)
+    """Return how many processes run schedules; 1 means none."""
+    try:
+        wanted = count_of(options.processes)
+    except ValueError as error:
+        raise Misuse(str(error).replace("processes", "--processes", 1)) from None
     if options.trace or options.schedule not in ("all", "search"):
         return 1
     return min(wanted, len(DEFAULT) if options.schedule == "all" else max((options.runs or RUNS) - 1, 1))

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..core.adversarial import RUNS
+from ..core.processes import VARIABLE
 from ..core.run import CHECKS, DEFAULT_CHECKS
 from ..core.schedule import DEFAULT, NAMES
-from .processes import VARIABLE
 
 HELP = """Run a compiled CuTe DSL kernel on this machine's CPU, look for faults, and compare what it computes.
 
@@ -75,7 +75,8 @@ def _add_run(group: argparse._ArgumentGroup) -> None:
         "--processes",
         type=int,
         metavar="N",
-        help=f"how many schedules of `all` or `search` run at once (default {VARIABLE}, else one per available CPU)",
+        help=f"how many processes run the schedules of `all` or `search`, or the clusters of another schedule "
+        f"(default {VARIABLE}, else one per available CPU)",
     )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the schedule (default 0)")
     group.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,13 @@ class Counts:
         self.mma_flops += 2 * m * n * k
         name = f"kind::{kind} cta_group::{group} {m}x{n}x{k}"
         self.products[name] = self.products.get(name, 0) + 1
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of other clusters, before `finish`."""
+        self.products = dict(Counter(self.products) + Counter(other.products))
+        for name, value in vars(other).items():
+            if type(value) is int:
+                setattr(self, name, getattr(self, name) + value)
 
     def global_copy(self, allocation: Allocation, address: int, size: int, write: bool) -> None:
         """Count a copy of contiguous bytes."""

@@ -64,8 +64,11 @@ class Machine:
         self.memory = launch.memory
         self.layout = Layout(launch)
         self.counts = Counts(tracking=track)
+        self.number = schedule.launches
+        schedule.launches += 1
         self.waiting = launch.clusters()  # clusters not yet launched; a running one may take over the next
-        self.later = math.prod(-(-grid // cluster) for grid, cluster in zip(launch.grid, launch.cluster, strict=True))
+        self.clusters = math.prod(-(-a // b) for a, b in zip(launch.grid, launch.cluster, strict=True))
+        self.begun = 0  # how many of them have begun
         self.changed_maps: dict[int, ChangedMap] = {}  # TMA descriptors in global memory that the launch has changed
         self.visits: dict[int, int] = {}  # block → warps that have run it
         self.history = AccessHistory(self, before if launch.early else None) if "global" in checks else None
@@ -89,22 +92,38 @@ class Machine:
 
     def run(self) -> None:
         """Run every cluster of the grid; findings and counts stay on the machine."""
+        with self.running():
+            self.run_clusters()
+        self.finish()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Prepare numpy for clusters; a deadlock ends the body."""
+        with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
+            yield
+
+    def run_clusters(self, count: int | None = None) -> None:
+        """Run the next `count` clusters, or all. Raises Stuck after a deadlock."""
         room = max(self.RESIDENT // math.prod(self.launch.cluster), 1)
         if self.schedule.backwards and self.program.polls:
             self.waiting = _backwards(self.waiting, room)
         pool, polling = self._registers(), list[Cluster]()
-        with np.errstate(all="ignore"), one_thread(), contextlib.suppress(Stuck):
-            for indices in self.waiting:
-                self.later -= 1
-                cluster = Cluster(self, indices, pool)
-                if not self._run(cluster, others=self.later > 0 or bool(polling)):
-                    polling.append(cluster)
-                    pool = self._registers()
-                if len(polling) >= room:
-                    self._resume(polling)
-            while polling:
+        for indices in itertools.islice(self.waiting, count):
+            self.schedule.begin(self.number, self.begun)
+            self.begun += 1
+            cluster = Cluster(self, indices, pool)
+            if not self._run(cluster, others=self.later > 0 or bool(polling)):
+                polling.append(cluster)
+                pool = self._registers()
+            if len(polling) >= room:
                 self._resume(polling)
-        self.finish()
+        while polling:
+            self._resume(polling)
+
+    @property
+    def later(self) -> int:
+        """The number of clusters that have not begun."""
+        return self.clusters - self.begun
 
     def finish(self) -> None:
         """Complete counts and coverage after all clusters."""
@@ -185,16 +204,11 @@ class Machine:
     ) -> None:
         """Record a finding, counting repeats; `warp` is at fault, else the first lane's."""
         key = (kind, at, message if at < 0 else "")
-        if key in self.by_key:
-            self.by_key[key] = replace(self.by_key[key], count=self.by_key[key].count + 1)
-            return
-        if len(self.by_key) >= self.LIMIT:
-            return
         ins = self.program.instructions[at] if at >= 0 else None
         threads = () if f is None or lanes is None else tuple(int(x) + f.lo for x in np.atleast_1d(lanes)[:8])
         if warp is None and f is not None:
             warp = (threads[0] if threads else f.lo) // 32
-        self.by_key[key] = Finding(
+        finding = Finding(
             kind,
             message,
             self.launch.name,
@@ -206,6 +220,16 @@ class Machine:
             lanes=tuple(x % 32 for x in threads),
         )
 
+        self.add(key, finding)
+
+    def add(self, key: tuple[str, int, str], finding: Finding) -> None:
+        """Keep a finding, or count it as a repeat."""
+        known = self.by_key.get(key)
+        if known is not None:
+            self.by_key[key] = replace(known, count=known.count + finding.count)
+        elif len(self.by_key) < self.LIMIT:
+            self.by_key[key] = finding
+
 
 def _backwards(clusters: Iterator[list[Dim3]], room: int) -> Iterator[list[Dim3]]:
     """Yield clusters in reverse order, in groups of `room`."""
@@ -216,7 +240,7 @@ def _backwards(clusters: Iterator[list[Dim3]], room: int) -> Iterator[list[Dim3]
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Limit BLAS to one thread: the products are small, and joining a second costs milliseconds."""
-    lib = _blas()
+    lib = blas()
     if lib is None:
         yield
         return
@@ -229,7 +253,7 @@ def one_thread() -> Iterator[None]:
 
 
 @functools.cache
-def _blas() -> ctypes.CDLL | None:
+def blas() -> ctypes.CDLL | None:
     """Return numpy's OpenBLAS library; None if numpy uses another BLAS."""
     for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("libscipy_openblas64_*"):
         lib = ctypes.CDLL(str(path))

@@ -35,9 +35,12 @@ class Machine(Protocol):
     sm_count: int
     ticks: int  # %clock counts its reads
     waiting: Iterator[list[Dim3]]  # clusters not yet launched; a running one may take over the next
-    later: int  # how many those are
     changed_maps: dict[int, ChangedMap]  # TMA descriptors in global memory that the launch has changed
     visits: dict[int, int]  # block → warps that have run it
+
+    @property
+    def later(self) -> int:
+        """Return how many clusters have not begun."""
 
     def report(
         self,

@@ -13,6 +13,7 @@ from .coverage import Coverage
 from .finding import Finding
 from .launch import Launch
 from .machine import Machine
+from .processes import count_of
 from .progress import STEP_LIMIT
 from .result import Result
 from .schedule import Schedule
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _OF_MEMORY = ("uninitialised", "race", "read-fence", "global", "exit")
 _OF_CODE = ("unwaited", "unfenced", "unwritten", "repeated", "inactive")
+MOST = 4  # processes by default
 DEFAULT_CHECKS = (*_OF_MEMORY, *_OF_CODE, SMALL_GRID)
 CHECKS = (*DEFAULT_CHECKS, "unwaited-ld", "unwritten-lanes", "outside", "outside-any", "tensor-fence", "tensor-lanes")
 
@@ -45,6 +47,7 @@ def run(
     judge: Callable[[], str | None] | None = None,
     step_limit: int = STEP_LIMIT,
     waive: Mapping[str, str] | None = None,
+    processes: int | None = None,
 ) -> Result:
     """Execute launches in order; results appear in the host memory they were captured with.
 
@@ -60,9 +63,11 @@ def run(
     and returns a sentence if the outputs are wrong. The result is that of the faulty run, else of the first.
     step_limit: basic blocks that a cluster may run without an exit or a completion, before it counts as a deadlock.
     waive: regular expressions of findings (their text) that do not count, each with the reason: `Result.waived`.
+    processes: how many run the clusters of a launch, with equal results. The default is PTXSIM_PROCESSES, else one per
+    available CPU, at most 4. Only Linux has more than one.
 
     Stops after the first launch that deadlocks. Raises PtxError for what cannot be simulated, ValueError for an
-    unknown schedule or check, a waiver without a reason, and a `hold:…` that matches nothing.
+    unknown schedule or check, a waiver without a reason, fewer processes than one, and a `hold:…` that matches nothing.
     """
     launches = [launches] if isinstance(launches, Launch) else list(launches)
     enabled = frozenset(checks)
@@ -83,7 +88,8 @@ def run(
         timed.findings, timed.waived = _waived(timed.findings, waive or {})
         return timed
     if schedule == "search":
-        return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, waive=waive, **options)
+        options |= {"waive": waive, "processes": processes}
+        return search(launches, run, seed, runs=runs, seconds=seconds, judge=judge, **options)
     start = time.perf_counter()
     plan = Schedule(schedule, seed)
     delay = plan.delay
@@ -102,7 +108,8 @@ def run(
 
     in_small_grids: list[Finding] = []
     again_small = SMALL_GRID in enabled and schedule == SCHEDULE
-    findings, counts, coverage = _run(launches, machine_of, progress, small_grid if again_small else None)
+    many = count_of(processes, MOST)
+    findings, counts, coverage = _run(launches, machine_of, progress, small_grid if again_small else None, many)
     if use is not None:
 
         def again(fill: int) -> list[Counts]:
@@ -127,6 +134,7 @@ def _run(
     machine_of: Callable[[Launch, AccessHistory | None], Machine],
     progress: Callable[[int, int], None] | None = None,
     small_grid: Callable[[Launch], SmallGrid] | None = None,
+    processes: int = 1,
 ) -> tuple[list[Finding], list[Counts], list[Coverage]]:
     """Run launches until one deadlocks, each again in a small grid if asked."""
     findings: list[Finding] = []
@@ -136,7 +144,7 @@ def _run(
     for n, launch in enumerate(launches):
         small = small_grid(launch) if small_grid is not None else None
         machine = machine_of(launch, history)
-        run_machine(machine)
+        run_machine(machine, processes)
         history = machine.history
         findings += machine.findings
         if small is not None:

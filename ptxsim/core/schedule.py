@@ -52,6 +52,7 @@ class Schedule:
         self.apart = name == "warps"
         self.backwards = name in _BACKWARDS or (name in ("random", "warps") and seed % 2 == 1)
         self.at_once = _FIXED.get("eager" if self.delay else name)  # None: random
+        self.launches = 0  # that it has ordered or will order
         self.rng = random.Random(f"{name}-{seed}")
         self.speeds: dict[tuple[int, int], float] = {}  # of warps, by rank and first thread
         self.slices = 0
@@ -61,6 +62,15 @@ class Schedule:
             for kind in self.habits:
                 self.habits[kind] = self.rng.choice(_HABITS)
             self.rng.choice(_HABITS)  # unused draw, kept so that seeds keep their meaning
+
+    def begin(self, launch: int, cluster: int) -> None:
+        """Start a cluster, whose choices depend on no other cluster.
+
+        The first cluster continues with the draws of the seed.
+        """
+        if self.at_once is None and (launch or cluster):
+            self.rng = random.Random(f"{self.name}-{self.seed}-{launch}-{cluster}")
+            self.speeds, self.slices = {}, 0
 
     def quantum(self) -> int:
         """Return the number of blocks in the next time slice."""

@@ -22,6 +22,7 @@ from .machine import Machine, one_thread
 from .observer import Observer
 from .registers import RegisterFile
 from .schedule import Schedule
+from .shares import run_shares
 from .special_registers import AXES, special_register
 from .warp import Fragment
 
@@ -29,19 +30,13 @@ LANES = 8192  # of a wide CTA; more gain nothing
 LONGEST = 20_000  # blocks without a store; longer loops may be livelocks
 
 
-def run_machine(machine: Machine) -> None:
-    """Run a launch: in step if its CTAs are independent, else cluster by cluster.
-
-    A launch of independent CTAs has no effect on the schedule of later launches.
-    """
-    if not _eligible(machine):
-        return machine.run()
-    state = machine.schedule.rng.getstate()
-    if machine.program.dependent or not _run_in_step(machine):
-        machine.program.dependent = True
-        machine.run()
-    machine.schedule.rng.setstate(state)
-    return None
+def run_machine(machine: Machine, processes: int = 1) -> None:
+    """Run a launch: in step if its CTAs are independent, else cluster by cluster."""
+    in_step = _eligible(machine)
+    if in_step and not machine.program.dependent and _run_in_step(machine):
+        return
+    machine.program.dependent |= in_step
+    run_shares(machine, processes)
 
 
 def _eligible(machine: Machine) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from .code import Block, BlockFunction, Code, outer_loops
 from .garbage import without_collection
 from .generator import Generator
-from .independent import has_independent_ctas
+from .independent import has_independent_ctas, has_separate_clusters
 from .parser import Module
 from .pending import Touch, touches
 from .recent import Recent
@@ -52,6 +52,11 @@ class Program(Code):
     def has_independent_ctas(self) -> bool:
         """Whether its CTAs share nothing but ordinary accesses of global memory."""
         return has_independent_ctas(self.instructions)
+
+    @cached_property
+    def has_separate_clusters(self) -> bool:
+        """Whether its clusters share nothing but ordinary accesses and copies of global memory."""
+        return has_separate_clusters(self.instructions)
 
     @cached_property
     def strided_axes(self) -> frozenset[int]:

@@ -97,6 +97,10 @@ class Allocation:
         self.read_map: np.ndarray | None = None
         self.write_map: np.ndarray | None = None
 
+    def overlaps(self, other: Allocation) -> bool:
+        """Return whether a byte belongs to both."""
+        return self.address < other.address + other.size and other.address < self.address + self.size
+
     def span(self, address: int, size: int) -> np.ndarray:
         """Return the bytes at an address in the allocation."""
         return self.bytes[address - self.address : address - self.address + size]

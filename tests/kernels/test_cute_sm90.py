@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.mla_cute_sm90 import groups
 from builds import build
 from cutesnake.model.paths import ROOT
 from cutesnake.stages.load.build import LoadedBuild
@@ -201,56 +202,45 @@ def test_variants_share_loads_only_among_several_row_blocks(heads):
 @pytest.mark.parametrize(
     ("workload", "kind"),
     [
-        (Workload(1, 1024), "halves"),
-        (Workload(1, 512), "cluster1"),
-        (Workload(2, 512), "halves"),
-        (Workload(3, 768), "cluster1"),
-        (Workload(1, 8192), "halves"),
-        (Workload(7, 333), "halves"),
+        (Workload(1, 1024), "halves"),  # few pages a worker: each CTA of a cluster takes half of them
         (Workload(32, 1024), "halves"),
-        (Workload(96, 2048), "halves"),
-        (Workload(64, 1024), "single"),
-        (Workload(64, 4096), "single"),
-        (Workload(64, 8192), "cluster2"),
-        (Workload(32, 4096, query_tokens=2), "single"),
-        (Workload(200, 1000), "single"),
-        (Workload(133, 2000), "single"),
-        (Workload(128, 16384), "cluster2"),
-        (Workload(128, 1024), "cluster2"),
-        (Workload(128, 4096), "cluster2"),
-        (Workload(24, 4096, lengths="ragged"), "halves"),
-        (Workload(48, 8192, lengths="ragged"), "single"),
-        (Workload(32, 4096, lengths="ragged"), "halves"),
-        (Workload(192, 8192, lengths="ragged"), "single"),
-        (Workload(133, 4096, lengths="ragged"), "single"),
-        (Workload(133, 16384, lengths="ragged"), "single"),
-        (Workload(256, 8192, lengths="ragged"), "single"),
-        (Workload(1, 8192, heads=64), "halves"),
-        (Workload(1, 8192, heads=16), "cluster1"),
-        (Workload(32, 4096, heads=64), "halves_met"),
-        (Workload(32, 4096, heads=32), "halves_met"),
-        (Workload(16, 1024), "halves_met"),
-        (Workload(20, 2000), "halves_met"),
-        (Workload(40, 1500), "halves_met"),
-        (Workload(80, 4096), "single"),
-        (Workload(2, 1161), "cluster1"),
-        (Workload(16, 4096), "halves_met"),
-        (Workload(16, 16384), "halves_met"),
-        (Workload(8, 1024), "halves"),
-        (Workload(12, 1024), "halves_met"),
-        (Workload(13, 1024), "halves_met"),
-        (Workload(24, 4096), "halves_met"),
-        (Workload(30, 16384), "halves_met"),
-        (Workload(48, 4096), "halves_met"),
-        (Workload(3, 16384, lengths="ragged"), "halves"),
-        (Workload(20, 1024, lengths="ragged"), "halves"),
-        (Workload(30, 1024, lengths="ragged"), "halves_met"),
-        (Workload(48, 1024, lengths="ragged"), "halves_met"),
+        (Workload(12, 1024), "halves_met"),  # two splits a request
+        (Workload(128, 2048, heads=16), "cluster1"),  # one row block: nothing to share
+        (Workload(64, 1024), "single"),  # as many requests as workers
+        (Workload(7, 14832), "cluster2"),  # L2 keeps a part, and each page is loaded once
+        (Workload(80, 4096), "cluster2"),
+        (Workload(256, 8192, lengths="ragged"), "single"),  # as large, but many work tiles
+        (Workload(128, 8192), "cluster2"),  # prefetched
     ],
     ids=lambda value: getattr(value, "id", value),
 )
-def test_the_default_is_within_3_percent_of_what_was_fastest(workload, kind):
+def test_the_default_of_a_workload(workload, kind):
     assert cute_sm90.variants(workload, "sm_90a")[0].id == f"bf16_{kind}"
+
+
+def timed_rows():
+    """Yield recorded workloads with the times of their variants: the mean of warm and cold."""
+    folder = ROOT / "benchmarks" / "mla_cute_sm90"
+    known = {work.id: work for works in groups.GROUPS.values() for work in works}
+    drawn = "weakest", "drawn_300_weakest", "drawn_100"
+    for name, wanted in (("h200", None), ("h100", None), ("unseen_h200", drawn)):
+        recorded = json.loads((folder / f"{name}.json").read_text())["groups"]
+        for row in (row for group in wanted or recorded for row in recorded[group]):
+            batch, length = map(int, re.match(r"b(\d+)_q\d_s(\d+)", row["workload"]).groups())
+            cells = {key: cell for key, cell in row.items() if "_us" in str(cell) and key != groups.PEER}
+            times = {key: (cell["warm_us"] * cell["cold_us"]) ** 0.5 for key, cell in cells.items()}
+            yield known.get(row["workload"], Workload(batch, length)), times
+
+
+def test_defaults_are_within_3_percent_of_the_fastest_variant_that_was_timed():
+    # All but one of twenty, and none by more than 8 %: single requests of 2,400 to 6,300 keys.
+    behind = []
+    for work, times in timed_rows():
+        default = cute_sm90.variants(work, "sm_90a")[0].id
+        if default in times:
+            behind.append(times[default] / min(times.values()))
+    assert len(behind) > 250 and max(behind) < 1.08
+    assert sum(one > 1.03 for one in behind) <= len(behind) / 20
 
 
 @pytest.mark.parametrize(

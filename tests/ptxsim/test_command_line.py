@@ -24,9 +24,9 @@ import pytest
 from ptxsim import CaptureError, Finding, signature
 from ptxsim.commandline.elements import ELEMENTS, Misuse
 from ptxsim.commandline.main import main
-from ptxsim.commandline.processes import in_order
 from ptxsim.commandline.specs import parse
 from ptxsim.commandline.tensors import HostTensor, make
+from ptxsim.core.processes import in_order
 from ptxsim.host.linking import compiler
 
 FOLDER = Path(__file__).parent

@@ -36,3 +36,17 @@ def test_copies_that_wait_for_the_end_are_not_looked_at_each_turn(monkeypatch: p
     heads = Heads(pipes, list(pipes.queues))
     monkeypatch.setattr(Heads, "__getitem__", lambda self, k: pytest.fail(f"copy {k} was looked at"))
     assert Schedule("tma_late").choose([], heads) == 0
+
+
+@pytest.mark.parametrize("name", ["random", "warps"])
+def test_the_choices_of_a_cluster_depend_on_no_cluster_before_it(name: str) -> None:
+    def choices(before: int, launch: int, cluster: int) -> list[int]:
+        plan = Schedule(name)
+        for n in range(before):
+            plan.begin(0, n)
+            plan.quantum()
+        plan.begin(launch, cluster)
+        return [plan.quantum() for _ in range(40)]
+
+    assert choices(0, 0, 7) == choices(3, 0, 7) != choices(3, 0, 8)
+    assert choices(0, 1, 0) == choices(3, 1, 0) != choices(0, 0, 0)

@@ -12,8 +12,6 @@ from snippets import kernel_text
 import ptxsim
 from ptxsim.core import wide
 from ptxsim.core.launch import EARLY
-from ptxsim.core.machine import Machine
-from ptxsim.core.schedule import Schedule
 from ptxsim.frontend.program import program_of
 
 CTAS, THREADS = 7, 64
@@ -90,13 +88,3 @@ def test_results_are_those_of_ctas_one_after_another(name, checks, schedule, mon
     assert run(launch, out, True, monkeypatch, checks=checks, schedule=schedule) == alone
     if not checks and name in IN_STEP:
         assert not program_of(code, code.kernels["k"]).dependent
-
-
-@pytest.mark.parametrize("name", ["plain", "warps apart"])
-def test_independent_ctas_leave_the_schedule_of_later_launches_alone(name) -> None:
-    code = ptxsim.Module.from_text(kernel_text(HEAD + KERNELS[name]))
-    out = np.zeros(CTAS * THREADS, np.uint32)
-    schedule = Schedule("random", 1)
-    before = schedule.rng.getstate()
-    wide.run_machine(Machine(ptxsim.launch(code, "k", (CTAS,), (THREADS,), (out, out + 3)), schedule))
-    assert schedule.rng.getstate() == before and out.all()

@@ -9,7 +9,7 @@ from typing import Any
 from cutesnake.model.contract import Variant
 from kernels.mla_decode.cute_sm90 import layout
 from kernels.mla_decode.cute_sm90.l2 import MAX_EVICT_BYTES, MIN_EVICT_BYTES, PREFETCH_BYTES
-from kernels.mla_decode.cute_sm90.schedule import combine_fits_idle, cost, in_step, splits
+from kernels.mla_decode.cute_sm90.schedule import combine_fits_idle, cost, make_schedule, splits
 from kernels.mla_decode.operator import Workload, request_lengths
 from kernels.mla_decode.split_kv.plan import Prices
 
@@ -18,15 +18,16 @@ PAIRS: dict[str, dict[str, Any]] = {  # how a request's row blocks are computed:
     "single": {"cluster": 1, "single": True},  # launched without the attribute of a cluster
     "cluster2": {"cluster": 2},
 }
-PARTLY_RESIDENT_BYTES = 200_000_000  # most of a cache of which L2 keeps enough between calls to be worth a cluster
 # Prices at which the schedules of builds are compared (unit: the time of a page, or of two with split KV). Fitted on an
-# H200 to all builds of 25 workloads drawn by a rule, 65 chosen between them, and benchmarks/mla_cute_sm90's groups.
+# H200 to the times of all builds, warm and cold, of 420 random uniform workloads, and on an H100, too, to the groups of
+# groups.py (benchmarks/mla_cute_sm90). Speedups below 1.04 warm and 1.03 cold counted three times as much as others.
 # Schedules are made at the prices in schedule.py: at these, less would be split, which was slower.
-CLUSTERS = Prices(item=2.0, merge=2.0, partial=6.0)
-SPLIT_KV = Prices(item=3.0, merge=1.5, partial=2.5)
-MERGING = Prices(item=3.0, merge=1.5, partial=1.0)
-PREFETCH_FACTOR = 0.98  # on the cost of clusters that prefetch pages
+CLUSTERS = Prices(item=1.0, merge=5.0, partial=4.25)
+SPLIT_KV = Prices(item=3.75, merge=0.75, partial=3.0)
+MERGING = Prices(item=3.75, merge=1.25, partial=0.0)
+SPLIT_KV_FACTOR = 1.03  # on the cost of split KV where several clusters, one per row block, load a page
 WAIT_COST = 1.0  # pages' time, of split KV whose combine kernel delays the next call, unlike with third-party kernels
+MOST_TILES = 3  # per worker, for clusters to beat single CTAs while L2 keeps a part of the cache
 SMS = 132  # of an H100 or H200 SXM; `bind` plans for the GPU that runs
 
 
@@ -51,12 +52,11 @@ def variants(workload: Workload) -> tuple[Variant, ...]:
     merging = Variant(f"{split_kv.id}_met", {**split_kv.params, "meets": True})
 
     def price(variant: Variant, prices: Prices) -> float:
-        kind = (variant.params.get(name, False) for name in ("halves", "meets"))
-        return cost(prices, lengths, rows, SMS, variant.params["cluster"], *kind)
+        halves, meets = (variant.params.get(name, False) for name in ("halves", "meets"))
+        factor = SPLIT_KV_FACTOR if halves and rows > layout.ROWS and size > MIN_EVICT_BYTES else 1.0
+        return factor * cost(prices, lengths, rows, SMS, variant.params["cluster"], halves, meets)
 
     costs = {variant.id: price(variant, CLUSTERS) for variant in result}
-    if size > PREFETCH_BYTES and rows > layout.ROWS:
-        costs[f"{workload.dtype}_cluster2"] *= PREFETCH_FACTOR
     result.append(split_kv)
     costs[split_kv.id] = price(split_kv, SPLIT_KV)
     if (
@@ -86,8 +86,8 @@ def _pairs(lengths: Sequence[int], rows: int, size: int) -> tuple[str, ...]:
     """Rank single CTAs and clusters that share page loads (of two row blocks a request).
 
     Clusters draw less power, but the two CTAs wait for each other. They come first where they prefetch pages; and where
-    workers have several work tiles and only clusters have L2 evict pages first (`page_policy`), so that it keeps a part
-    of the cache between calls.
+    workers have several, but few work tiles and only clusters have L2 evict pages first (`page_policy`), so that it
+    keeps a part of the cache between calls.
 
     Large caches are read faster by single CTAs launched without the attribute of a cluster, small ones by those
     launched as clusters of one: the GPU spreads them in another order.
@@ -96,5 +96,6 @@ def _pairs(lengths: Sequence[int], rows: int, size: int) -> tuple[str, ...]:
         return ("cluster1",)
     if size <= MIN_EVICT_BYTES:
         return "cluster1", "cluster2"
-    partly_resident = MAX_EVICT_BYTES < size <= PARTLY_RESIDENT_BYTES and not in_step(lengths, rows, SMS, 2)
+    tiles = max(map(len, make_schedule(lengths, rows, SMS, 2).worker_group))
+    partly_resident = size > MAX_EVICT_BYTES and 1 < tiles <= MOST_TILES
     return ("cluster2", "single") if partly_resident or size > PREFETCH_BYTES else ("single", "cluster2")

@@ -127,7 +127,9 @@ class SimulatorBackend:
         import ptxsim
 
         # counting unique bytes takes a little time
-        result = ptxsim.run(launches, order["schedule"], order["seed"], checks=checks, track=order["first"])
+        result = ptxsim.run(
+            launches, order["schedule"], order["seed"], checks=checks, track=order["first"], processes=1
+        )
         order["results"].append(result)
         self.launches += len(launches)
         for covered in result.coverage:

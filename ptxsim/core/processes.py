@@ -4,27 +4,35 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
-from .elements import Misuse
-
 VARIABLE = "PTXSIM_PROCESSES"
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def count_of(option: int | None) -> int:
-    """Return how many processes to use: the option, else PTXSIM_PROCESSES, else one per available CPU."""
+def count_of(option: int | None, most: int = sys.maxsize) -> int:
+    """Return how many processes to use.
+
+    That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, and a worker
+    of pytest-xdist, uses one. Raises ValueError for less than one.
+    """
     variable = os.environ.get(VARIABLE)
-    name = VARIABLE if option is None else "--processes"
-    value = variable or len(os.sched_getaffinity(0)) if option is None else option
+    value: str | int = variable or min(_available(), most) if option is None else option
     if not str(value).isdecimal() or int(value) < 1:
-        raise Misuse(f"{name} {value}: expected one or more")
+        raise ValueError(f"{VARIABLE if option is None else 'processes'} {value}: expected one or more")
     return int(value)
+
+
+def _available() -> int:
+    if sys.platform != "linux" or multiprocessing.parent_process() or "PYTEST_XDIST_WORKER" in os.environ:
+        return 1
+    return len(os.sched_getaffinity(0))
 
 
 @dataclass
@@ -43,7 +51,7 @@ def in_order(work: Callable[[T], R], tasks: Iterable[T], count: int) -> Generato
     its worker fails or is killed, so that errors are raised here. Workers end when the iterator is closed.
     """
     upcoming = iter(tasks)
-    workers = [_start(work) for _ in range(count)] if count > 1 else []
+    workers = [start(work) for _ in range(count)] if count > 1 else []
     idle = [connection for _, connection in workers]
     busy: dict[Connection, _Job[T, R]] = {}
     jobs: deque[_Job[T, R]] = deque()  # whose results were not yielded yet
@@ -81,7 +89,8 @@ def _readable(connections: Iterable[Connection]) -> list[Connection]:
     return [x for x in ready if isinstance(x, Connection)]
 
 
-def _start(work: Callable[[T], R]) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+def start(work: Callable[[T], R]) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+    """Fork a process that receives tasks and sends results, until one fails."""
     own, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=_serve, args=(work, theirs), daemon=True)
     process.start()
