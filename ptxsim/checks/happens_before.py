@@ -191,9 +191,13 @@ class Clocks(Actors, Observer):
         initialiser, epoch, initialised_at = self.initialised[bar]
         for warp in self._warps(f, lanes):
             if self.warps[warp].known[initialiser] < epoch:
-                where = self.machine.program.instructions[initialised_at].location
+                code = self.machine.program.instructions
                 message = f"{self.names[self.ids[warp]]} uses {bar}, and nothing orders that after its initialisation"
-                return self.machine.report("barrier", f"{message} by {self.names[initialiser]} at {where}", at, f)
+                message += f" by {self.names[initialiser]} at {code[initialised_at].location}"
+                if f.cta.cluster_unwaited[f.lo : f.hi][lanes].any():
+                    arrived = code[f.cta.cluster.barrier.arrived_at].location
+                    message += f"; barrier.cluster, where it arrived at {arrived}, was not waited for"
+                return self.machine.report("barrier", message, at, f)
 
     def peer_arrived(self, f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
         for warp in self._warps(f, lanes):

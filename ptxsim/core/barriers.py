@@ -148,6 +148,7 @@ class ClusterBarrier:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.phase = 0
+        self.arrived_at = -1  # the last instruction that arrived
         self.sleepers: list[Fragment] = []
 
     def __str__(self) -> str:
@@ -165,6 +166,7 @@ class ClusterBarrier:
     def arrive(self, f: Fragment, at: int) -> None:
         """Arrive, after an arrival that was not waited for at a phase of its own."""
         self.cluster.progress += 1
+        self.arrived_at = at
         lanes, phases, unwaited = f.lanes(), f.cta.cluster_phases[f.lo : f.hi], f.cta.cluster_unwaited[f.lo : f.hi]
         if unwaited[lanes].any():
             why = "each thread may arrive only once before the barrier completes"

@@ -91,7 +91,7 @@ class Cluster:
         return True
 
     def release(self) -> None:
-        """Free the memory of a finished cluster, whose parts refer to each other, before garbage collection."""
+        """Free the memory of a finished cluster, whose parts form cycles."""
         for part in (*self.ctas, self.observer):
             vars(part).clear()
         self.ctas.clear()

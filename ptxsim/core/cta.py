@@ -55,6 +55,9 @@ class CTA:
         self.writes: dict[tuple[int, int], int] = {}  # wgmma_fences.py: (warp, write) → the fences before it
         self.written: dict[tuple[int, int], np.ndarray] = {}  # register → threads that wrote it (uninitialized.py)
         self._tensor_memory: TensorMemory | None = None
+        self.uncounted_copies: dict[int, int] = {}  # warp → its last cp.async, until its group or arrival
+        self.barrier_users: set[int] = set()  # warps that have used an mbarrier
+        self.parted: dict[int, int] = {}  # warp → its block after the last branch before that where warps parted
         self.register_pool: RegisterPool | None = None  # made by the first setmaxnreg
         self.fragments = self._threads(n)
 
@@ -81,14 +84,15 @@ class CTA:
 
     def finish(self) -> None:
         """Report tensor memory and register requests left at the end of a CTA."""
+        program = self.machine.program
         unreleased = "" if self._tensor_memory is None else self._tensor_memory.unreleased()
         if unreleased:
-            program = self.machine.program
             end_location = f"the kernel ends after {program.instructions[program.end].location}"
             message = f"CTA {self.index} ends with tensor memory allocated: {unreleased}; {end_location}"
             self.machine.report("leak", message, program.end)
         if self.register_pool is not None:
-            self.register_pool.finish()
+            begins = {warp: program.blocks[block].first for warp, block in self.parted.items()}
+            self.register_pool.finish(program.instructions, begins)
 
     def exited(self, f: Fragment) -> None:
         """Remove an exited fragment; other lanes of its warps, and barriers, may now proceed."""

@@ -143,6 +143,10 @@ class Deadlock:
             text = f"{on.expected - on.pending} arrivals were made on {initialised}, at {where}, and {why}"
             return Cause(2, text + self._missing(at), at)
         nobody = f"nobody has ever arrived there: {initialised}"
+        copies = {at for cta in self.cluster.ctas for at in cta.uncounted_copies.values()}
+        if copies:
+            text = f"no group or arrival followed the copies (cp.async) at {self._locations(copies)}, and {nobody}"
+            return Cause(1, text, min(copies))
         pending = [cta.uncommitted for cta in self.cluster.ctas if cta.uncommitted >= 0]
         if pending:
             where = self._locations(set(pending))
@@ -158,8 +162,9 @@ class Deadlock:
 
     def _missing(self, at: int) -> str:
         """Return where an awaited arrival may be missing, as the end of a sentence."""
-        places = missing_arrival(self.cluster.program, self.cluster.machine.visits, at)
-        return f"; it may be missing near {self._locations(set(places))}" if places else ""
+        spans = missing_arrival(self.cluster.program, self.cluster.machine.visits, at)[:MAX_NAMED]
+        places = [f"between {self._location(first)} and {self._location(end)}" for first, end in spans]
+        return f"; it may be missing {' or '.join(dict.fromkeys(places))}" if places else ""
 
     def _consumers(self, f: Fragment, room: MBarrier, at: int) -> set[int]:
         """Return the waits of the consumers of what a producer fills, after its wait `at`."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ..frontend.syntax import Instruction
     from .launch import Launch
 
 PER_SM = 65_536
 _UNIT = 8  # registers per thread are allocated in multiples of this
+_MAX_NAMED = 4  # instructions per message
 _MAX_PER_THREAD = 256  # 255, rounded up
 
 
@@ -48,6 +50,7 @@ class RegisterPool:
         self.per_warp = [per_thread] * launch.warps
         self.size = 32 * sum(self.per_warp)
         self.waiting: list[_Request] = []
+        self.returned_at: set[int] = set()  # instructions that gave some back
 
     def change(self, f: Requester, at: int, count: int, more: bool) -> None:
         """Release registers of warps or, with `more`, request some."""
@@ -56,14 +59,23 @@ class RegisterPool:
                 if all((warp, at) != (request.warp, request.at) for request in self.waiting):
                     self.waiting.append(_Request(warp, count, at, f))
             else:
+                if count < self.per_warp[warp]:
+                    self.returned_at.add(at)
                 self.per_warp[warp] = min(self.per_warp[warp], count)
         for request in list(self.waiting):
             if 32 * (sum(self.per_warp) - self.per_warp[request.warp] + request.requested) <= self.size:
                 self.per_warp[request.warp] = max(self.per_warp[request.warp], request.requested)
                 self.waiting.remove(request)
 
-    def finish(self) -> None:
-        """Report requests that were never granted, once per instruction."""
+    def finish(self, code: Sequence[Instruction], begins: Mapping[int, int]) -> None:
+        """Report requests that were never granted, once per instruction of `code`.
+
+        `begins`: warp → the first instruction after it left other warps.
+        """
+
+        def places(of: Iterable[int]) -> str:
+            return ", ".join(code[at].location for at in sorted(of)[:_MAX_NAMED])
+
         for at in dict.fromkeys(request.at for request in self.waiting):
             mine = sorted((x for x in self.waiting if x.at == at), key=lambda x: x.warp)
             warps, count, f = [x.warp for x in mine], mine[0].requested, mine[0].f
@@ -75,6 +87,11 @@ class RegisterPool:
                 if registers == self.per_thread and warp not in requested_by_warp
             ]
             never = f"; warps {_ranges(unchanged)} gave none back" if unchanged else ""
+            if own := {begins[warp] for warp in unchanged if warp in begins}:
+                never += f" (their own code begins at {places(own)})"
+            if self.returned_at:
+                who = "others did" if unchanged else "warps gave some back"
+                never += f"; {who} at {places(self.returned_at)}"
             what = f"setmaxnreg.inc to {count} registers per thread never ends in warps {_ranges(warps)}"
             f.report(
                 at,

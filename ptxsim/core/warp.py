@@ -204,6 +204,10 @@ class Fragment:
         if self.mask is None and self.n > 32:
             runs = _runs(p)
             if len(runs) > 1:
+                for run in runs:
+                    for warp in range((self.lo + run.start) // 32, (self.lo + run.end) // 32):
+                        if warp not in self.cta.barrier_users:
+                            self.cta.parted[warp] = target if run.taken else fall
                 for run in runs[1:]:
                     part = Fragment(self.cta, self.lo + run.start, self.lo + run.end, target if run.taken else fall)
                     self.cta.fragments.append(part)

@@ -105,6 +105,7 @@ def cp_async(f: Fragment, at: int, to: Address, source: Address, size: int, vali
     for warp, lanes in f.lanes_by_warp(f.lanes()).items():
         own = moves[start : start + len(lanes)]
         start += len(lanes)
+        f.cta.uncounted_copies[warp] = at
         f.cta.cluster.post(Pipe("cp.async", f.cta.rank, warp), ThreadCopies(f.issue(at, warp), own, size))
 
 
@@ -120,6 +121,7 @@ def _groups(g: Generator, ins: Instruction) -> None:
 @runtime
 def cp_async_commit(f: Fragment) -> None:
     for warp in f.warps():
+        f.cta.uncounted_copies.pop(warp, None)
         f.cta.cluster.post(Pipe("cp.async", f.cta.rank, warp), GroupEnd())
         f.cta.cluster.observer.copies_committed(f, warp)
 
@@ -129,6 +131,8 @@ def cp_async_wait(f: Fragment, left: int) -> None:
     """Run this warp's copies until at most `left` groups are open (-1: all)."""
     cluster = f.cta.cluster
     for warp in f.warps():
+        if left < 0:
+            f.cta.uncounted_copies.pop(warp, None)
         pipe = Pipe("cp.async", f.cta.rank, warp)
         while pipe in cluster.pipes.queues:
             open_groups = sum(isinstance(task, GroupEnd) for task in cluster.pipes.queues[pipe])
@@ -170,6 +174,7 @@ def cp_async_arrive(f: Fragment, at: int, operand: Address, noinc: bool) -> None
         for warp, own in f.lanes_by_warp(lanes).items():
             if not noinc:
                 bar.pending += len(own)
+            f.cta.uncounted_copies.pop(warp, None)
             task = CopiesArrive(f.issue(at, warp), bar, len(own))
             f.cta.cluster.post(Pipe("cp.async", f.cta.rank, warp), task)
 

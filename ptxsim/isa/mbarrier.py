@@ -65,6 +65,7 @@ def located(f: Fragment, at: int, operand: Address) -> Iterator[tuple[MBarrier, 
 
 def _note_first_use(f: Fragment, bar: MBarrier, lanes: np.ndarray, at: int) -> None:
     """Notify the observer if a range of threads uses an mbarrier for the first time."""
+    f.cta.barrier_users.update(f.warps())
     bar.users.add((f.cta.rank, f.lo, f.hi))
     f.cta.cluster.observer.mbarrier_first_used(f, bar, lanes, at)
 

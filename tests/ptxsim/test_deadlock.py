@@ -57,9 +57,30 @@ def test_a_producer_whose_parity_is_flipped_comes_first() -> None:
 
 def test_a_fence_that_no_arrival_follows_is_named() -> None:
     message, _ = deadlock(release="\nfence.proxy.async.shared::cta;\n")
-    waited, near = re.search(r"waits at PTX line (\d+) .*; it may be missing near PTX line (\d+)$", message).groups()
-    assert int(near) - int(waited) == 2  # the fence is in the second line after the consumer's wait
-    assert "missing near" not in deadlock(release="")[0]
+    span = r"waits at PTX line (\d+) .*; it may be missing between PTX line (\d+) and PTX line (\d+)$"
+    waited, fence, end = map(int, re.search(span, message).groups())
+    assert fence - waited == 2  # the fence is in the second line after the consumer's wait
+    assert end - fence == 2  # the branch back
+    assert "missing between" not in deadlock(release="")[0]
+
+
+def test_a_fence_without_an_arrival_is_named_at_another_copy_of_its_line() -> None:
+    copies = """setp.ne.u32 %p6, %r1, 0; @%p6 bra F;\n.loc 7 70 1\nfence.proxy.async.shared::cta;
+    mov.u32 %r7, 0;\n.loc 7 77 1\nW2: mbarrier.try_wait.parity.shared.b64 %p7, [%r1+8], %r7; @!%p7 bra W2;
+    .loc 7 60 1\nF:\n.loc 7 70 1\nfence.proxy.async.shared::cta;\n.loc 7 80 1\nbar.sync 1, 32;\n"""
+    message, _ = deadlock(release=copies)
+    assert re.search(r"it may be missing between PTX line \d+ \(7:70\) and PTX line \d+ \(7:77\)$", message)
+
+
+@pytest.mark.parametrize(("signal", "named"), [("", True), ("cp.async.commit_group;", False)])
+def test_copies_of_threads_that_nothing_follows_are_the_cause(signal, named) -> None:
+    body = """mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; ld.param.u64 %d1, [p0]; setp.ne.u32 %p1, %r2, 0; @%p1 bra S;
+    mbarrier.init.shared.b64 [%r1], 32; S: bar.sync 0; setp.lt.u32 %p2, %r2, 32; @%p2 bra C;
+    mad.lo.u32 %r5, %r2, 4, %r1; cp.async.ca.shared.global [%r5+128], [%d1], 4; SIGNAL bra E;
+    C: mov.u32 %r4, 0; V: mbarrier.try_wait.parity.shared.b64 %p4, [%r1], %r4; @!%p4 bra V; E:"""
+    args = body.replace("SIGNAL", signal), np.zeros(64, np.uint32)
+    (finding,) = run_kernel(*args, threads=64, shared=512, schedule="eager").findings
+    assert ("no group or arrival followed the copies (cp.async)" in finding.message) is named
 
 
 def test_bytes_that_nobody_sends_are_laid_to_who_announced_them() -> None:

@@ -176,7 +176,7 @@ def test_lanes_of_a_warp_that_name_different_barriers_are_reported() -> None:
     assert "different barriers" in run_kernel(body, threads=64).findings[0].message
 
 
-@pytest.mark.parametrize("barrier", ["bar.sync 0;", ""])
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", "", "barrier.cluster.arrive.aligned;"])
 def test_an_mbarrier_is_used_after_its_initialisation_by_what_orders_the_warps(barrier) -> None:
     body = f"""mov.u32 %r1, dyn; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0; @%p1 bra A;
     mbarrier.init.shared.b64 [%r1], 64; A: {barrier} mbarrier.arrive.shared.b64 _, [%r1];"""
@@ -185,7 +185,10 @@ def test_an_mbarrier_is_used_after_its_initialisation_by_what_orders_the_warps(b
         f.kind == "barrier" and "nothing orders that after its initialisation by warp 0" in f.message
         for f in result.findings
     ]
-    assert any(named) != bool(barrier) and (result.ok or not barrier)
+    ordered = barrier == "bar.sync 0;"
+    assert any(named) != ordered and result.ok == ordered
+    unwaited = any("it arrived at PTX line" in f.message and "not waited for" in f.message for f in result.findings)
+    assert unwaited == ("cluster" in barrier)
 
 
 @pytest.mark.parametrize("other", [0, 8])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from snippets import kernel_text
 
@@ -45,10 +47,22 @@ def test_a_dec_that_is_missing_is_a_deadlock_at_the_inc(schedule: str) -> None:
     assert "in warps 4..11" in finding.message and "warps 0..3 gave none back" in finding.message
 
 
+@pytest.mark.parametrize("schedule", ["random", "eager", "late"])
+def test_a_missing_dec_names_where_the_code_of_its_warps_begins_and_the_other_decs(schedule: str) -> None:
+    producer = f"setp.lt.u32 %p2, %r2, 96; @%p2 bra M;\n{dec(24)} bra E;\nM: mov.u32 %r3, 0;"
+    (finding,) = run(producer, inc(240), schedule=schedule).findings
+    begins, others = re.search(
+        r"warps 0..2 gave none back \(their own code begins at PTX line (\d+)\); others did at PTX line (\d+)",
+        finding.message,
+    ).groups()
+    assert int(begins) - int(others) == 1
+
+
 @pytest.mark.parametrize(("less", "more"), [(24, 248), (48, 240), (168, 176)])
 def test_an_inc_that_is_too_large_is_a_deadlock(less: int, more: int) -> None:
     (finding,) = run(dec(less), inc(more)).findings
     assert finding.kind == "deadlock" and f"inc to {more} registers" in finding.message
+    assert ("; warps gave some back at PTX line" in finding.message) is (less < 168)
 
 
 def test_launch_bounds_say_how_many_registers_there_are() -> None:

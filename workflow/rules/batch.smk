@@ -6,7 +6,7 @@ rule batch:
         **inputs(
             "results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
             build="results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
-            checked=checked_before_batch,
+            checked=lambda wildcards: checked_before(batch_of(wildcards)),
         ),
     output:
         record="results/batch/{stage}/{operator}/{kernel}/{target}/{variant}/{batch}.json",
@@ -21,8 +21,8 @@ rule batch:
         constraint=asked_of_slurm("constraint"),
         slurm_extra=lambda wildcards: asked_of_slurm("exclusive")(wildcards) if wildcards.stage == "timing" else None,
     params:
-        cases=cases_of_batch,
-        settings=lambda wildcards: settings_of_batch(wildcards),
+        cases=lambda wildcards: measured_in(batch_of(wildcards)),
+        settings=lambda wildcards: settings_of(wildcards.stage, wildcards.operator),
         device=card_of,
         made_from=made_from,
     script:

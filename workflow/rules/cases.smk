@@ -37,8 +37,7 @@ class Names(dict):
 
 def names_of(case):
     """Of a CaseId."""
-    parts = zip(("operator", "kernel", "target", "variant", "workload"), case.key.split("/"))
-    return Names(parts)
+    return Names(case.wildcards)
 
 
 def build_of(wildcards):
@@ -83,15 +82,14 @@ def class_of(wildcards):
     return case_id(wildcards).node_class if wildcards.get("workload") else ""
 
 
-def place_of(wildcards):
-    """The machine that a case is measured on: this one, or what was found on a node of its class."""
-    return PLAN.places.get(class_of(wildcards), MACHINE)
-
-
 def card_of(wildcards):
+    return card_at(class_of(wildcards))
+
+
+def card_at(place):
     """The fingerprint of the card that a case is measured on; of a class of nodes any card will do."""
-    place = place_of(wildcards)
-    return nodes.of_a_kind(place) if class_of(wildcards) else place.fingerprint
+    machine = PLAN.places.get(place, MACHINE)
+    return nodes.of_a_kind(machine) if place else machine.fingerprint
 
 
 def asked_of_slurm(what):
@@ -105,8 +103,10 @@ def asked_of_slurm(what):
     return value
 
 
-def checking_settings(wildcards):
-    return {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[wildcards.operator].distributions}
+def settings_of(stage, operator):
+    """Settings of a stage on a GPU."""
+    checking = {"seeds": EXPERIMENT.seeds, "distributions": EXPERIMENT.sweeps[operator].distributions}
+    return {"correctness": checking, "timing": EXPERIMENT.timing}.get(stage, {})
 
 
 def simulation_settings(case):
@@ -125,19 +125,19 @@ def simulated_of(wildcards):
     return planned(SIMULATED_BATCHES, "{0.part}/{0.operator}/{0.kernel}/{0.target}".format(wildcards))
 
 
-def simulated_builds_of(wildcards):
-    return list(dict.fromkeys(case.build.id.path("compile") for case in simulated_of(wildcards).cases))
+def builds_in(batch):
+    return list(dict.fromkeys(case.build.id.path("compile") for case in batch.cases))
 
 
-def simulated_cases_of(wildcards):
-    """Simulated checks as their job needs them, see cases_of_batch, each with a log of its own."""
+def simulated_in(batch):
+    """Simulated checks as their job needs them, see measured_in, each with a log of its own."""
     return [
         {
-            **in_batch("correctness", case, recipe_of_check(wildcards, case)),
+            **in_batch("correctness", case, recipe_of_check(case)),
             "settings": simulation_settings(case),
             "log": f"results/log/correctness/{case.key}.log",
         }
-        for case in simulated_of(wildcards).cases
+        for case in batch.cases
     ]
 
 
@@ -172,23 +172,13 @@ def needed_by(stage, case):
     return [case.id.path("correctness")] if wanted else []
 
 
-def checked_before_batch(wildcards):
-    batch = batch_of(wildcards)
+def checked_before(batch):
     return files_of(path for case in batch.cases for path in needed_by(batch.stage, case))
 
 
-def settings_of_batch(wildcards):
-    return EXPERIMENT.timing if wildcards.stage == "timing" else checking_settings(wildcards)
-
-
-def cases_of_batch(wildcards):
+def measured_in(batch):
     """Cases of a batch as its job needs them, each with what it depends on besides files."""
-    batch = batch_of(wildcards)
-    settings, card = settings_of_batch(wildcards), card_of(wildcards)
-    return [
-        in_batch(batch.stage, case, recipe_of_case(RUNNING[batch.stage], wildcards, settings, card, case))
-        for case in batch.cases
-    ]
+    return [in_batch(batch.stage, case, recipe_of_measurement(batch.stage, case)) for case in batch.cases]
 
 
 def in_batch(stage, case, recipe):
@@ -243,26 +233,32 @@ def recipe_of_figures(names):
     return recipe(code_of("cutesnake.stages.inspect.build"), devices=limits)
 
 
-def recipe_of_case(stage, names, settings, device, case):
+def recipe_of_measurement(stage, case):
     """What a check, timing or profile depends on besides files, alike in a job of its own and in a batch."""
-    kernel = load_kernel(names.operator, names.kernel)
-    needed = {name: place_of(names).modules[name] for name in kernel.NEEDS}
-    code = code_of(stage, f"kernels.{names.operator}.{names.kernel}")
+    return recipe_of_case(RUNNING[stage], settings_of(stage, case.build.operator), card_at(case.place), case)
+
+
+def recipe_of_case(module, settings, device, case):
+    operator, kernel = case.build.operator, case.build.kernel
+    modules = PLAN.places.get(case.place, MACHINE).modules
+    needed = {name: modules[name] for name in load_kernel(operator, kernel).NEEDS}
+    code = code_of(module, f"kernels.{operator}.{kernel}")
     params = {"settings": settings, "device": device, "identity": identity(case)}
     return recipe(code, TORCH, **params, **({"packages": needed} if needed else {}))
 
 
-def recipe_of_prediction(names, case, timing=None):
+def recipe_of_prediction(case, timing=None):
+    build = case.build
     return recipe(
-        code_of("job.py", "cutesnake.stages.predict.prediction", f"kernels.{names.operator}.{names.kernel}"),
+        code_of("job.py", "cutesnake.stages.predict.prediction", f"kernels.{build.operator}.{build.kernel}"),
         TORCH,
         identity=identity(case),
-        device=PLAN.clocks[names.target],
-        clock=clock_of(names),
+        device=PLAN.clocks[build.target],
+        clock=clock_of(build),
         validated=digest_files(validation()),
         timing=timing,
     )
 
 
-def recipe_of_check(names, case):
-    return recipe_of_case(SIMULATING, names, simulation_settings(case), simulation.NAME, case)
+def recipe_of_check(case):
+    return recipe_of_case(SIMULATING, simulation_settings(case), simulation.NAME, case)

@@ -21,7 +21,7 @@ rule correctness:
     params:
         stage="correctness",
         identity=identity_of,
-        settings=checking_settings,
+        settings=lambda wildcards: settings_of("correctness", wildcards.operator),
         device=card_of,
         made_from=made_from,
     script:
@@ -32,7 +32,7 @@ rule simulated:
     input:
         **inputs(
             "results/batch/{part}/{operator}/{kernel}/{target}.json",
-            builds=simulated_builds_of,
+            builds=lambda wildcards: builds_in(simulated_of(wildcards)),
         ),
     output:
         record="results/batch/{part}/{operator}/{kernel}/{target}.json",
@@ -46,7 +46,7 @@ rule simulated:
         slurm_partition=asked_of_slurm("partition"),
         constraint=asked_of_slurm("constraint"),
     params:
-        cases=simulated_cases_of,
+        cases=lambda wildcards: simulated_in(simulated_of(wildcards)),
         made_from=made_from,
     script:
         "../scripts/simulate_batch.py"

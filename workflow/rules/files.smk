@@ -30,8 +30,8 @@ DESCRIBES = "anatomy" in EXPERIMENT.stages
 RECIPES = recorded_builds.Recipes(
     of_build=lambda build: recipe_of_build(names_of(build.id)),
     of_metrics=lambda build: recipe_of_figures(names_of(build.id)),
-    of_check=lambda case: recipe_of_check(names_of(case.id), case),
-    of_prediction=lambda case: recipe_of_prediction(names_of(case.id), case),
+    of_check=lambda case: recipe_of_check(case),
+    of_prediction=lambda case: recipe_of_prediction(case),
     pin_of=lambda build: PINS.get(PLAN.sources[build.operator, build.kernel]),
     of_anatomy=lambda build: recipe_of_anatomy(build) if DESCRIBES and has_code(build) else None,
 )

@@ -124,7 +124,7 @@ def watched_build(key):
     """How a build is watched, whatever else a run makes: its record is kept. The default build may be run instead."""
     build = PLAN.builds[key]
     alone = problems.of_builds([build], *swept(build.operator))
-    default = default_builds()[key.rpartition("/")[0]]
+    default = default_builds()[build.id.family]
     if default == key or (alone[key]["workloads"] and not alone[key]["in_part"]):
         return alone[key]
     return problems.of_builds([PLAN.builds[default], build], *swept(build.operator))[key]
@@ -140,7 +140,7 @@ def swept(operator):
 @functools.cache
 def default_builds():
     """The build of each kernel and target that a run makes first."""
-    return {key.rpartition("/")[0]: key for key in recorded_builds.defaults_of(PLAN)}
+    return {PLAN.builds[key].id.family: key for key in recorded_builds.defaults_of(PLAN)}
 
 
 def recipe_of_anatomy(build):

@@ -40,14 +40,12 @@ def products():
             for batch in BATCHES.values():
                 if batch.stage == stage:
                     yield batch_product(batch)
-            for key in CHOICES:
-                names = Names(zip(("operator", "kernel", "target", "workload"), key.split("/")))
-                path = f"results/autotune/{key}.json"
+            for key, cases in CHOICES.items():
                 yield Product(
-                    path,
+                    f"results/autotune/{key}.json",
                     "autotune",
                     lambda: recipe(code_of("job.py", "cutesnake.stages.measure.autotune")),
-                    timing_files_of(names),
+                    files_of(case.id.path("timing") for case in cases),
                 )
     for case in PLAN.predicted():
         yield predicted_product(case)
@@ -144,9 +142,8 @@ def checked_products():
         if batch.stage == "correctness":
             yield batch_product(batch)
     for batch in SIMULATED_BATCHES.values():
-        names = Names(names_of(batch.cases[0].id), part=batch.key.partition("/")[0])
-        recipe_of = lambda names=names: recipe({}, cases=[case["recipe"] for case in simulated_cases_of(names)])
-        yield Product(batch.path, "batch", recipe_of, simulated_builds_of(names), of_batch(batch))
+        recipe_of = lambda batch=batch: recipe({}, cases=[case["recipe"] for case in simulated_in(batch)])
+        yield Product(batch.path, "batch", recipe_of, builds_in(batch), of_batch(batch))
 
 
 def case_product(stage, case):
@@ -157,22 +154,15 @@ def case_product(stage, case):
         reads += [checked] if checked else []
     if stage == "nsys":
         reads += timed_first(names)
-    settings = {"correctness": checking_settings, "timing": lambda names: EXPERIMENT.timing}.get(stage)
-    return Product(
-        case.id.path(stage),
-        stage,
-        lambda: recipe_of_case(RUNNING[stage], names, settings(names) if settings else {}, card_of(names), case),
-        reads,
-    )
+    return Product(case.id.path(stage), stage, lambda: recipe_of_measurement(stage, case), reads)
 
 
 def batch_product(batch):
-    names = Names(names_of(batch.cases[0].build.id), stage=batch.stage, batch=Path(batch.key).name)
     return Product(
         batch.path,
         "batch",
-        lambda: recipe({}, cases=[case["recipe"] for case in cases_of_batch(names)]),
-        [batch.cases[0].build.id.path("compile"), *checked_before_batch(names)],
+        lambda: recipe({}, cases=[case["recipe"] for case in measured_in(batch)]),
+        [*builds_in(batch), *checked_before(batch)],
         of_batch(batch),
     )
 
@@ -186,7 +176,7 @@ def predicted_product(case):
     return Product(
         case.id.path("predict"),
         "predict",
-        lambda: recipe_of_prediction(names, case, timing_of(names)),
+        lambda: recipe_of_prediction(case, timing_of(names)),
         [case.build.id.path("compile"), *timed_beside(names)],
     )
 
@@ -303,11 +293,10 @@ def lesson_product(lesson):
 
 
 def timeline_product(build):
-    names = names_of(build.id)
     return Product(
         timeline_path(build),
         "predict",
-        lambda: recipe_of_prediction(names, timeline_case(build)),
+        lambda: recipe_of_prediction(timeline_case(build)),
         [build.id.path("compile")],
     )
 

@@ -15,13 +15,13 @@ def toolchain_kernels():
     for key, build in PLAN.builds.items():
         dsl = load_kernel(build.operator, build.kernel).DSL
         if key in chosen and any(one.replaces(dsl) for one in TOOLCHAINS.values()):
-            kernels.setdefault(f"{build.operator}/{build.kernel}/{build.target}", []).append(build)
+            kernels.setdefault(build.id.family, []).append(build)
     return kernels
 
 
 TOOLCHAIN_KERNELS = toolchain_kernels() if TOOLCHAINS else {}
 TOOLCHAIN_BUILDS = {
-    f"results/toolchains/{name}/{key}.json": builds
+    f"results/toolchains/{name}/{key}.json": (name, builds)
     for name, one in TOOLCHAINS.items()
     for key, builds in TOOLCHAIN_KERNELS.items()
     if name == toolchains.MAIN or one.replaces(load_kernel(builds[0].operator, builds[0].kernel).DSL)
@@ -36,7 +36,7 @@ def environment_of(name):
 
 TOOLCHAIN_PAGES = [
     f"results/report/toolchains/{operator}.html"
-    for operator in dict.fromkeys(key.partition("/")[0] for key in TOOLCHAIN_KERNELS)
+    for operator in dict.fromkeys(builds[0].operator for builds in TOOLCHAIN_KERNELS.values())
 ]
 TIMED_HERE = {}
 for case in ON_CARDS["timing"] if TOOLCHAINS else ():
@@ -64,7 +64,8 @@ def asked_of_toolchain(wildcards):
     path = f"results/toolchains/{name}/{wildcards.operator}/{wildcards.kernel}/{wildcards.target}.json"
     asked = {"dsl": load_kernel(wildcards.operator, wildcards.kernel).DSL}
     asked |= {part: [] for part in ("jobs", "checks", "predictions", "measured", "builds")}
-    for build in planned(TOOLCHAIN_BUILDS, path):
+    _, builds = planned(TOOLCHAIN_BUILDS, path)
+    for build in builds:
         kept = standing_for(build.key) if name == toolchains.MAIN else {}
         if "compile" in kept:
             asked["builds"].append(kept)
@@ -92,7 +93,7 @@ def asked_of_toolchain(wildcards):
         records = {"compile": built, "inspect": figures, "checks": [], "predictions": [], "times": [], **kept}
         compared = {} if kept else recorded_builds.compared(PLAN, build)
         if case := compared.get(kept_builds.CHECK):
-            one = in_batch("correctness", case, recipe_of_check(names, case))
+            one = in_batch("correctness", case, recipe_of_check(case))
             one |= {"build": built, "record": beside(name, one["record"]), "needs": []}
             log = f"results/log/toolchains/{name}/{case.id.key}.log"
             asked["checks"].append({"case": one, "settings": simulation_settings(case), "log": log})
@@ -105,7 +106,7 @@ def asked_of_toolchain(wildcards):
             )
             records["predictions"].append(output)
         for case in measured_here(build):
-            check, time = (measured_beside(name, stage, names, case) for stage in ("correctness", "timing"))
+            check, time = (measured_beside(name, stage, case) for stage in ("correctness", "timing"))
             time["case"]["needs"] = [check["case"]["record"]]
             asked["measured"] += [check, time]
             records["checks"].append(check["case"]["record"])
@@ -136,10 +137,10 @@ def measured_here(build):
     return [case for case in TIMED_HERE.get(build.id.key, ()) if not case.place][:1]
 
 
-def measured_beside(name, stage, names, case):
+def measured_beside(name, stage, case):
     """What a stage on the GPU does with a toolchain's build."""
-    settings = EXPERIMENT.timing if stage == "timing" else checking_settings(names)
-    one = in_batch(stage, case, recipe_of_case(RUNNING[stage], names, settings, MACHINE.fingerprint, case))
+    settings = settings_of(stage, case.build.operator)
+    one = in_batch(stage, case, recipe_of_measurement(stage, case))
     one |= {"build": beside(name, one["build"]), "record": beside(name, one["record"]), "needs": []}
     return {"stage": stage, "case": one, "settings": settings, "planned_gpu": MACHINE.fingerprint}
 
@@ -153,9 +154,8 @@ def toolchain_products():
     for name in TOOLCHAINS:
         for path in environment_of(name):
             yield Product(path, "environment", lambda name=name: recipe_of_environment(name))
-    for path, builds in TOOLCHAIN_BUILDS.items():
-        name, *rest = Path(path).with_suffix("").parts[2:]
-        names = Names(zip(("operator", "kernel", "target"), rest), toolchain=name)
+    for path, (name, builds) in TOOLCHAIN_BUILDS.items():
+        names = Names(names_of(builds[0].id), toolchain=name)
         yield Product(
             path,
             "toolchain",

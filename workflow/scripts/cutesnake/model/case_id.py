@@ -37,10 +37,20 @@ class CaseId:
     @property
     def key(self) -> str:
         """Return `operator/kernel/target/variant[/workload[@class]]`, which `parse` reads."""
-        parts = [self.operator, self.kernel, self.target, self.variant]
+        return "/".join(self.wildcards.values())
+
+    @property
+    def family(self) -> str:
+        """Return `operator/kernel/target`, which variants and workloads share."""
+        return f"{self.operator}/{self.kernel}/{self.target}"
+
+    @property
+    def wildcards(self) -> dict[str, str]:
+        """Return the parts of `key` by their names in rules."""
+        parts = {"operator": self.operator, "kernel": self.kernel, "target": self.target, "variant": self.variant}
         if self.workload is not None:
-            parts.append(self.workload + (f"@{self.node_class}" if self.node_class else ""))
-        return "/".join(parts)
+            parts["workload"] = self.workload + (f"@{self.node_class}" if self.node_class else "")
+        return parts
 
     def path(self, stage: str) -> str:
         """Return the path of this case's record of a stage, from the working directory."""

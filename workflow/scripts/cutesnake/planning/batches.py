@@ -56,7 +56,6 @@ def make_simulated(cases: Iterable[PlannedCase], checking: Collection[str]) -> l
     """Return batches of simulated checks; cases outside `checking` get their own batches."""
     result: dict[str, list[PlannedCase]] = {}
     for case in cases:
-        build = case.build
         part = "simulated" if case.key in checking else "simulated_rest"
-        result.setdefault(f"{part}/{build.operator}/{build.kernel}/{build.target}", []).append(case)
+        result.setdefault(f"{part}/{case.build.id.family}", []).append(case)
     return [Batch("correctness", key, tuple(those)) for key, those in result.items()]

@@ -61,7 +61,7 @@ def _named(plan: Plan) -> set[str]:
     """Return the keys of everything planned, and of what holds it: operator, kernel and target."""
     cases = [case.id for case in (*plan.cases.values(), *plan.simulated.values())]
     keys = {*plan.builds, *plan.stand_ins, *(case.build.key for case in cases), *(case.key for case in cases)}
-    keys |= {f"{case.operator}/{case.kernel}/{case.target}/{case.workload}" for case in cases}
+    keys |= {f"{case.family}/{case.workload}" for case in cases}
     keys |= {"/".join((d.operator, d.kernel, d.target)) for d in plan.decisions}
     keys |= {"/".join((d.operator, d.kernel)) for d in plan.decisions}
     return keys | set(plan.operators)

@@ -99,7 +99,7 @@ class Plan:
             if stage in PROFILES and case.workload.id not in self.profiled:
                 continue
             build = case.build
-            for place in self.running.get(f"{build.operator}/{build.kernel}/{build.target}", ()):
+            for place in self.running.get(build.id.family, ()):
                 if place in able:
                     yield replace(case, place=place) if place else case
 
@@ -135,8 +135,8 @@ class Plan:
         """operator/kernel/target/workload -> cases timed here, where there are variants to choose from."""
         matches: dict[str, list[PlannedCase]] = {}
         for case in self.cases_to_run("timing"):
-            build, where = case.build, case.workload.id + (f"@{case.place}" if case.place else "")
-            matches.setdefault(f"{build.operator}/{build.kernel}/{build.target}/{where}", []).append(case)
+            one = case.id
+            matches.setdefault(f"{one.family}/{one.wildcards['workload']}", []).append(case)
         return {key: cases for key, cases in matches.items() if len(cases) > 1}
 
     def as_dict(self) -> dict[str, Any]:

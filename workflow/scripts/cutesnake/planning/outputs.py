@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cutesnake.model import paths, provenance, record
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import roots
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.paths import ROOT
@@ -236,8 +237,7 @@ def carried(results: Path, packages: Mapping[str, str | None]) -> frozenset[str]
     """
     if all(packages.get(name) for dsl in DSLS.values() for name in dsl.build_packages):
         return frozenset()
-    builds = (path.parent.parent for path in (results / "compile").glob("*/*/*/*/build.json"))
-    return frozenset(build.relative_to(results / "compile").as_posix() for build in builds)
+    return frozenset(CaseId.parse(path).family for path in (results / "compile").glob("*/*/*/*/build.json"))
 
 
 def content_of(path: str | Path) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.contract import OWN
 from cutesnake.model.kept_builds import (
@@ -124,7 +125,7 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use", re
         if build.operator not in files:
             files[build.operator] = read_keys(folder / f"{build.operator}.jsonl")
         there = files[build.operator].get(name)
-        runs = not only and plan.running.get(f"{build.operator}/{build.kernel}/{build.target}")
+        runs = not only and plan.running.get(build.id.family)
         if there is None:
             live.add(name)
             continue
@@ -141,12 +142,12 @@ def select(plan: Plan, folder: Path, recipes: Recipes, recorded: str = "use", re
         if holding := tuple(one for one, holds in known.items() if holds):
             kept[name] = holding
     live = set() if only else live
-    places = {name.rpartition("/")[0] for kept_builds in files.values() for name in kept_builds}
+    places = {CaseId.parse(name).family for kept_builds in files.values() for name in kept_builds}
     predicting = frozenset(
         case.key
         for name in (plan.builds if refreshing else live)
         for case in plan.predictions_of_builds.get(name, ())
-        if name.rpartition("/")[0] not in places
+        if case.build.id.family not in places
         or (case.build.operator, case.workload.id) in plan.foreseen_always
         or (refreshing and f"{PREDICTION}/{case.workload.id}" not in kept.get(name, ()))
     )
@@ -231,19 +232,19 @@ def _predictions(plan: Plan, build: Build, known: Mapping[str, bool]) -> dict[st
 def places_of(folder: Path) -> set[str]:
     """Return the recorded builds as `operator/kernel/target`, which need no compiler here."""
     builds = (name for file in sorted(folder.glob("*.jsonl")) for name in read_keys(file))
-    return {name.rpartition("/")[0] for name in builds}
+    return {CaseId.parse(name).family for name in builds}
 
 
 def defaults_of(plan: Plan) -> set[str]:
     """Return per kernel and target the build with most checks and predictions."""
     checks, predictions = plan.checks_of_builds, plan.predictions_of_builds
-    best: dict[tuple[str, str, str], Build] = {}
+    best: dict[str, Build] = {}
 
     def rank(build: Build) -> tuple[bool, bool]:
         return build.key in checks, build.key in predictions
 
     for build in plan.builds.values():
-        place = build.operator, build.kernel, build.target
+        place = build.id.family
         if place not in best or rank(build) > rank(best[place]):
             best[place] = build
     return {build.key for build in best.values()}
