@@ -123,11 +123,16 @@ def test_a_small_launch_runs_in_one_process(forks, monkeypatch) -> None:
     assert not forks
 
 
-def test_a_worker_of_pytest_uses_one_process_by_default(forks, monkeypatch) -> None:
+@pytest.mark.parametrize(("worker", "load", "expected"), [("gw0", 0, 0), ("", 1000, 0), ("", 1, 1)])
+def test_a_worker_of_pytest_and_a_busy_machine_use_one_process(worker, load, expected, forks, monkeypatch) -> None:
     monkeypatch.delenv("PTXSIM_PROCESSES", raising=False)
-    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    if worker:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
     result_of("", None)
-    assert not forks
+    assert len(forks) == expected
     with pytest.raises(ValueError, match="processes 0: expected one or more"):
         result_of("", 0)
 
