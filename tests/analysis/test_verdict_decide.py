@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from verdict_samples import pairs, time, timings
 
+from cutesnake.analysis.compare.noise import Time, noise
 from cutesnake.analysis.verdict.accuracy import accuracy
-from cutesnake.analysis.verdict.decide import Time, best_rival, decide, interval, noise, pairing, separate
+from cutesnake.analysis.verdict.decide import best_rival, decide, interval, pairing, separate
 from cutesnake.report.verdict import result
 
 

@@ -12,11 +12,12 @@ from verdict_samples import prediction, timings
 
 import sample
 from cutesnake.analysis.compare.comparison import compare
+from cutesnake.analysis.compare.noise import Time
 from cutesnake.analysis.verdict import cost, python_lines, sentences
 from cutesnake.analysis.verdict.authors import author, read_authors
 from cutesnake.analysis.verdict.causes import rules
 from cutesnake.analysis.verdict.clocks import warm_slower
-from cutesnake.analysis.verdict.decide import Time, decide, pairing
+from cutesnake.analysis.verdict.decide import decide, pairing
 from cutesnake.analysis.verdict.python_lines import count_lines, split
 from cutesnake.analysis.verdict.verdicts import verdicts
 from cutesnake.model.catalog import kernel_files, load_kernel, operators

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from cutesnake.analysis.compare.noise import Time, noise
 from cutesnake.analysis.evidence.recorded_set import files_of, read_recorded, standing
-from cutesnake.analysis.verdict.decide import Time, noise, pairing
+from cutesnake.analysis.verdict.decide import pairing
 from cutesnake.analysis.verdict.facts import Contrast, Kernel
 from cutesnake.model.paths import ROOT
 from cutesnake.model.records.anatomy import AnatomyFunction

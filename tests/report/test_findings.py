@@ -91,14 +91,28 @@ def test_the_speed_is_that_of_the_fastest_kernels_of_each_side() -> None:
         assert entry[name]["faster"] + entry[name]["equal"] + entry[name]["slower"] == len(ratios)
 
 
-def test_times_within_the_noise_are_equal() -> None:
+@pytest.mark.parametrize(
+    ("changes", "equal"),
+    [
+        ({"slow": 1.02, "spread": 0.5}, (8, 8)),  # less than the least noise that is believed
+        ({"slow": 1.06, "spread": 0.5}, (0, 0)),
+        ({"slow": 1.06, "spread": 4.0}, (8, 0)),  # the spread of cold samples says nothing about warm times
+        ({"slow": 1.06, "spread": 0.5, "bursts": 4.0}, (0, 8)),
+        ({"slow": 1.06, "spread": 0.5, "overheads": (2.0, 9.0)}, (8, 0)),  # another host
+    ],
+)
+def test_times_within_the_noise_are_equal(changes, equal) -> None:
     evidence = sample.evidence(gpu=True)
     for entry in evidence.measured.values():
         if entry["stage"] == "timing":
-            slow = {"cute_sm90": 1.02, "cutile": 1.0}.get(entry["case"]["kernel"], 9.0)
-            entry["metrics"] |= {"cold_us": 100.0 * slow, "hot_us": 90.0 * slow, "spread_percent": 0.5}
+            kernel = entry["case"]["kernel"]
+            slow = {"cute_sm90": changes["slow"], "cutile": 1.0}.get(kernel, 9.0)
+            entry["metrics"] |= {"cold_us": 100.0 * slow, "hot_us": 90.0 * slow, "spread_percent": changes["spread"]}
+            entry["metrics"] |= {"difference_percent": 0.5, "burst_range_percent": changes.get("bursts")}
+            if "overheads" in changes:
+                entry["metrics"]["lone_us"] = changes["overheads"][kernel == "cutile"]
     (entry,) = compare(evidence)["speedups"]
-    assert (entry["cold"]["equal"], entry["warm"]["equal"]) == (8, 8)
+    assert (entry["cold"]["equal"], entry["warm"]["equal"]) == equal
 
 
 def test_kernels_that_failed_their_check_are_named() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cutesnake.model import catalog
 from cutesnake.model.paths import ROOT
-from own_operator import OPERATOR, PYTORCH, arguments
+from own_operator import DEVICE, OPERATOR, PYTORCH, arguments
 from project import jobs, replace, snakemake
 
 
@@ -35,17 +35,23 @@ def test_it_goes_through_every_stage_that_needs_no_gpu(fresh, own) -> None:
 
 
 @pytest.mark.slow
-def test_a_wheel_that_their_folder_pins_is_fetched(fresh, own, tmp_path, monkeypatch) -> None:
+def test_a_kernel_from_a_wheel_that_their_folder_pins_may_import_torch(fresh, own, tmp_path, monkeypatch) -> None:
+    (own / "double/mine/device.py").unlink()
+    replace(own / "double/mine/__init__.py", 'SOURCE = "ours"', 'SOURCE = "mine"')
+    imports = """import sys; from cutesnake.stages.fetch import fetched; sys.path.append(str(fetched(SOURCE).resolve()))
+        from tiny import kernel as device"""
+    replace(own / "double/mine/__init__.py", "from kernels.double.mine import device", imports)
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("tiny/kernel.py", "x = 1\n")
+        archive.writestr("tiny/kernel.py", f"import torch\n{DEVICE}\nassert torch.ones(1) == 1\n")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
     pin = {"version": "1.0", "wheel": wheel.name, "sha256": sha256, "licence": "MIT", "homepage": "https://none"}
     (own / "upstream.yaml").write_text(json.dumps({"mine": {**pin, "files": ["tiny/"]}}))
     monkeypatch.setenv("CUTESNAKE_WHEELS", str(tmp_path))
-    done = snakemake(fresh, "results/fetch/mine/fetched.json", *arguments(own))
+    done = snakemake(fresh, *arguments(own), "stages=[correctness]", "sweeps={double: {kernels: [mine]}}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (fresh / "results/fetch/mine/tiny/kernel.py").exists()
+    checked = [json.loads(path.read_text()) for path in (fresh / "results/correctness/double").rglob("*.json")]
+    assert {(entry["case"]["kernel"], entry["status"]) for entry in checked} == {("mine", "ok")}
 
 
 @pytest.mark.slow

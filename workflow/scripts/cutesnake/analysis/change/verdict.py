@@ -1,6 +1,7 @@
 """Verdict on a time: ratio of two measurements compared with their noise."""
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.compare.noise import apart
 from cutesnake.analysis.compare.speedup import CacheState
 from cutesnake.model.records.change import Judged, Verdict
 from cutesnake.model.records.timing import TimingMetrics
@@ -32,11 +33,6 @@ def _time(cache: CacheState, metrics: TimingMetrics) -> tuple[float, float | Non
     if cache == "cold":
         return metrics.cold_us, metrics.sm_clock_mhz
     return metrics.hot_us, metrics.hot_sm_clock_mhz
-
-
-def apart(ratio: float) -> float:
-    """Return the percentage by which the larger of two times exceeds the smaller."""
-    return 100 * (max(ratio, 1 / ratio) - 1)
 
 
 def _judge(

@@ -56,7 +56,7 @@ def _kernels(both: Both, cache: CacheState) -> list[Differing]:
 
 def _leads(row: Kernels, winner: str, other: str, cache: CacheState) -> bool:
     ratio = time_of(row[other], cache) / time_of(row[winner], cache)
-    return 100 * (ratio - 1) > noise(row[winner], row[other])
+    return 100 * (ratio - 1) > noise(cache, row[winner], row[other])
 
 
 def _variants(both: Both) -> list[Differing]:
@@ -69,7 +69,7 @@ def _variants(both: Both) -> list[Differing]:
             if len(common) < 2:
                 continue
             first, second = min(common, key=one.__getitem__), min(common, key=other.__getitem__)
-            limit = 1 + noise(a[kernel], b[kernel]) / 100
+            limit = 1 + noise("warm", a[kernel], b[kernel]) / 100
             if first != second and one[second] / one[first] > limit and other[first] / other[second] > limit:
                 differing.append(Differing(workload, (first, second), kernel))
     return differing

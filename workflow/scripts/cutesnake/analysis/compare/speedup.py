@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from statistics import geometric_mean
 from typing import Literal
 
-from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.compare.noise import Time, apart, noise_of_ratio
 from cutesnake.model.dsls import COMPARED
 from cutesnake.model.records.compare import KernelTime, OtherSpeed, Speed, Speedup, TimesTable
 
@@ -16,8 +16,7 @@ Kernels = Mapping[str, KernelTime]  # kernel -> its times on one workload
 def speedups(tables: Iterable[TimesTable]) -> list[Speedup]:
     """Return CuTe over cuTile, and the better of both over every other kernel, per table.
 
-    A speed is None where no workload has both times. `equal` counts workloads within the noise: closer than
-    NOISE_PERCENT, or than the sum of the spreads of the cold samples.
+    A speed is None where no workload has both times. `equal` counts workloads within the noise of their ratio.
     """
     return [_speedups(table) for table in tables]
 
@@ -60,7 +59,7 @@ def _speed(
     }
     if not ratios:
         return None
-    verdicts = [_verdict(ratio, rows[workload], pairs[workload]) for workload, ratio in ratios.items()]
+    verdicts = [_verdict(ratio, rows[workload], pairs[workload], cache) for workload, ratio in ratios.items()]
     least, most = (choose(ratios, key=ratios.__getitem__) for choose in (min, max))
     counts = (verdicts.count(name) for name in ("faster", "equal", "slower"))
     return Speed(geometric_mean(ratios.values()), ratios[least], least, ratios[most], most, *counts)
@@ -76,13 +75,18 @@ def fastest(row: Kernels, cache: CacheState) -> str:
     return min(row, key=lambda kernel: time_of(row[kernel], cache))
 
 
-def noise(*times: KernelTime) -> float:
-    """Return the percentage by which times must differ to count as different."""
-    return max(NOISE_PERCENT, sum(time.spread_percent or 0.0 for time in times))
+def noise(cache: CacheState, first: KernelTime, second: KernelTime) -> float:
+    """Return the percentage by which two kernels' times must differ to count as different."""
+    return noise_of_ratio(_time(cache, first), _time(cache, second))
 
 
-def _verdict(ratio: float, row: Kernels, pair: tuple[str, str]) -> str:
-    apart = 100 * (max(ratio, 1 / ratio) - 1)
-    if apart <= noise(*(row[kernel] for kernel in pair)):
+def _time(cache: CacheState, time: KernelTime) -> Time:
+    if cache == "warm":
+        return Time("", time.hot_variant, time.hot_us, time.hot_noise_percent)
+    return Time("", time.cold_variant, time.cold_us, time.spread_percent, empty_launch_us=time.empty_launch_us)
+
+
+def _verdict(ratio: float, row: Kernels, pair: tuple[str, str], cache: CacheState) -> str:
+    if apart(ratio) <= noise(cache, *(row[kernel] for kernel in pair)):
         return "equal"
     return "faster" if ratio > 1 else "slower"

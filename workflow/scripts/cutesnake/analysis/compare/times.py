@@ -1,5 +1,6 @@
 """Times of an operator's kernels per target and device, cold and warm."""
 
+from cutesnake.analysis.compare.noise import noise
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.model.records.compare import KernelTime, TimesRow, TimesTable
 from cutesnake.model.records.measurement import variant_id
@@ -46,8 +47,10 @@ def best(entries: list[Timing]) -> KernelTime:
         cold_us=metrics[cold].cold_us,
         cold_variant=cold,
         spread_percent=metrics[cold].spread_percent,
+        empty_launch_us=metrics[cold].empty_launch_us,
         hot_us=metrics[warm].hot_us,
         hot_variant=warm,
+        hot_noise_percent=noise("warm", metrics[warm]),
         variants={variant: one.hot_us for variant, one in metrics.items()},
         flags=list(dict.fromkeys([*metrics[cold].flags, *metrics[warm].flags])),
     )

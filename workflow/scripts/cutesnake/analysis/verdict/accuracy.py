@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cutesnake.analysis.verdict.decide import apart
+from cutesnake.analysis.compare.noise import apart
 from cutesnake.model.records.verdict import Accuracy, Figure
 from cutesnake.stages.predict.validated import files, read_validated
 

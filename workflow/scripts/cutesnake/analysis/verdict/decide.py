@@ -1,7 +1,6 @@
 """Name a winner from times per workload, by interval and the times' noise."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from statistics import geometric_mean, median
 from typing import Any
@@ -9,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.compare.noise import Time, apart, noise_of_ratio
 from cutesnake.analysis.summary import DIGITS
 from cutesnake.model import record
 from cutesnake.model.records.common import Dsl
-from cutesnake.model.records.timing import TimingMetrics
 from cutesnake.model.records.verdict import Accuracy, Basis, Decision, Figure, Pairing, Rival, Side, Split
 
 RESAMPLES = 4000
@@ -21,55 +20,12 @@ INTERVAL = (2.5, 97.5)  # percentiles
 LEAST_SPLIT = 3  # workloads: some parameter separates any two
 MOST_BOUNDS = 2
 LEAST_LEFT_OUT = 0.2  # of the workloads, by a condition that is worth naming
-OTHER_HOST_US = 1.0  # by which launch overheads of one host do not differ, cold
 LEAST_WORKLOADS = 4  # for an interval: with fewer, a resample of one workload alone is too likely
-
-
-@dataclass(frozen=True)
-class Time:
-    """The time of a kernel's fastest variant in µs, and its noise in percent."""
-
-    kernel: str
-    variant: str
-    us: float
-    noise: float
-    samples: int | None = None
-    mhz: float | None = None  # SM clock
-    rested_us: float | None = None  # warm, before power or heat lower the clock
-    empty_launch_us: float | None = None  # cold, on the same host
-
-
-def noise(figure: Figure, metrics: TimingMetrics) -> float:
-    """Return the noise of a measured time in percent.
-
-    Cold: interquartile range of the cold samples. Warm: the difference between the two warm methods, or the range of
-    three bursts if that is larger. The spread of cold samples says nothing about warm times.
-    """
-    if figure == "cold":
-        return metrics.spread_percent
-    return max(abs(metrics.difference_percent), metrics.burst_range_percent or 0.0)
 
 
 def _brief(ratio: float) -> float:
     """Round as recorded summaries do, so that all pages show one value."""
     return float(record.rounded(ratio, DIGITS))
-
-
-def apart(ratio: float) -> float:
-    """Return by how many percent the larger of two times exceeds the smaller."""
-    return 100 * (max(ratio, 1 / ratio) - 1)
-
-
-def noise_of_ratio(first: Time, second: Time) -> float:
-    """Return the noise of a ratio of two times in percent.
-
-    It grows by the difference of launch overheads if that tells two hosts apart.
-    """
-    hosts = 0.0
-    if first.empty_launch_us is not None and second.empty_launch_us is not None:
-        apart_us = abs(first.empty_launch_us - second.empty_launch_us)
-        hosts = 100 * apart_us / min(first.us, second.us) if apart_us > OTHER_HOST_US else 0.0
-    return max(NOISE_PERCENT, first.noise + second.noise + hosts)
 
 
 def pairing(workload: str, cute: Time, cutile: Time) -> Pairing:

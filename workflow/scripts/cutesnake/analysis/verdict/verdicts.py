@@ -11,13 +11,14 @@ from statistics import geometric_mean
 from msgspec.structs import replace
 
 from cutesnake.analysis.compare.insight import NOISE_PERCENT
+from cutesnake.analysis.compare.noise import Time, apart, noise, noise_of_ratio
 from cutesnake.analysis.evidence.gather import Evidence, Source
 from cutesnake.analysis.verdict import causes
 from cutesnake.analysis.verdict.accuracy import accuracy
 from cutesnake.analysis.verdict.authors import author
 from cutesnake.analysis.verdict.clocks import power_limited, warm_slower
 from cutesnake.analysis.verdict.cost import FETCHED, costs, spills, variants_offered, variants_timed
-from cutesnake.analysis.verdict.decide import Time, apart, best_rival, decide, noise, noise_of_ratio, pairing
+from cutesnake.analysis.verdict.decide import best_rival, decide, pairing
 from cutesnake.analysis.verdict.facts import Contrast, Facts, Trial
 from cutesnake.model import record
 from cutesnake.model.contract import OWN

@@ -99,8 +99,10 @@ class KernelTime(Part):
     cold_us: Annotated[float, doc("median of single calls, L2 flushed before each")]
     cold_variant: str
     spread_percent: Annotated[float, doc("of the cold samples")]
+    empty_launch_us: Annotated[float | None, doc("cold, of an empty kernel on the same host")]
     hot_us: Annotated[float, doc("mean over back-to-back calls")]
     hot_variant: str
+    hot_noise_percent: Annotated[float, doc("difference between two methods, or range of three bursts")]
     variants: Annotated[dict[str, float], doc("warm µs of each")]
     flags: list[str]
 
