@@ -90,6 +90,12 @@ class Cluster:
             cta.finish()
         return True
 
+    def release(self) -> None:
+        """Free the memory of a finished cluster, whose parts form cycles."""
+        for part in (*self.ctas, self.observer):
+            vars(part).clear()
+        self.ctas.clear()
+
     def post(self, pipe: Pipe, task: Task) -> None:
         """Queue asynchronous work."""
         self.pipes.post(pipe, task)

@@ -154,7 +154,9 @@ class Machine:
         finally:
             if over:
                 self.coverage.note(cluster, before)
-        if not over:
+        if over:
+            cluster.release()
+        else:
             cluster.observer.cluster_suspended()
         return over
 

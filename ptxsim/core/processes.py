@@ -19,8 +19,8 @@ R = TypeVar("R")
 def count_of(option: int | None, most: int = sys.maxsize) -> int:
     """Return how many processes to use.
 
-    That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, and a worker
-    of pytest-xdist, uses one. Raises ValueError for less than one.
+    That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, a worker of
+    pytest-xdist, and any process of a busy machine uses one. Raises ValueError for less than one.
     """
     variable = os.environ.get(VARIABLE)
     value: str | int = variable or min(_available(), most) if option is None else option
@@ -32,7 +32,8 @@ def count_of(option: int | None, most: int = sys.maxsize) -> int:
 def _available() -> int:
     if sys.platform != "linux" or multiprocessing.parent_process() or "PYTEST_XDIST_WORKER" in os.environ:
         return 1
-    return len(os.sched_getaffinity(0))
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 1  # more than this program's own processes
+    return 1 if busy else len(os.sched_getaffinity(0))
 
 
 @dataclass

@@ -24,7 +24,7 @@ from .launch import Launch
 from .machine import Machine, blas
 from .processes import start
 
-WORTH_S = 0.05  # processor time of later clusters that is worth starting processes
+WORTH_S = 0.4  # processor time of clusters that is worth starting processes
 
 
 @dataclass
@@ -41,14 +41,14 @@ class Share:
 
 def run_shares(machine: Machine, processes: int) -> None:
     """Run a launch, in several processes if that may save time."""
-    left = machine.later - 1
-    if processes < 2 or left < 2 or not _eligible(machine):
+    if processes < 2 or machine.later < 2 or not _eligible(machine):
         return machine.run()
     with machine.running(), contextlib.ExitStack() as stack:
-        began = time.thread_time()
-        machine.run_clusters(1)  # which also compiles blocks
-        worth = (time.thread_time() - began) * left >= WORTH_S
-        count = min(processes, left) if worth else 1
+        if machine.program.cluster_seconds is None:
+            _run_timed(machine, 1)
+        left = machine.later
+        assert machine.program.cluster_seconds is not None
+        count = min(processes, left) if machine.program.cluster_seconds * left >= WORTH_S else 1
         sizes = [left * (n + 1) // count - left * n // count for n in range(count)]
 
         def work(share: tuple[int, int]) -> Share | None:
@@ -60,16 +60,23 @@ def run_shares(machine: Machine, processes: int) -> None:
             stack.callback(process.join)
             stack.callback(process.kill)
             connection.send((sum(sizes[:n]), size))
-            others.append(connection)
-        machine.run_clusters(sizes[0])
-        for size, connection in zip(sizes[1:], others, strict=True):
+            others.append((process, connection))
+        _run_timed(machine, sizes[0])
+        for size, (process, connection) in zip(sizes[1:], others, strict=True):
             share = None
             with contextlib.suppress(EOFError, OSError):  # of a process that has ended
                 share = connection.recv()
+            process.kill()
             if share is None or not _add(machine, share, size):
                 machine.run_clusters(size)
     machine.finish()
     return None
+
+
+def _run_timed(machine: Machine, size: int) -> None:
+    began = time.thread_time()
+    machine.run_clusters(size)
+    machine.program.cluster_seconds = (time.thread_time() - began) / size
 
 
 def _eligible(machine: Machine) -> bool:

@@ -39,6 +39,7 @@ class Program(Code):
         self.loops = outer_loops(self)
         self.noted = {first for uses in self.unfenced.values() for first in uses}  # writes to record for such products
         self.unwritten = unwritten(self)
+        self.cluster_seconds: float | None = None  # processor time of a cluster in an earlier launch (core/shares.py)
         self.dependent = False  # the order of its CTAs may have mattered in a launch (core/wide.py)
         for block in self.blocks:
             block.source = Generator(self, block, masked=False).source(f"b{block.index}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from snippets import kernel_text
 
 import ptxsim
 from ptxsim.core import shares
+from ptxsim.core.cluster import Cluster
 
 CTAS = 300  # more than the numbers that the access history gives to clusters
 X, OUT = np.zeros(CTAS * 64, np.uint32), np.zeros(CTAS * 64 + 1, np.uint32)  # whose addresses are in messages
@@ -120,13 +123,35 @@ def test_a_small_launch_runs_in_one_process(forks, monkeypatch) -> None:
     assert not forks
 
 
-def test_a_worker_of_pytest_uses_one_process_by_default(forks, monkeypatch) -> None:
+@pytest.mark.parametrize(("worker", "load", "expected"), [("gw0", 0, 0), ("", 1000, 0), ("", 1, 1)])
+def test_a_worker_of_pytest_and_a_busy_machine_use_one_process(worker, load, expected, forks, monkeypatch) -> None:
     monkeypatch.delenv("PTXSIM_PROCESSES", raising=False)
-    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    if worker:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
     result_of("", None)
-    assert not forks
+    assert len(forks) == expected
     with pytest.raises(ValueError, match="processes 0: expected one or more"):
         result_of("", 0)
+
+
+def test_a_finished_cluster_is_freed_without_garbage_collection(monkeypatch) -> None:
+    freed: list[int] = []
+    release = Cluster.release
+
+    def watched(cluster: Cluster) -> None:
+        weakref.finalize(cluster.ctas[0].shared, freed.append, 1)
+        release(cluster)
+
+    monkeypatch.setattr(Cluster, "release", watched)
+    gc.disable()
+    try:
+        result_of("", 1, schedule="warps")
+    finally:
+        gc.enable()
+    assert len(freed) >= CTAS
 
 
 @pytest.mark.slow

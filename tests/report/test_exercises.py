@@ -22,14 +22,16 @@ SOURCE = "one\ntwo = 2\ntwo = 3\n"
 
 def example(**changes: object) -> exercises.Exercise:
     values = {"path": "a", "kernel": "gemm/cutlass_persistent", "workload": {}, "file": "f.py", "line": r"two = \d"}
-    return exercises.Exercise("x", **{**values, "to": "pass", "ask": "?", "outcome": "right", "why": ".", **changes})
+    return exercises.Exercise(
+        name="x", **{**values, "to": "pass", "ask": "?", "outcome": "right", "why": ".", **changes}
+    )
 
 
 def test_each_path_has_ten_exercises_with_kernels_of_its_steps() -> None:
     goals = read_goals(ROOT / exercises.FILE)
-    assert Counter(exercise.path for exercise in EXERCISES.values()) == dict.fromkeys(goals["paths"], 10)
+    assert Counter(exercise.path for exercise in EXERCISES.values()) == dict.fromkeys(goals.paths, 10)
     for exercise in EXERCISES.values():
-        assert exercise.kernel in [step["kernel"] for step in goals["paths"][exercise.path]["steps"]]
+        assert exercise.kernel in [step.kernel for step in goals.paths[exercise.path].steps]
         operator, kernel = exercise.kernel.split("/")
         assert load_kernel(operator, kernel).variants(make_workload(operator, exercise.workload), "sm_100a")
 

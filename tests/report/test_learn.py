@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 import sample
 from cutesnake.model.catalog import kernel_files
+from cutesnake.model.inputs import Learning
 from cutesnake.model.paths import ROOT
 from cutesnake.model.record import write
 from cutesnake.model.records.anatomy import Anatomy, Waiter
@@ -37,6 +38,10 @@ WANTED = {
     **{"MLA decode (direct reference)": "mla_decode/cutlass_fp16"},
     **{"Cluster programming": "gemm/cutlass_persistent_dynamic"},
 }
+
+
+def learning(**what):
+    return filled(Learning, {"goals": [], "paths": {}, "pairs": [], "exercises": {}, **what})
 
 
 def record(**main):
@@ -68,7 +73,7 @@ def test_checks_that_failed_are_a_list_of_their_own_and_name_their_workload_once
     for path, reason in zip(checks[1:], reasons, strict=True):
         write("correctness", path, {**right, "status": "failed", "reason": reason})
     kernel, key = "blend/cutlass_fp16", "blend/cutlass_fp16/sm_100a/fp16"
-    goals = {"goals": [{"name": "One", "kernels": [kernel], "questions": ["shared"]}], "paths": {}}
+    goals = learning(goals=[{"name": "One", "kernels": [kernel], "questions": ["shared"]}])
     asked = Asked("learn", goals, {kernel: (key, [])}, {key: list(map(str, checks))}, [])
     page = render(asked, {kernel: record()}, "learn")
     assert page.count(workload) == 3 and f"✓</span> {workload} within tolerance in simulation" in page
@@ -77,10 +82,10 @@ def test_checks_that_failed_are_a_list_of_their_own_and_name_their_workload_once
 
 
 def test_every_goal_of_the_guide_has_its_kernels_in_order_and_three_questions() -> None:
-    first = {goal["name"]: goal["kernels"][0] for goal in GOALS["goals"]}
+    first = {goal.name: goal.kernels[0] for goal in GOALS.goals}
     assert WANTED.items() <= first.items()
-    for place in (*GOALS["goals"], *GOALS["paths"].values()):
-        assert len(place["questions"]) >= 3
+    for place in (*GOALS.goals, *GOALS.paths.values()):
+        assert len(place.questions) >= 3
     for page in pages(GOALS):
         for kernel in kernels_of(GOALS, page):
             operator, name = kernel.split("/")
@@ -130,14 +135,14 @@ def test_a_kernel_is_shown_for_a_target_that_the_simulator_stands_for() -> None:
 
 def test_a_kernel_that_is_not_in_the_run_is_told_so() -> None:
     page = render(Asked("learn_path_a", GOALS, {}, {}, []), {}, "learn/learn_path_a")
-    assert page.count("Not in this run") == len(GOALS["paths"]["a"]["steps"])
+    assert page.count("Not in this run") == len(GOALS.paths["a"].steps)
     assert "CuTe DSL fundamentals" in page and "None" not in page
 
 
 def test_a_path_builds_and_checks_its_own_kernels_only(fresh) -> None:
     asked = ("operators=[tutorial_gemm, gemm]", "targets=[sm_90a, sm_100a]", "stages=[correctness, predict]")
     planned = jobs(fresh, "learn_path_a", "--config", *asked)
-    assert planned["compile"] == planned["simulated"] == planned["timeline"] == len(GOALS["paths"]["a"]["steps"])
+    assert planned["compile"] == planned["simulated"] == planned["timeline"] == len(GOALS.paths["a"].steps)
     assert planned["learn_page"] == 1 and "report" not in planned and "anatomy" not in planned
 
 
@@ -170,7 +175,7 @@ def test_a_path_names_what_its_kernel_has_in_common_with_the_one_before() -> Non
     path = {"name": "A", "steps": [{"kernel": kernel, **step} for kernel in kernels], "questions": questions}
     builds = {kernel: (f"{kernel}/sm_100a/v", []) for kernel in kernels}
     known = {kernels[0]: record(), kernels[1]: record(counts={"tma_load": 7})}
-    page = render(Asked("learn_path_a", {"goals": [], "paths": {"a": path}}, builds, {}, []), known, "learn")
+    page = render(Asked("learn_path_a", learning(paths={"a": path}), builds, {}, []), known, "learn")
     assert f"As in blend/one: {QUESTIONS['registers'].text}</p>" in page
     assert page.count(f"<summary>{QUESTIONS['registers'].text}") == 1
     assert page.count(f"<summary>{QUESTIONS['copies'].text}") == 2
@@ -198,11 +203,11 @@ def test_a_kernel_without_roles_names_warps() -> None:
 
 def test_a_path_shows_timelines_and_the_whole_page_pairs() -> None:
     kernels = ["blend/one", "blend/two"]
-    goals = {
-        "goals": [{"name": "One", "kernels": kernels, "questions": ["copies"]}],
-        "paths": {"a": {"name": "A", "steps": [{"kernel": kernels[0], "why": "first"}], "questions": ["copies"]}},
-        "pairs": [{"kernels": kernels, "why": "Two ways.", "questions": ["copies", "registers"]}],
-    }
+    goals = learning(
+        goals=[{"name": "One", "kernels": kernels, "questions": ["copies"]}],
+        paths={"a": {"name": "A", "steps": [{"kernel": kernels[0], "why": "first"}], "questions": ["copies"]}},
+        pairs=[{"kernels": kernels, "why": "Two ways.", "questions": ["copies", "registers"]}],
+    )
     builds = {kernel: (f"{kernel}/sm_100a/v", []) for kernel in kernels}
     known = {kernels[0]: record(), kernels[1]: record(counts={"tma_load": 7})}
     page = render(Asked("learn", goals, builds, {}, []), known, "learn")

@@ -5,6 +5,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cpu_backend import small_case
 from cutesnake.model import record
@@ -33,15 +34,15 @@ def metrics(tmp_path):
 
 def test_only_the_measured_calls_count(metrics):
     assert metrics["calls"] == 6 and metrics["kernels_per_call"] == 2.0
-    assert [k["call"] for k in metrics["kernels"]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+    assert [k.call for k in metrics["kernels"]] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
 def test_kernels_are_in_order_with_their_sizes(metrics):
     split, reduce = metrics["kernels"][:2]
-    assert split["name"] == "tilegym_mla_decoding_split_kv" and reduce["name"] == "tilegym_splitk_reduce"
-    assert split["start_us"] < reduce["start_us"]
-    assert split["stream"] == reduce["stream"] and metrics["streams"] == [split["stream"]]
-    assert split["duration_us"] > 200 and split["block"] == [256, 1, 1] and split["registers_per_thread"] > 0
+    assert split.name == "tilegym_mla_decoding_split_kv" and reduce.name == "tilegym_splitk_reduce"
+    assert split.start_us < reduce.start_us
+    assert split.stream == reduce.stream and metrics["streams"] == [split.stream]
+    assert split.duration_us > 200 and split.block == [256, 1, 1] and split.registers_per_thread > 0
 
 
 def test_calls_launched_while_the_card_was_busy_are_back_to_back(metrics):
@@ -51,9 +52,9 @@ def test_calls_launched_while_the_card_was_busy_are_back_to_back(metrics):
 
 def test_calls_launched_on_an_idle_card_are_lone(metrics):
     first = metrics["kernels"][:2]
-    later = [k | {"call": 1} | {key: k[key] + 1e6 for key in ("start_us", "launch_start_us")} for k in first]
+    later = [replace(k, call=1, start_us=k.start_us + 1e6, launch_start_us=k.launch_start_us + 1e6) for k in first]
     assert nsys._spacing(first + later) == "lone"
-    early = [k | {"launch_start_us": first[1]["start_us"]} for k in later]
+    early = [replace(k, launch_start_us=first[1].start_us) for k in later]
     assert nsys._spacing(first + early) == "back_to_back"
 
 

@@ -8,11 +8,14 @@ import os
 import statistics
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 import sample
 from cpu_backend import SETTINGS
 from cutesnake.model import record
+from cutesnake.model.records.nsys import Launched
 from cutesnake.stages.measure import checker, gpu_process, stage, timing
 from cutesnake.stages.measure.case import Case, make_record
 from cutesnake.stages.measure.clock import Stamper
@@ -73,6 +76,10 @@ def test_a_profiler_that_is_missing_is_a_status(tmp_path, monkeypatch, machine):
     assert entry["status"] == "failed" and "ncu is not installed here" in entry["reason"]
 
 
+def launches() -> list[Launched]:
+    return msgspec.convert(sample.nsys()["kernels"], list[Launched])
+
+
 @pytest.mark.parametrize(
     "duration, status, reason",
     [
@@ -83,7 +90,7 @@ def test_a_profiler_that_is_missing_is_a_status(tmp_path, monkeypatch, machine):
 def test_a_timeline_is_held_against_the_timing_record(tmp_path, monkeypatch, machine, duration, status, reason):
     monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
     monkeypatch.setitem(stage.PROFILERS, "nsys", lambda *_: (sample.nsys() | {"kernels": [kernel]}, None))
-    kernel = sample.nsys()["kernels"][0] | {"duration_us": duration}
+    kernel = replace(launches()[0], duration_us=duration)
     timed = make_record(
         Case(stage="timing", build="", settings={}, **IDENTITY), sample.timing("torch_sdpa", sample.workloads()[0], 1.0)
     )
@@ -97,7 +104,7 @@ def test_a_timeline_is_held_against_the_timing_record(tmp_path, monkeypatch, mac
 
 def test_a_timeline_without_a_timing_record_says_that_it_was_not_checked(tmp_path, monkeypatch, machine):
     monkeypatch.setattr(stage, "probe", lambda: machine("h200"))
-    monkeypatch.setitem(stage.PROFILERS, "nsys", lambda *_: (sample.nsys(), None))
+    monkeypatch.setitem(stage.PROFILERS, "nsys", lambda *_: (sample.nsys() | {"kernels": launches()}, None))
     stage.run_stage("nsys", IDENTITY, {}, build(tmp_path), tmp_path / "out.json", timed=[])
     entry = record.plain(record.read("nsys", tmp_path / "out.json"))
     assert entry["status"] == "ok" and not entry["metrics"]["timing_check"]["made"]

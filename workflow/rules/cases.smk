@@ -5,7 +5,7 @@ from dataclasses import asdict
 from cutesnake.model.case_id import CaseId
 from cutesnake.model.catalog import load_kernel, pin_files
 from cutesnake.model.contract import INSTALLED, OWN
-from cutesnake.model.record import RecordError
+from cutesnake.model.record import RecordError, plain
 from cutesnake.model.dsls import DSLS
 from cutesnake.planning import clocks, nodes
 from cutesnake.planning.devices import DeviceError, limits_of

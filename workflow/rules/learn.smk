@@ -95,7 +95,7 @@ rule exercise:
     conda:
         "../../envs/environment.yaml"
     params:
-        exercise=lambda wildcards: planned(GOALS["exercises"], wildcards.exercise),
+        exercise=lambda wildcards: plain(planned(GOALS.exercises, wildcards.exercise)),
         made_from=made_from,
     script:
         "../scripts/exercise.py"
@@ -124,4 +124,4 @@ rule exercises:
 rule learn_break:
     input:
         "results/learn_break.html",
-        [exercise_page(name) for name in GOALS["exercises"]],
+        [exercise_page(name) for name in GOALS.exercises],

@@ -96,9 +96,9 @@ def products_of_all():
         yield timeline_product(build)
     for lesson in lessons:
         yield lesson_product(lesson)
-    for name, exercise in GOALS["exercises"].items():
-        kernel = ".".join(("kernels", *Path(exercise["kernel"]).parts))
-        yield exercise_product(exercise_page(name), [], kernel, exercise=exercise)
+    for name, exercise in GOALS.exercises.items():
+        kernel = ".".join(("kernels", *exercise.kernel.split("/")))
+        yield exercise_product(exercise_page(name), [], kernel, exercise=plain(exercise))
     yield exercise_product("results/learn_break.html", [GOALS_FILE])
 
 

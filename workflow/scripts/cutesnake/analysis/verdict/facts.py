@@ -234,7 +234,7 @@ class Facts:
 def _after_main(kernels: Sequence[Launched]) -> float:
     """Return the time of the last shown call beyond its longest kernel."""
     call = [one for one in kernels if one.call == kernels[-1].call]
-    span = max(one.start_us + one.duration_us for one in call) - min(one.start_us for one in call)
+    span = max(one.end_us for one in call) - min(one.start_us for one in call)
     return span - max(one.duration_us for one in call)
 
 

@@ -21,6 +21,11 @@ class Launched(Part):
     launch_call_us: Annotated[float, doc("host time in the launch call")]
     launch_latency_us: Annotated[float, doc("from the launch call to the start; includes the wait for earlier kernels")]
 
+    @property
+    def end_us(self) -> float:
+        """Return when the kernel ended, in µs from the start of the first call."""
+        return self.start_us + self.duration_us
+
 
 class TimingCheck(Part):
     """The timeline compared with the timing record of the case."""

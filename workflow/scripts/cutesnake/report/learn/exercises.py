@@ -11,6 +11,7 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, make_workload
+from cutesnake.model.inputs import LearningExercise
 from cutesnake.model.paths import ROOT
 from cutesnake.report import html
 from cutesnake.report.learn.goals import read_goals
@@ -44,8 +45,7 @@ class ExerciseError(ValueError):
     """One-line error: an exercise that does not fit its kernel."""
 
 
-@dataclass(frozen=True)
-class Exercise:
+class Exercise(LearningExercise, kw_only=True):
     """A change of one line: `line`, at its `nth` match, becomes `to`.
 
     path: the reading path it belongs to. kernel: operator/kernel, built for sm_100a. workload: fields of the
@@ -54,24 +54,13 @@ class Exercise:
     """
 
     name: str
-    path: str
-    kernel: str
-    workload: Mapping[str, Any]
-    file: str
-    line: str
-    to: str
-    ask: str
-    outcome: str
-    why: str
-    nth: int = 0
-    known: str = ""
 
     def number(self, text: str) -> int:
         """Return the index of the changed line; raise ExerciseError if none matches."""
         numbers = [n for n, line in enumerate(text.split("\n")) if re.search(self.line, line)]
-        if len(numbers) <= self.nth:
+        if len(numbers) <= (nth := self.nth or 0):
             raise ExerciseError(f"{FILE}: {self.name}: {self.file} has {len(numbers)} lines that match {self.line!r}")
-        return numbers[self.nth]
+        return numbers[nth]
 
     def edited(self, text: str) -> str:
         """Return the source with the changed line."""
@@ -111,7 +100,7 @@ class Result:
 
 def read_exercises(path: Path | str = ROOT / FILE) -> dict[str, Exercise]:
     """Return the exercises by name, in the order of the file; raise GoalError."""
-    return {name: Exercise(name, **values) for name, values in read_goals(path)["exercises"].items()}
+    return {name: Exercise(name=name, **record.plain(one)) for name, one in read_goals(path).exercises.items()}
 
 
 def fetched_source(exercise: Exercise, fetched: Path = ROOT / "results/fetch") -> str:
@@ -162,7 +151,7 @@ def predicted_timeline(case: Case, name: str) -> dict[str, Any]:
 
 def write(name: str, values: Mapping[str, Any], fetched: str, output: str) -> None:
     """Try the change of an exercise, as learning.yaml has it, and write its page."""
-    exercise = Exercise(name, **values)
+    exercise = Exercise(name=name, **values)
     text = fetched_source(exercise, Path(fetched))
     with tempfile.TemporaryDirectory(prefix="cutesnake-exercise-") as folder:
         result = run(exercise, exercise.edited(text), Path(fetched), Path(folder) / "work", timeline=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
+from cutesnake.model.inputs import Learning, LearningPath
 from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.targets import TARGETS
@@ -30,7 +31,7 @@ class Asked:
     """Inputs of a page: name, goals, and per kernel its build, problems and checks."""
 
     page: str
-    goals: Record
+    goals: Learning
     builds: Mapping[str, tuple[str, list[Record]]]  # operator/kernel -> (build key, problems)
     checks: Mapping[str, list[str]]  # build key -> its correctness records
     own: Sequence[str]  # the user's own kernels in the plan
@@ -70,15 +71,15 @@ def render(
     """
     whole = asked.page == WHOLE
     anatomies = {kernel: by_warps(one) for kernel, one in anatomies.items()}
-    path = None if whole else asked.goals["paths"][asked.page.removeprefix(f"{WHOLE}_path_")]
+    path = None if whole else asked.goals.paths[asked.page.removeprefix(f"{WHOLE}_path_")]
     sections = _goals(asked, anatomies, folder) if path is None else [_path(asked, path, anatomies, folder)]
     _explain_once(sections)
     name = asked.page.removeprefix(f"{WHOLE}_path_")
     return html.template("learn.html.j2").render(
         **html.look(),
-        title="Reading guide for kernels" if path is None else path["name"],
+        title="Reading guide for kernels" if path is None else path.name,
         whole=whole,
-        paths=[(name, one) for name, one in asked.goals["paths"].items()],
+        paths=list(asked.goals.paths.items()),
         here=asked.page,
         sections=sections,
         timelines=timelines or {},
@@ -96,7 +97,7 @@ def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Anatomy]) -> Reco
         "template": TEMPLATE.format(path),
         "facts": facts,
         "outcome_texts": OUTCOMES,
-        "exercises": [one for one in asked.goals.get("exercises", {}).values() if one["path"] == path],
+        "exercises": [one for one in asked.goals.exercises.values() if one.path == path],
     }
     if path != "a":
         return shown
@@ -132,7 +133,7 @@ def _explain_once(sections: Sequence[Record]) -> None:
 
 
 def _goals(asked: Asked, anatomies: Mapping[str, Anatomy], folder: str) -> list[Record]:
-    goals = [(goal["name"], goal["kernels"], goal["questions"]) for goal in asked.goals["goals"]]
+    goals = [(goal.name, goal.kernels, goal.questions) for goal in asked.goals.goals]
     if asked.own:
         goals.append(("Your kernels", list(asked.own), ["roles", "pipelines", "shared", "boundary"]))
     return [
@@ -141,8 +142,8 @@ def _goals(asked: Asked, anatomies: Mapping[str, Anatomy], folder: str) -> list[
     ]
 
 
-def _path(asked: Asked, path: Record, anatomies: Mapping[str, Anatomy], folder: str) -> Record:
-    steps = [_kernel(asked, s["kernel"], s["why"], path["questions"], anatomies, folder) for s in path["steps"]]
+def _path(asked: Asked, path: LearningPath, anatomies: Mapping[str, Anatomy], folder: str) -> Record:
+    steps = [_kernel(asked, s.kernel, s.why, path.questions, anatomies, folder) for s in path.steps]
     known: dict[str, Record] = {}  # question -> the last kernel's answer that was shown, and of which kernel
     for step in steps:
         fresh = []
@@ -154,7 +155,7 @@ def _path(asked: Asked, path: Record, anatomies: Mapping[str, Anatomy], folder: 
                 fresh.append(one)
                 known[one["question"]] = {"kernel": step["name"], "reply": one["reply"]}
         step["answers"] = fresh
-    return {"name": path["name"], "kernels": steps}
+    return {"name": path.name, "kernels": steps}
 
 
 _LINES = re.compile(r" \([^()]*\.py:\d+[^()]*\)")  # of the source, behind an answer
@@ -188,11 +189,11 @@ def _kernel(
 def _pairs(asked: Asked, anatomies: Mapping[str, Anatomy]) -> list[Record]:
     """Return the pairs of learning.yaml in this run: names, and rows of two answers."""
     pairs = []
-    for pair in asked.goals.get("pairs", []):
-        if all(kernel in anatomies for kernel in pair["kernels"]):
-            columns = [answers(anatomies[kernel], pair["questions"]) for kernel in pair["kernels"]]
+    for pair in asked.goals.pairs:
+        if all(kernel in anatomies for kernel in pair.kernels):
+            columns = [answers(anatomies[kernel], pair.questions) for kernel in pair.kernels]
             rows = [(left[0], left[1], right[1]) for left, right in zip(*columns, strict=True)]
-            pairs.append({"kernels": pair["kernels"], "why": pair["why"], "rows": rows})
+            pairs.append({"kernels": pair.kernels, "why": pair.why, "rows": rows})
     return pairs
 
 

@@ -7,7 +7,6 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 
 from cutesnake.analysis.evidence.gather import Evidence, Source
-from cutesnake.model import record
 from cutesnake.model.records.common import Case
 from cutesnake.model.records.nsys import Launched, NsysMetrics
 from cutesnake.report.palette import Look
@@ -112,7 +111,7 @@ def _without_torch(cases: dict[str, list[Timed]]) -> str:
 
 def _panel(axis: Axes, entries: list[Timed], looks: dict[str, Look]) -> None:
     calls = [_one_call(entry.metrics) for entry in entries]
-    end = max(launch.start_us + launch.duration_us - call[0].start_us for call in calls for launch in call)
+    end = max(launch.end_us - call[0].start_us for call in calls for launch in call)
     for row, (entry, launches) in enumerate(zip(entries, calls, strict=True)):
         colour = looks[entry.case.kernel].colour
         start = launches[0].start_us
@@ -144,11 +143,7 @@ def _names(launches: list[Launched]) -> str:
         f"{short_name(launch.name)} {launch.duration_us:.1f} µs{more}"
         for launch, more in zip(launches, overlaps, strict=True)
     )
-    return (
-        names
-        if len(names) <= LONGEST_ROW
-        else f"{len(launches)} launches, {busy_us([record.plain(launch) for launch in launches]):.1f} µs in all"
-    )
+    return names if len(names) <= LONGEST_ROW else f"{len(launches)} launches, {busy_us(launches):.1f} µs in all"
 
 
 def _size(evidence: Evidence, case: Case) -> str:
@@ -171,10 +166,9 @@ def _overlaps(launches: list[Launched]) -> list[float]:
     """Return per launch its overlap with earlier launches in µs; 0 below OVERLAP_US."""
     overlaps, until = [], float("-inf")
     for launch in launches:
-        end = launch.start_us + launch.duration_us
-        overlap = min(until, end) - launch.start_us
+        overlap = min(until, launch.end_us) - launch.start_us
         overlaps.append(overlap if overlap >= OVERLAP_US else 0.0)
-        until = max(until, end)
+        until = max(until, launch.end_us)
     return overlaps
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
+from cutesnake.model.records.timing import Timing
 from cutesnake.model.stages import GPU_STAGES, NOT_RUN
 from cutesnake.planning.arch import C_COMPILERS
 from cutesnake.planning.machine import probe
@@ -59,7 +60,7 @@ def run_stage(
     elif stage in PROFILERS:
         with one_gpu(probe()) as machine, machine_lock(TIMING if GPU_STAGES[stage].times else None):
             machine_check.check_gpu(planned_gpu, machine)
-            times = record.plain(record.read("timing", timed)) if timed else None
+            times = record.read("timing", timed) if timed else None
             done = _profile(case, Path(output).with_suffix(""), times)
     else:  # its process waits for a GPU
         done = gpu_process.ask(case.as_dict(), GPU_STAGES[stage].limit_s, gpu=planned_gpu)
@@ -93,7 +94,7 @@ def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | 
     return None
 
 
-def _profile(case: Case, folder: Path, timing: Mapping[str, Any] | None) -> dict[str, Any]:
+def _profile(case: Case, folder: Path, timing: Timing | None) -> dict[str, Any]:
     """Profile a case; the profiler's report stays in `folder`.
 
     A failing profiler is a status of the case, and so is a timeline that contradicts `timing`, the case's timing
@@ -107,7 +108,7 @@ def _profile(case: Case, folder: Path, timing: Mapping[str, Any] | None) -> dict
     except ProfilerError as error:
         metrics, reason = None, str(error)
     if case.stage == "nsys" and metrics is not None:
-        result = check_timeline(metrics, timing)
+        result = check_timeline(metrics["kernels"], metrics["kernels_per_call"], timing)
         metrics |= {"timing_check": result}
-        reason = result["reason"] if result["agrees"] is False else reason
+        reason = result.reason if result.agrees is False else reason
     return make_record(case, metrics, reason, device, seconds=time.monotonic() - began)

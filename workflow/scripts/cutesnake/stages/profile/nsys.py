@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model.records.nsys import Launched
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.profile.profiled import CALL, MEASURED, ProfilerError, find_tool, last_output, run_under
 
@@ -80,27 +81,27 @@ def read_timeline(path: Path) -> dict[str, Any]:
     return {"kernels": kernels, **derived, "nvtx": [_range(r, origin) for r in ranges]}
 
 
-def _kernel(row: tuple[Any, ...], calls: list[Range], origin: int) -> dict[str, Any] | None:
+def _kernel(row: tuple[Any, ...], calls: list[Range], origin: int) -> Launched | None:
     """One kernel launched inside a call; None for kernels of the warm-up."""
     start, end, stream, name, *sizes = row
     grid, block, registers, shared, launched, returned = sizes[:3], sizes[3:6], *sizes[6:]
     call = next((i for i, r in enumerate(calls) if r.start <= launched <= r.end), None)
     if call is None:
         return None
-    return {
-        "name": name,
-        "call": call,
-        "start_us": _us(start - origin),
-        "duration_us": _us(end - start),
-        "stream": stream,
-        "grid": list(grid),
-        "block": list(block),
-        "registers_per_thread": registers,
-        "shared_bytes": shared,
-        "launch_start_us": _us(launched - origin),
-        "launch_call_us": _us(returned - launched),
-        "launch_latency_us": _us(start - launched),
-    }
+    return Launched(
+        name=name,
+        call=call,
+        start_us=_us(start - origin),
+        duration_us=_us(end - start),
+        stream=stream,
+        grid=list(grid),
+        block=list(block),
+        registers_per_thread=registers,
+        shared_bytes=shared,
+        launch_start_us=_us(launched - origin),
+        launch_call_us=_us(returned - launched),
+        launch_latency_us=_us(start - launched),
+    )
 
 
 def _range(r: Range, origin: int) -> dict[str, Any]:
@@ -111,34 +112,32 @@ def _us(nanoseconds: int) -> float:
     return round(nanoseconds / 1000, 3)
 
 
-def _spacing(kernels: list[dict[str, Any]]) -> str:
+def _spacing(kernels: list[Launched]) -> str:
     """Return whether every call met an idle GPU, as a record names it."""
     ends: dict[int, float] = {}
     for kernel in kernels:
-        call, end = kernel["call"], kernel["start_us"] + kernel["duration_us"]
-        ends[call] = max(end, ends.get(call, 0.0))
-    early = (k["launch_start_us"] < ends.get(k["call"] - 1, 0.0) for k in kernels)
+        ends[kernel.call] = max(kernel.end_us, ends.get(kernel.call, 0.0))
+    early = (k.launch_start_us < ends.get(k.call - 1, 0.0) for k in kernels)
     return "back_to_back" if any(early) else "lone"
 
 
-def _derived(kernels: list[dict[str, Any]], calls: int) -> dict[str, Any]:
+def _derived(kernels: list[Launched], calls: int) -> dict[str, Any]:
     """Return gaps, overlap, first launch latency, and device time of a call."""
     gaps, device = [], []
     for call in range(calls):
-        mine = [k for k in kernels if k["call"] == call]
+        mine = [k for k in kernels if k.call == call]
         for before, after in itertools.pairwise(mine):
-            gaps.append(round(after["start_us"] - before["start_us"] - before["duration_us"], 3))
+            gaps.append(round(after.start_us - before.end_us, 3))
         if mine:
-            end = max(k["start_us"] + k["duration_us"] for k in mine)
-            device.append(end - mine[0]["start_us"])
+            device.append(max(k.end_us for k in mine) - mine[0].start_us)
     return {
         "calls": calls,
         "kernels_per_call": round(len(kernels) / calls, 3),
         "gaps_us": gaps,
         "overlap_us": round(sum(-gap for gap in gaps if gap < 0), 3),
         # Later launches wait for earlier kernels: only the first one meets an idle GPU.
-        "launch_latency_us": kernels[0]["launch_latency_us"],
-        "launch_call_us": round(statistics.median(k["launch_call_us"] for k in kernels), 3),
+        "launch_latency_us": kernels[0].launch_latency_us,
+        "launch_call_us": round(statistics.median(k.launch_call_us for k in kernels), 3),
         "device_us": round(statistics.median(device), 3),
-        "streams": sorted({k["stream"] for k in kernels}),
+        "streams": sorted({k.stream for k in kernels}),
     }

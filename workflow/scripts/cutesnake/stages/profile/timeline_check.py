@@ -10,37 +10,37 @@ fastest and the slowest figure of the timing record. Two things may put it outsi
 """
 
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from cutesnake.model.records.nsys import Launched, TimingCheck
+from cutesnake.model.records.timing import Timing
 
 AGREEMENT_PERCENT = 10.0
 LAUNCH_US = 1.5  # around each kernel: in the timed figures, not in the timeline
-TIMES = ("burst_us", "hot_us", "second_source_us", "cold_us")
-
-Record = Mapping[str, Any]
 
 
-def check_timeline(metrics: Record, timing: Record | None) -> dict[str, Any]:
-    """Return the `timing_check` section; `timing` is None if that stage is off.
+def check_timeline(kernels: Iterable[Launched], kernels_per_call: float, timing: Timing | None) -> TimingCheck:
+    """Compare the kernels of some calls with `timing`, None if that stage is off.
 
     `agrees` is None where the check was not made; `reason` says why not, or why the figures differ and agree all the
     same, or what contradicts what.
     """
-    call = {"busy_us": _median(busy_us, metrics), "span_us": _median(span_us, metrics)}
-    if timing is None:
-        return _not_made("timing is not part of this run", call)
-    if timing["status"] != "ok":
-        return _not_made(f"the case was not timed ({timing['reason']})", call)
-    times = [timing["metrics"][key] for key in TIMES if timing["metrics"].get(key) is not None]
+    calls: dict[int, list[Launched]] = {}
+    for kernel in kernels:
+        calls.setdefault(kernel.call, []).append(kernel)
+    busy, span = (round(statistics.median(map(of, calls.values())), 3) for of in (busy_us, span_us))
+    if timing is None or timing.status != "ok" or timing.metrics is None:
+        why = f"the case was not timed ({timing.reason})" if timing else "timing is not part of this run"
+        return TimingCheck(False, None, f"not compared with a timing record: {why}", busy, span, None, None, None)
+    timed = timing.metrics
+    times = [us for us in (timed.burst_us, timed.hot_us, timed.second_source_us, timed.cold_us) if us is not None]
     fastest, slowest = min(times), max(times)
-    call |= {"fastest_us": fastest, "slowest_us": slowest}
-    call["difference_percent"] = round(deviation_percent(call["span_us"], fastest, slowest), 3)
-    agrees, reason = _judge(call, fastest, slowest, LAUNCH_US * metrics["kernels_per_call"])
-    return {"made": True, "agrees": agrees, "reason": reason, **call}
+    agrees, reason = _judge(span, busy, fastest, slowest, LAUNCH_US * kernels_per_call)
+    difference = round(deviation_percent(span, fastest, slowest), 3)
+    return TimingCheck(True, agrees, reason, busy, span, fastest, slowest, difference)
 
 
-def _judge(call: Record, fastest: float, slowest: float, launches_us: float) -> tuple[bool, str | None]:
-    span, busy = call["span_us"], call["busy_us"]
+def _judge(span: float, busy: float, fastest: float, slowest: float, launches_us: float) -> tuple[bool, str | None]:
     timed = f"timing measured {fastest:.1f} to {slowest:.1f} us"
     if abs(deviation_percent(span, fastest, slowest)) <= AGREEMENT_PERCENT:
         return True, None
@@ -52,34 +52,21 @@ def _judge(call: Record, fastest: float, slowest: float, launches_us: float) -> 
     return False, f"the timeline shows a call of {span:.1f} us ({busy:.1f} us of them busy), where {timed}"
 
 
-def _not_made(reason: str, call: Record) -> dict[str, Any]:
-    nothing = {"fastest_us": None, "slowest_us": None, "difference_percent": None}
-    return {"made": False, "agrees": None, "reason": f"not compared with a timing record: {reason}", **call, **nothing}
-
-
 def deviation_percent(value: float, low: float, high: float) -> float:
     """Return how far a value is below `low` (negative) or above `high`, in percent."""
     end = min(max(value, low), high)
     return 100 * (value - end) / end
 
 
-def busy_us(kernels: Iterable[Record]) -> float:
+def busy_us(kernels: Iterable[Launched]) -> float:
     """Time in which at least one of the kernels ran."""
     total, until = 0.0, float("-inf")
-    for start, end in sorted((k["start_us"], k["start_us"] + k["duration_us"]) for k in kernels):
+    for start, end in sorted((k.start_us, k.end_us) for k in kernels):
         total += max(0.0, end - max(start, until))
         until = max(until, end)
     return total
 
 
-def span_us(kernels: Iterable[Record]) -> float:
+def span_us(kernels: Sequence[Launched]) -> float:
     """From the start of the first kernel to the end of the last one."""
-    edges = [(k["start_us"], k["start_us"] + k["duration_us"]) for k in kernels]
-    return max(end for _, end in edges) - min(start for start, _ in edges)
-
-
-def _median(of: Any, metrics: Record) -> float:
-    calls: dict[int, list[Record]] = {}
-    for kernel in metrics["kernels"]:
-        calls.setdefault(kernel["call"], []).append(kernel)
-    return round(statistics.median(of(call) for call in calls.values()), 3)
+    return max(k.end_us for k in kernels) - min(k.start_us for k in kernels)
