@@ -41,7 +41,9 @@ def ignore_known(outcome: Outcome, known: set[str]) -> Outcome:
 
 def _place(finding: str) -> str:
     """Return the kernel, PTX line and source line of a finding, with its kind."""
-    return re.sub(r": .*\(", " ", finding.removeprefix("schedule ").partition(": ")[2])
+    kind = finding.removeprefix("schedule ").split(": ")[1]
+    named = re.search(r"\(([^()]+, PTX line \d+[^()]*?)(, CTA \([^()]*\))?(, warp \d+)?\)$", finding)
+    return f"{kind} {named[1]}" if named else finding
 
 
 def result(outcome: Outcome, seconds: float) -> dict[str, Any]:

@@ -19,11 +19,11 @@ PAIRS: dict[str, dict[str, Any]] = {  # how a request's row blocks are computed:
     "cluster2": {"cluster": 2},
 }
 # Prices at which the schedules of builds are compared (unit: the time of a page, or of two with split KV). Fitted on an
-# H200 to the times of all builds, warm and cold, of 720 random uniform workloads, and on an H100, too, to the groups of
+# H200 to the times of all builds, warm and cold, of 870 random uniform workloads, and on an H100, too, to the groups of
 # groups.py (benchmarks/mla_cute_sm90). Speedups below 1.04 warm and 1.03 cold counted three times as much as others.
 # Schedules are made at the prices in schedule.py: at these, less would be split, which was slower.
 CLUSTERS = Prices(item=1.0, merge=5.0, partial=4.25)
-SPLIT_KV = Prices(item=4.75, merge=0.75, partial=3.0)
+SPLIT_KV = Prices(item=4.25, merge=0.75, partial=3.0)
 MERGING = Prices(item=4.75, merge=1.25, partial=0.0)
 SPLIT_KV_FACTOR = 1.03  # on the cost of split KV where several clusters, one per row block, load a page
 WAIT_COST = 1.0  # pages' time, of split KV whose combine kernel delays the next call, unlike with third-party kernels
