@@ -16,20 +16,20 @@ NEAR = 20  # lines
 AUTHORS = {"ours": "this project", "flashinfer-python": "NVIDIA, CUTLASS examples", "tilegym": "NVIDIA, TileGym"}
 
 
-class Planted(msgspec.Struct, kw_only=True):
-    """A planted bug; distance: lines between the edit and the place that is reported, None if missed."""
+class Planted(msgspec.Struct, kw_only=True, rename={"caught": "found"}):
+    """A planted bug; distance: lines from the edit to the finding, None if missed."""
 
-    found: bool | str
+    caught: bool | str
     distance: int | None
 
     @property
     def near(self) -> bool:
-        """Whether it is reported near the edit."""
+        """Say whether the finding is near the edit."""
         return self.distance is not None and self.distance <= NEAR
 
 
-class Bug(Planted, kw_only=True, rename={"source": "from"}):
-    """A shipped bug; after: findings after its fix. distance: from the fix."""
+class Bug(Planted, kw_only=True, rename={"caught": "found", "source": "from"}):
+    """A shipped bug; after: findings with the fix, distance: from its lines."""
 
     title: str
     upstream: list[str]
@@ -43,7 +43,7 @@ class Bug(Planted, kw_only=True, rename={"source": "from"}):
 
     @property
     def reported(self) -> str:
-        """Kinds of findings, and the schedule unless it is the first one."""
+        """Return the kinds of findings, and a schedule that is not the first."""
         return ", ".join(self.kinds) + ("" if self.schedule == "eager" else f" under `{self.schedule}`")
 
 
@@ -56,8 +56,8 @@ def records(folder: Path = FOLDER) -> dict[str, Bug]:
 def bugs(part: str) -> str:
     """Return one table of cases: missed, found, or with findings after the fix."""
     parts = {
-        "missed": lambda x: not x.found,
-        "found": lambda x: x.found,
+        "missed": lambda x: not x.caught,
+        "found": lambda x: x.caught,
         "after": lambda x: x.after or x.explained,
     }
     chosen = {name: x for name, x in records().items() if parts[part](x)}
@@ -79,8 +79,8 @@ def bugs_summary() -> str:
     groups = [(area, [x for x in every.values() if x.area == area]) for area in areas]
     groups.append(("first four areas", [x for x in every.values() if x.area in CHECKED]))
     for area, group in groups:
-        wheels, found = sum(x.source == "wheels" for x in group), sum(bool(x.found) for x in group)
-        numbers = (len(group), wheels, found, sum(x.near for x in group), sum(not x.after for x in group))
+        wheels, caught = sum(x.source == "wheels" for x in group), sum(bool(x.caught) for x in group)
+        numbers = (len(group), wheels, caught, sum(x.near for x in group), sum(not x.after for x in group))
         rows.append([area, *map(str, numbers)])
     header = (
         "area",
@@ -97,9 +97,9 @@ def planted_bugs(part: str) -> str:
     """Count planted bugs, or say why some were missed; ValueError without reason."""
     listed = yaml.safe_load((PLANTED / "bugs.yaml").read_text())
     results = msgspec.json.decode((PLANTED / "results.json").read_bytes(), type=dict[str, Planted])
-    real = {name: x for name, x in results.items() if x.found or name not in listed["harmless"]}
+    real = {name: x for name, x in results.items() if x.caught or name not in listed["harmless"]}
     why = {name: reason for reason, names in listed["missed"].items() for name in names}
-    missed = [name for name, x in real.items() if not x.found]
+    missed = [name for name, x in real.items() if not x.caught]
     if unexplained := set(missed) ^ set(why):
         raise ValueError(f"bugs.yaml: missed does not agree with results.json: {', '.join(sorted(unexplained))}")
     if part == "missed":
@@ -110,7 +110,7 @@ def planted_bugs(part: str) -> str:
     for author, own in (("NVIDIA", False), ("this project", True)):
         names = [name for name, (_, kernel, *_) in listed["kernels"].items() if kernel.startswith("cute_") == own]
         of = [x for name, x in real.items() if name.partition(":")[0] in names]
-        numbers = (len(names), len(of), sum(bool(x.found) for x in of), sum(x.near for x in of))
+        numbers = (len(names), len(of), sum(bool(x.caught) for x in of), sum(x.near for x in of))
         rows.append([author, *map(str, numbers)])
     header = ("kernels of", "kernels", "bugs", "found", f"within {NEAR} lines")
     return _table(header, rows)
