@@ -1,14 +1,14 @@
 """Pages for learners: goals or a path, kernels in order, questions with folded answers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.case_id import CaseId
-from cutesnake.model.inputs import Learning, LearningPath
+from cutesnake.model.inputs import Learning, LearningPair, LearningPath
 from cutesnake.model.records.anatomy import Anatomy
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.targets import TARGETS
@@ -22,7 +22,6 @@ from cutesnake.report.learn.timelines import drawn
 from cutesnake.stages.anatomy.page import render as render_kernel
 from cutesnake.stages.anatomy.record import anatomy_of
 
-Record = dict[str, Any]
 TEMPLATE = "learn_concepts_{}.html.j2"  # of a path
 
 
@@ -32,12 +31,36 @@ class Asked:
 
     page: str
     goals: Learning
-    builds: Mapping[str, tuple[str, list[Record]]]  # operator/kernel -> (build key, problems)
+    builds: Mapping[str, tuple[str, list[dict[str, Any]]]]  # operator/kernel -> (build key, problems)
     checks: Mapping[str, list[str]]  # build key -> its correctness records
     own: Sequence[str]  # the user's own kernels in the plan
     # operator/kernel -> record of its predicted small problem; target -> GPU of ptxsim that is predicted for.
     timelines: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Answer:
+    """A question about a kernel; concept: the section of path A that explains it."""
+
+    question: str
+    reply: str
+    why: str
+    concept: str | None
+
+
+@dataclass
+class Step:
+    """A kernel on a page; repeated: an earlier kernel -> questions that have its answers."""
+
+    name: str
+    why: str
+    link: str | None = None
+    build: str | None = None
+    patterns: Sequence[str] = ()
+    answers: list[Answer] = field(default_factory=list)
+    repeated: dict[str, list[str]] = field(default_factory=dict)
+    checks: Sequence[Correctness] = ()
 
 
 def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
@@ -63,7 +86,7 @@ def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
 
 
 def render(
-    asked: Asked, anatomies: Mapping[str, Anatomy], folder: str, timelines: Mapping[str, Record] | None = None
+    asked: Asked, anatomies: Mapping[str, Anatomy], folder: str, timelines: Mapping[str, Any] | None = None
 ) -> str:
     """Return the page.
 
@@ -73,7 +96,7 @@ def render(
     anatomies = {kernel: by_warps(one) for kernel, one in anatomies.items()}
     path = None if whole else asked.goals.paths[asked.page.removeprefix(f"{WHOLE}_path_")]
     sections = _goals(asked, anatomies, folder) if path is None else [_path(asked, path, anatomies, folder)]
-    _explain_once(sections)
+    _explain_once(step for _, steps in sections for step in steps)
     name = asked.page.removeprefix(f"{WHOLE}_path_")
     return html.template("learn.html.j2").render(
         **html.look(),
@@ -82,13 +105,14 @@ def render(
         paths=list(asked.goals.paths.items()),
         here=asked.page,
         sections=sections,
+        why_failed=_why_failed,
         timelines=timelines or {},
         pairs=_pairs(asked, anatomies) if whole else [],
         concepts=_concepts(asked, name, anatomies) if name in concepts.EXAMPLES else None,
     )
 
 
-def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Anatomy]) -> Record | None:
+def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Anatomy]) -> dict[str, Any] | None:
     """Return a path's concepts as their template shows them; None without a fitting kernel."""
     facts = concepts.EXAMPLES[path](anatomies)
     if facts is None:
@@ -122,40 +146,39 @@ def _named_barriers(anatomy: Anatomy) -> list[str]:
     return [f"{b.number}: {', '.join(map(str, b.threads))} ({', '.join(b.roles)})" for b in used]
 
 
-def _explain_once(sections: Sequence[Record]) -> None:
+def _explain_once(steps: Iterable[Step]) -> None:
     """Keep each sentence of the reasons only where the page has it first."""
     known: set[str] = set()
-    for kernel in (kernel for section in sections for kernel in section["kernels"]):
-        for one in kernel["answers"]:
-            fresh = [sentence for sentence in one["why"].split(". ") if sentence.removesuffix(".") not in known]
-            one["why"] = ". ".join(fresh)
-            known.update(sentence.removesuffix(".") for sentence in fresh)
+    for one in (answer for step in steps for answer in step.answers):
+        fresh = [sentence for sentence in one.why.split(". ") if sentence.removesuffix(".") not in known]
+        one.why = ". ".join(fresh)
+        known.update(sentence.removesuffix(".") for sentence in fresh)
 
 
-def _goals(asked: Asked, anatomies: Mapping[str, Anatomy], folder: str) -> list[Record]:
+def _goals(asked: Asked, anatomies: Mapping[str, Anatomy], folder: str) -> list[tuple[str, list[Step]]]:
     goals = [(goal.name, goal.kernels, goal.questions) for goal in asked.goals.goals]
     if asked.own:
         goals.append(("Your kernels", list(asked.own), ["roles", "pipelines", "shared", "boundary"]))
     return [
-        {"name": name, "kernels": [_kernel(asked, kernel, "", questions, anatomies, folder) for kernel in kernels]}
+        (name, [_kernel(asked, kernel, "", questions, anatomies, folder) for kernel in kernels])
         for name, kernels, questions in goals
     ]
 
 
-def _path(asked: Asked, path: LearningPath, anatomies: Mapping[str, Anatomy], folder: str) -> Record:
+def _path(asked: Asked, path: LearningPath, anatomies: Mapping[str, Anatomy], folder: str) -> tuple[str, list[Step]]:
     steps = [_kernel(asked, s.kernel, s.why, path.questions, anatomies, folder) for s in path.steps]
-    known: dict[str, Record] = {}  # question -> the last kernel's answer that was shown, and of which kernel
+    known: dict[str, tuple[str, str]] = {}  # question -> the last kernel with an answer that is shown, and that
     for step in steps:
         fresh = []
-        for one in step["answers"]:
-            before = known.get(one["question"])
-            if before and _LINES.sub("", before["reply"]) == _LINES.sub("", one["reply"]):
-                step["repeated"].setdefault(before["kernel"], []).append(one["question"])
+        for one in step.answers:
+            kernel, reply = known.get(one.question, ("", None))
+            if reply == (plain := _LINES.sub("", one.reply)):
+                step.repeated.setdefault(kernel, []).append(one.question)
             else:
                 fresh.append(one)
-                known[one["question"]] = {"kernel": step["name"], "reply": one["reply"]}
-        step["answers"] = fresh
-    return {"name": path.name, "kernels": steps}
+                known[one.question] = step.name, plain
+        step.answers = fresh
+    return path.name, steps
 
 
 _LINES = re.compile(r" \([^()]*\.py:\d+[^()]*\)")  # of the source, behind an answer
@@ -163,44 +186,36 @@ _LINES = re.compile(r" \([^()]*\.py:\d+[^()]*\)")  # of the source, behind an an
 
 def _kernel(
     asked: Asked, kernel: str, why: str, questions: list[str], anatomies: Mapping[str, Anatomy], folder: str
-) -> Record:
+) -> Step:
     """Return a step: kernel, link, questions with answers, and simulated checks."""
     if kernel not in anatomies:
-        empty: Record = {"link": None, "build": None, "answers": [], "repeated": {}, "checks": [], "patterns": []}
-        return {"name": kernel, "why": why, **empty}
+        return Step(kernel, why)
     key, _ = asked.builds[kernel]
     build = CaseId.parse(key)
-    patterns = [name for f in anatomies[kernel].functions[:1] for name, p in f.patterns.items() if p.present]
-    return {
-        "name": kernel,
-        "why": why,
-        "link": f"{folder}/{kernel.replace('/', '-')}.html",
-        "answers": [
-            {"question": text, "reply": reply, "why": why, "concept": CONCEPTS.get(name)}
-            for name, (text, reply, why) in zip(questions, answers(anatomies[kernel], questions), strict=True)
-        ],
-        "repeated": {},  # kernel before -> questions that have its answers
-        "build": f"{build.target}/{build.variant}",
-        "checks": [_check(record.read("correctness", path)) for path in asked.checks.get(key, [])],
-        "patterns": patterns,
-    }
+    replies = zip(questions, answers(anatomies[kernel], questions), strict=True)
+    return Step(
+        name=kernel,
+        why=why,
+        link=f"{folder}/{kernel.replace('/', '-')}.html",
+        build=f"{build.target}/{build.variant}",
+        patterns=[name for f in anatomies[kernel].functions[:1] for name, p in f.patterns.items() if p.present],
+        answers=[Answer(*reply, CONCEPTS.get(name)) for name, reply in replies],
+        checks=[record.read("correctness", path) for path in asked.checks.get(key, [])],
+    )
 
 
-def _pairs(asked: Asked, anatomies: Mapping[str, Anatomy]) -> list[Record]:
-    """Return the pairs of learning.yaml in this run: names, and rows of two answers."""
+def _pairs(asked: Asked, anatomies: Mapping[str, Anatomy]) -> list[tuple[LearningPair, list[tuple[str, str, str]]]]:
+    """Return the pairs of learning.yaml in this run, with rows of two answers."""
     pairs = []
     for pair in asked.goals.pairs:
         if all(kernel in anatomies for kernel in pair.kernels):
             columns = [answers(anatomies[kernel], pair.questions) for kernel in pair.kernels]
-            rows = [(left[0], left[1], right[1]) for left, right in zip(*columns, strict=True)]
-            pairs.append({"kernels": pair.kernels, "why": pair.why, "rows": rows})
+            pairs.append((pair, [(left[0], left[1], right[1]) for left, right in zip(*columns, strict=True)]))
     return pairs
 
 
 _FETCHED = re.compile(r"results/fetch/(?:[^/\s]+/)+")  # folders of a fetched file
 
 
-def _check(entry: Correctness) -> Record:
-    workload = entry.case.workload
-    reason = _FETCHED.sub("", named(workload, entry.reason)) if entry.reason else None
-    return {"workload": workload, "backend": entry.backend, "reason": reason}
+def _why_failed(check: Correctness) -> str:
+    return _FETCHED.sub("", named(check.case.workload, check.reason or ""))
