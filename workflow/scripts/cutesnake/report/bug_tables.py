@@ -4,8 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import yaml
 
 from cutesnake.model.paths import ROOT
@@ -13,53 +13,74 @@ from cutesnake.model.paths import ROOT
 FOLDER, PLANTED = ROOT / "benchmarks/museum", ROOT / "benchmarks/planted"
 CHECKED = ("ordering", "fence", "hang", "bounds")
 NEAR = 20  # lines
-Record = dict[str, Any]
 AUTHORS = {"ours": "this project", "flashinfer-python": "NVIDIA, CUTLASS examples", "tilegym": "NVIDIA, TileGym"}
 
 
-def records(folder: Path = FOLDER) -> dict[str, Record]:
+class Planted(msgspec.Struct, kw_only=True, rename={"caught": "found"}):
+    """A planted bug; distance: lines from the edit to the finding, None if missed."""
+
+    caught: bool | str
+    distance: int | None
+
+    @property
+    def near(self) -> bool:
+        """Say whether the finding is near the edit."""
+        return self.distance is not None and self.distance <= NEAR
+
+
+class Bug(Planted, kw_only=True, rename={"caught": "found", "source": "from"}):
+    """A shipped bug; after: findings with the fix, distance: from its lines."""
+
+    title: str
+    upstream: list[str]
+    area: str
+    source: str
+    missed: str
+    kinds: list[str]
+    schedule: str
+    after: list[str]
+    explained: str = ""
+
+    @property
+    def reported(self) -> str:
+        """Return the kinds of findings, and a schedule that is not the first."""
+        return ", ".join(self.kinds) + ("" if self.schedule == "eager" else f" under `{self.schedule}`")
+
+
+def records(folder: Path = FOLDER) -> dict[str, Bug]:
     """Return the records of all cases by name."""
-    return {name: x for path in sorted(folder.glob("*.json")) for name, x in json.loads(path.read_text()).items()}
+    files = [msgspec.json.decode(path.read_bytes(), type=dict[str, Bug]) for path in sorted(folder.glob("*.json"))]
+    return {name: bug for file in files for name, bug in file.items()}
 
 
 def bugs(part: str) -> str:
     """Return one table of cases: missed, found, or with findings after the fix."""
     parts = {
-        "missed": lambda x: not x["found"],
-        "found": lambda x: x["found"],
-        "after": lambda x: bool(x["after"] or x.get("explained")),
+        "missed": lambda x: not x.caught,
+        "found": lambda x: x.caught,
+        "after": lambda x: x.after or x.explained,
     }
     chosen = {name: x for name, x in records().items() if parts[part](x)}
     if part == "after":
-        rows = [
-            [f"`{name}`", "; ".join(x["after"]) or "known faults only", x.get("explained", "")]
-            for name, x in chosen.items()
-        ]
+        rows = [[f"`{name}`", "; ".join(x.after) or "known faults only", x.explained] for name, x in chosen.items()]
         return _table(("case", "findings after the fix", "explanation"), rows)
     rows = []
-    for name, x in sorted(chosen.items(), key=lambda item: (item[1]["from"], item[0])):
-        links = ", ".join(f"[{_short(url)}]({url})" for url in x["upstream"])
-        rows.append([f"`{name}`", x["title"], links, x["missed"] if part == "missed" else _reported(x)])
+    for name, x in sorted(chosen.items(), key=lambda item: (item[1].source, item[0])):
+        links = ", ".join(f"[{_short(url)}]({url})" for url in x.upstream)
+        rows.append([f"`{name}`", x.title, links, x.missed if part == "missed" else x.reported])
     return _table(("case", "bug", "fix, report or code", "why" if part == "missed" else "reported as"), rows)
-
-
-def _reported(x: Record) -> str:
-    """Return the kinds of findings, and the schedule unless it is the first one."""
-    return ", ".join(x["kinds"]) + ("" if x["schedule"] == "eager" else f" under `{x['schedule']}`")
 
 
 def bugs_summary() -> str:
     """Return counts per area."""
     every = records()
     rows = []
-    areas = [*CHECKED, *sorted({x["area"] for x in every.values()} - set(CHECKED))]
-    groups = [(area, [x for x in every.values() if x["area"] == area]) for area in areas]
-    groups.append(("first four areas", [x for x in every.values() if x["area"] in CHECKED]))
+    areas = [*CHECKED, *sorted({x.area for x in every.values()} - set(CHECKED))]
+    groups = [(area, [x for x in every.values() if x.area == area]) for area in areas]
+    groups.append(("first four areas", [x for x in every.values() if x.area in CHECKED]))
     for area, group in groups:
-        reported = [x for x in group if x["found"]]
-        near = [x for x in reported if x["distance"] is not None and x["distance"] <= NEAR]
-        wheels = [x for x in group if x["from"] == "wheels"]
-        numbers = (len(group), len(wheels), len(reported), len(near), sum(not x["after"] for x in group))
+        wheels, caught = sum(x.source == "wheels" for x in group), sum(bool(x.caught) for x in group)
+        numbers = (len(group), wheels, caught, sum(x.near for x in group), sum(not x.after for x in group))
         rows.append([area, *map(str, numbers)])
     header = (
         "area",
@@ -75,10 +96,10 @@ def bugs_summary() -> str:
 def planted_bugs(part: str) -> str:
     """Count planted bugs, or say why some were missed; ValueError without reason."""
     listed = yaml.safe_load((PLANTED / "bugs.yaml").read_text())
-    results = json.loads((PLANTED / "results.json").read_text())
-    real = {name: x for name, x in results.items() if x["found"] or name not in listed["harmless"]}
+    results = msgspec.json.decode((PLANTED / "results.json").read_bytes(), type=dict[str, Planted])
+    real = {name: x for name, x in results.items() if x.caught or name not in listed["harmless"]}
     why = {name: reason for reason, names in listed["missed"].items() for name in names}
-    missed = [name for name, x in real.items() if not x["found"]]
+    missed = [name for name, x in real.items() if not x.caught]
     if unexplained := set(missed) ^ set(why):
         raise ValueError(f"bugs.yaml: missed does not agree with results.json: {', '.join(sorted(unexplained))}")
     if part == "missed":
@@ -89,9 +110,8 @@ def planted_bugs(part: str) -> str:
     for author, own in (("NVIDIA", False), ("this project", True)):
         names = [name for name, (_, kernel, *_) in listed["kernels"].items() if kernel.startswith("cute_") == own]
         of = [x for name, x in real.items() if name.partition(":")[0] in names]
-        reported = [x for x in of if x["found"]]
-        near = [x for x in reported if x["distance"] is not None and x["distance"] <= NEAR]
-        rows.append([author, *(str(len(x)) for x in (names, of, reported, near))])
+        numbers = (len(names), len(of), sum(bool(x.caught) for x in of), sum(x.near for x in of))
+        rows.append([author, *map(str, numbers)])
     header = ("kernels of", "kernels", "bugs", "found", f"within {NEAR} lines")
     return _table(header, rows)
 
