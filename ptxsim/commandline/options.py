@@ -8,6 +8,7 @@ from ..core.adversarial import RUNS
 from ..core.processes import VARIABLE
 from ..core.run import CHECKS, DEFAULT_CHECKS
 from ..core.schedule import DEFAULT, NAMES
+from .reports import installed_version
 
 HELP = """Run a compiled CuTe DSL kernel on this machine's CPU, look for faults, and compare what it computes.
 
@@ -41,6 +42,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the command-line parser."""
     out = Parser("ptxsim", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter)
+    out.add_argument("--version", action="version", version=f"ptxsim {installed_version()}")
     out.add_argument("folder", type=Path, help="a folder with a compiled kernel, or its object (.o)")
     out.add_argument("--arg", action="append", default=[], metavar="SPEC", help="an argument of the function, in order")
     _add_build(out.add_argument_group("build"))

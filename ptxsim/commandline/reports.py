@@ -84,7 +84,7 @@ def sarif(problems: Sequence[Problem], status: int, error: str | None = None) ->
         "tool": {
             "driver": {
                 "name": "ptxsim",
-                "version": _version(),
+                "version": installed_version(),
                 "rules": [{"id": rule, "shortDescription": {"text": RULES.get(rule, rule)}} for rule in used],
             }
         },
@@ -129,10 +129,11 @@ def _uri(path: str) -> str:
     return quote(Path(near).as_posix())
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """Return this package's version; 0 in a checkout that is not installed."""
     try:
         return version("ptxsim")
-    except PackageNotFoundError:  # from a checkout
+    except PackageNotFoundError:
         return "0"
 
 

@@ -222,7 +222,7 @@ def timed_rows():
     """Yield recorded workloads with the times of their variants: the mean of warm and cold."""
     folder = ROOT / "benchmarks" / "mla_cute_sm90"
     known = {work.id: work for works in groups.GROUPS.values() for work in works}
-    drawn = "weakest", "drawn_300_weakest", "drawn_100", "blind_1", "blind_2", "blind_3"
+    drawn = "weakest", "drawn_300_weakest", "drawn_100", "blind_1", "blind_2", "blind_3", "blind_4"
     for name, wanted in (("h200", None), ("h100", None), ("unseen_h200", drawn)):
         recorded = json.loads((folder / f"{name}.json").read_text())["groups"]
         for row in (row for group in wanted or recorded for row in recorded[group]):

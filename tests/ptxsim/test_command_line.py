@@ -68,6 +68,12 @@ def test_an_object_tells_its_signature(folder, capsys) -> None:
     assert [p.name for p in signature(folder / "kernel.o", "gather")] == ["table", "y", "n", "stream"]
 
 
+def test_the_version_is_printed(capsys) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0 and re.fullmatch(r"ptxsim \d[\d.]*\n", capsys.readouterr().out)
+
+
 def test_a_right_run_is_compared_saved_and_recorded(folder, capsys) -> None:
     np.save("want.npy", 2 * np.arange(64, dtype=np.float32))
     line = [folder, X, Y, N, "--schedule=all", "--expect=want.npy", "--tolerance=0", "--save=y=y.npy", "--json=r.json"]

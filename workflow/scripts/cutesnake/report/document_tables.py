@@ -46,9 +46,10 @@ DRAWN = {  # of unseen_h200.json
     "drawn_300": "random, 2026-11-29",
     "drawn_300_weakest": "random: the weakest of the row above, again",
     "drawn_100": "random, 2026-11-29, drawn later",
-    "blind_1": "random, timed after fitting to the rows above",
-    "blind_2": "random, timed after split KV was made dearer",
-    "blind_3": "random, timed after it was made dearer again: today's defaults",
+    "blind_1": "random, timed after fitting to the drawn rows above",
+    "blind_2": "random, timed after another fit",
+    "blind_3": "random, timed after a third fit",
+    "blind_4": "random, timed after a fourth fit: today's defaults",
 }
 ATTENTION = "fmha/"
 KINDS = ("warm", "cold")
