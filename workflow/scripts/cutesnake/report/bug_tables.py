@@ -82,14 +82,8 @@ def bugs_summary() -> str:
         wheels, caught = sum(x.source == "wheels" for x in group), sum(bool(x.caught) for x in group)
         numbers = (len(group), wheels, caught, sum(x.near for x in group), sum(not x.after for x in group))
         rows.append([area, *map(str, numbers)])
-    header = (
-        "area",
-        "cases",
-        "from wheels",
-        "found",
-        f"found within {NEAR} lines of the fix",
-        "nothing new after the fix",
-    )
+    near = f"found within {NEAR} lines of the fix"
+    header = ("area", "cases", "from wheels", "found", near, "nothing new after the fix")
     return _table(header, rows)
 
 

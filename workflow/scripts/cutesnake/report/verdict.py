@@ -98,16 +98,11 @@ def rows(verdicts: Verdicts) -> Rows:
     return lambda *row: known.get(row)
 
 
-def _foremost_of(explained: list[Explained]) -> Explained:
-    """Return a workload's first difference: clear ones, then ones with a cause, come first."""
-    return min(explained, key=lambda one: (not one.clear, not one.causes))
-
-
 def _insight(explained: list[Explained]) -> tuple[str | None, str | None]:
     """Return label and sentence of a workload's first cause, or why it has none."""
     if not explained:
         return None, None
-    one = _foremost_of(explained)
+    one = min(explained, key=lambda one: (not one.clear, not one.causes))
     others = [other for other in explained if other.clear and other.faster != one.faster]
     if one.clear and others:  # one DSL leads warm, the other cold
         same = [other for other in explained if other.faster == one.faster]
@@ -501,10 +496,6 @@ def _evidence(path: str, base: str) -> View:
 Figure = tuple[str, str, Callable[[KernelCost], float | str | None]]  # name, key of a missing value, value
 
 
-def _spilled(cost: KernelCost) -> float | None:
-    return cost.spill_bytes[1] if cost.spill_bytes else None
-
-
 FIGURES: tuple[Figure, ...] = (
     ("Python lines, device", "lines", lambda c: c.lines.device if c.lines else None),
     ("Python lines, host", "lines", lambda c: c.lines.host if c.lines else None),
@@ -513,7 +504,7 @@ FIGURES: tuple[Figure, ...] = (
     ("SMEM, KB", "shared_bytes_per_block", lambda c: None if (b := c.shared_bytes_per_block) is None else b / 1024),
     ("Occupancy, theoretical, %", "theoretical_occupancy_percent", lambda c: c.theoretical_occupancy_percent),
     ("Occupancy, achieved, %", "achieved_occupancy_percent", lambda c: c.achieved_occupancy_percent),
-    ("Most spills, B/thread", "spill_bytes", _spilled),
+    ("Most spills, B/thread", "spill_bytes", lambda c: c.spill_bytes[1] if c.spill_bytes else None),
     ("Tensor memory, columns", "tensor_memory_columns", lambda c: c.tensor_memory_columns or None),
     (
         "Variants timed",

@@ -17,7 +17,6 @@ from cutesnake.model.records.change import (
     BothTotals,
     Change,
     ChangedCase,
-    ChangedFunction,
     ChangeProvenance,
     Judged,
     Totals,
@@ -124,16 +123,12 @@ def _spilling(changes: list[Change]) -> tuple[int, str]:
         f"{change.operator}, {entry.kernel} for {entry.target}, {entry.variant}"
         for change in changes
         for entry in change.builds.changed
-        if _more(entry, "spill_bytes")
+        if any(c.figure == "spill_bytes" and (c.now or 0) > (c.before or 0) for c in entry.changes)
     ]
     if not spilling:
         return 0, ""
     functions = f"{len(spilling)} device function{'s' * (len(spilling) > 1)}"
     return len(spilling), f"{functions} with more spills, the first in {spilling[0]}"
-
-
-def _more(entry: ChangedFunction, name: str) -> bool:
-    return any(c.figure == name and (c.now or 0) > (c.before or 0) for c in entry.changes)
 
 
 def _count(timed: Timed) -> int:

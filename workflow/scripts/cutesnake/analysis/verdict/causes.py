@@ -131,11 +131,6 @@ def _near(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
     return (fast, slow) if fast and slow and fast.total_duration_us < slow.total_duration_us else None
 
 
-def _same_builds(c: Contrast) -> tuple[NcuMetrics, NcuMetrics] | None:
-    """Return profiles of both builds on one workload, this or another one."""
-    return _near(c) if c.fast.near_build and c.slow.near_build else None
-
-
 def _profiles(c: Contrast) -> list[str]:
     return [c.fast.near_path, c.slow.near_path]
 
@@ -456,7 +451,7 @@ def _equal_tiles(c: Contrast) -> Fired | None:
     With other kernels of both DSLs, they must keep all of it.
     """
     mine = [trial for trial in c.trials if not trial.gpu]
-    own = _with_kept_difference(c, [trial for trial in mine if _is_own(c, trial)])
+    own = _with_kept_difference(c, [t for t in mine if t.kernel == (c.fast if t.fast else c.slow).name])
     return own or _with_kept_difference(c, mine, WHOLE)
 
 
@@ -464,10 +459,6 @@ def _equal_tiles_elsewhere(c: Contrast) -> Fired | None:
     """Look for such times of other kernels of both sides, or on another GPU."""
     fired = None if _equal_tiles(c) else _with_kept_difference(c, c.trials)
     return fired and dataclasses.replace(fired, sentence="equal_tiles_elsewhere")
-
-
-def _is_own(c: Contrast, trial: Trial) -> bool:
-    return trial.kernel == (c.fast if trial.fast else c.slow).name
 
 
 def _with_kept_difference(c: Contrast, trials: Sequence[Trial], share: float = KEPT_SHARE) -> Fired | None:
@@ -648,7 +639,7 @@ def _instructions(c: Contrast) -> Fired | None:
 
 
 def _tensor_instructions(c: Contrast) -> Fired | None:
-    own = _same_builds(c)
+    own = _near(c) if c.fast.near_build and c.slow.near_build else None
     if own is None or any((ncu.tensor_core_percent or 0.0) < 5 for ncu in own):
         return None
     if (own[1].tensor_core_percent or 0.0) >= (own[0].tensor_core_percent or 0.0):  # its main kernel is not the slower

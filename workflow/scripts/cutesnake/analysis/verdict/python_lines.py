@@ -91,7 +91,8 @@ def split(text: str, names: frozenset[str] | None = None) -> tuple[int, int]:
         wanted &= {line for node in _reachable(tree, names) for line in _span(node)}
     device: set[int] = set()
     if _imports_dsl(tree):
-        launches = [node.lineno for node in nodes if isinstance(node, ast.Call) and _is_launch(node)]
+        calls = [(node.lineno, node.func) for node in nodes if isinstance(node, ast.Call)]
+        launches = [line for line, of in calls if isinstance(of, ast.Attribute) and of.attr == LAUNCH]
         spans = [_span(node) for node in nodes if isinstance(node, ast.FunctionDef)]
         hosts = {span for span in spans if any(line in span for line in launches)}
         device.update(line for span in spans if span not in hosts for line in span)
@@ -142,10 +143,6 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and TASK.fullmatch(node.value):
         return [node.value.partition(":")[0]]
     return []
-
-
-def _is_launch(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == LAUNCH
 
 
 def _modules(first: Path, operator: str) -> Iterator[Path]:

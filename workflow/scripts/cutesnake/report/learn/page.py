@@ -127,17 +127,14 @@ def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Anatomy]) -> dict
         return shown
     target = CaseId.parse(asked.builds[facts["deep"].kernel][0]).target
     return shown | {
-        "ends": _answers_of(anatomies, ("roles", "drain")),
+        "ends": [
+            [name, *(reply for _, reply, _ in answers(one, ["roles", "drain"]))] for name, one in anatomies.items()
+        ],
         "named": {name: _named_barriers(one) for name, one in anatomies.items()},
         "clock": concepts.clock(facts["deep"], asked.devices[target]) if target in asked.devices else None,
         "handover": handover.listing(),
         "outcomes": handover.outcomes(),
     }
-
-
-def _answers_of(anatomies: Mapping[str, Anatomy], questions: Sequence[str]) -> list[list[str]]:
-    """Return rows of a table: a kernel and its answers."""
-    return [[name, *(text for _, text, _ in answers(one, list(questions)))] for name, one in anatomies.items()]
 
 
 def _named_barriers(anatomy: Anatomy) -> list[str]:

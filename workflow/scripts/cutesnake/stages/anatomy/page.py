@@ -1,10 +1,10 @@
 """Write a page per kernel: roles, pipelines, budget, patterns, and code by line."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -28,23 +28,12 @@ VERDICTS = ("contradicts", "refines", "confirms")
 SHORT = 48  # characters of a symbol that a heading shows
 
 
-@dataclass(frozen=True)
-class Row:
-    """A source line with the roles that ran it, their colours, and what it does."""
+class Row(NamedTuple):
+    """A source line with the roles that ran it, and what it does."""
 
     line: Line
     roles: list[str]
-    colours: list[str]
     texts: list[str]
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A source file of a function, line by line."""
-
-    name: str
-    path: str
-    rows: list[Row]
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class ShownFunction:
     colour: dict[str, str]
     layouts: list[LayoutPlot]
     lowering: list[dict[str, Any]]
-    files: list[SourceFile]
+    files: list[tuple[str, list[Row]]]
     no_sass: str | None
 
     @property
@@ -157,30 +146,29 @@ def _build(build: Anatomy, results: Path | None, whole: bool) -> ShownBuild:
 def _function(function: AnatomyFunction, folder: Path | None, whole: bool) -> ShownFunction:
     place = folder if whole and folder and folder.is_dir() else None
     plot, bar = graph.draw(function), graph.budget(function.shared)
-    colour = graph.colours(function.roles or [])
     result, why = listing(place, function.symbol) if place else ({}, None)
     sass = sum(len(line.sass) for lines in result.values() for line in lines)
     return ShownFunction(
         of=function,
         plot=Markup(plot) if plot else None,
         bar=Markup(bar) if bar else None,
-        colour=colour,
+        colour=graph.colours(function.roles or []),
         layouts=shapes.layout_plots(function, place) if place else [],
         lowering=shapes.lowering(function, place, sass) if place else [],
-        files=[_file(file, lines, function, colour) for file, lines in result.items()],
+        files=[_file(file, lines, function) for file, lines in result.items()],
         no_sass=why,
     )
 
 
-def _file(file: str, lines: Sequence[Line], function: AnatomyFunction, colour: Mapping[str, str]) -> SourceFile:
-    """Return a source file with the colours of the roles that ran each line."""
+def _file(file: str, lines: Sequence[Line], function: AnatomyFunction) -> tuple[str, list[Row]]:
+    """Return a source file, line by line."""
     file = shareable.neutral(file)
     ran = {role.name: numbers(role.ran.get(file, "")) for role in function.roles or []}
     rows = []
     for line in lines:
         mine = [name for name, places in ran.items() if line.number in places]
-        rows.append(Row(line, mine, [colour[name] for name in mine], _line_texts(function, f"{file}:{line.number}")))
-    return SourceFile(short_source(file) or "no source line", file, rows)
+        rows.append(Row(line, mine, _line_texts(function, f"{file}:{line.number}")))
+    return file, rows
 
 
 def _line_texts(function: AnatomyFunction, place: str) -> list[str]:

@@ -20,7 +20,7 @@ LAUNCH_US = 1.5  # around each kernel: in the timed figures, not in the timeline
 
 
 def check_timeline(kernels: Iterable[Launched], kernels_per_call: float, timing: Timing | None) -> TimingCheck:
-    """Compare the kernels of some calls with `timing`, None if that stage is off.
+    """Return the `timing_check` of some calls; `timing` is None if that stage is off.
 
     `agrees` is None where the check was not made; `reason` says why not, or why the figures differ and agree all the
     same, or what contradicts what.
