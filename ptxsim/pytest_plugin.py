@@ -70,10 +70,12 @@ class Simulation:
 
         driver.get_device_attribute = lambda *_: 233472  # for min_blocks_per_mp: shared memory of an SM in bytes
         if importlib.util.find_spec("torch") is not None:
+            import torch
+
             from .host.torch_cuda import cuda_on_cpu
 
-            digits = "".join(c for c in self.target if c.isdigit())
-            self.stack.enter_context(cuda_on_cpu((int(digits[:-1]), int(digits[-1])), sm_count))
+            torch._C._cuda_getCurrentRawStream = lambda device: 0
+            self.stack.enter_context(cuda_on_cpu(divmod(int(re.sub(r"\D", "", self.target)), 10), sm_count))
 
     def run(self, launches: list[Launch]) -> None:
         """Run the launches of one call, under each schedule until something is found."""
@@ -115,9 +117,7 @@ def finding_text(finding: Finding) -> list[str]:
 
 def _wanted(config: pytest.Config) -> bool:
     switch = os.environ.get(SWITCH)
-    if switch is not None:
-        return switch.lower() not in _OFF
-    return bool(config.getini("ptxsim"))
+    return bool(config.getini("ptxsim")) if switch is None else switch.lower() not in _OFF
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

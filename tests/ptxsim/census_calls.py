@@ -14,6 +14,7 @@ import torch
 
 SITE, TARGET = os.environ["SITE"], os.environ["CUTE_DSL_ARCH"].removeprefix("sm_")
 EACH = 2  # operators of a class, of different types
+NOT_IN_TORCH = {"Int4", "Float6E2M3FN", "Float6E3M2FN"}
 LIMIT = 300  # seconds for a call on two busy cores; most take 10
 
 
@@ -149,7 +150,7 @@ def test_quack_gemm(name) -> None:
 
 
 def operators() -> list[Any]:
-    """Return operators with dense operands, EACH per class, drawn with seed 0."""
+    """Return operators, EACH per class and kind of operands, of different types, drawn with seed 0."""
     import cutlass
 
     cutlass.__path__.append(f"{SITE}/cutlass")
@@ -158,38 +159,73 @@ def operators() -> list[Any]:
     by_class = defaultdict(list)
     for one in of.get_operators(target_sm=TARGET):
         operands = one.metadata.operands
-        if all(hasattr(x, "dtype") for x in (operands.A, operands.B, operands.out)):
-            by_class[type(one).__name__].append(one)
+        by_class[type(one).__name__, hasattr(operands.A, "dtype")].append(one)
     chosen = []
-    for name in sorted(set(by_class) - {"ContiguousOffset2D3DGemmDenseOperator"}):  # which takes groups
+    for name in sorted(by_class):
         matches = by_class[name]
         random.Random(0).shuffle(matches)
         kinds: dict[tuple[Any, ...], Any] = {}
         for one in matches:
             operands = one.metadata.operands
-            kinds.setdefault((operands.A.dtype, operands.B.dtype, operands.out.dtype), one)
-        chosen += list(kinds.values())[:EACH]
+            parts = [getattr(x, "quantized", x).dtype for x in (operands.A, operands.B, operands.out)]
+            mode = getattr(operands.A, "mode", None)
+            if NOT_IN_TORCH.isdisjoint(x.__name__ for x in parts):
+                kinds.setdefault((*parts, mode and tuple(getattr(mode, "value", mode))), one)
+        chosen += list(kinds.values())[: EACH if name[1] else 2 * EACH]
     return chosen
 
 
-@pytest.mark.parametrize("operator", operators(), ids=lambda x: x.metadata.operator_name)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """List operators, which takes seconds, only where this file is run."""
+    if "operator" in metafunc.fixturenames:
+        metafunc.parametrize("operator", operators(), ids=lambda x: x.metadata.operator_name)
+
+
 def test_nvidias_operator(operator) -> None:
     import cutlass.operators as of
+    from cutlass import Float4E2M1FN
     from cutlass.operators.utils.dtype import cutlass_type_from_torch_type as type_of
 
-    names = "float16 bfloat16 float32 float64 int8 uint8 int32 float8_e4m3fn float8_e5m2"
+    names = "float16 bfloat16 float32 float64 int8 uint8 int32 float8_e4m3fn float8_e5m2 float8_e8m0fnu"
     types = {type_of(x): x for x in (getattr(torch, name) for name in names.split())}
+    types[Float4E2M1FN] = torch.float4_e2m1fn_x2
 
-    def tensor(of_what: Any, rows: int, columns: int) -> torch.Tensor:
-        if of_what.stride[-2] == 1 and of_what.stride[-1] != 1:
-            return filled(1, columns, rows, dtype=torch.float32).mul(2).to(types[of_what.dtype]).transpose(1, 2)
-        return filled(1, rows, columns, dtype=torch.float32).mul(2).to(types[of_what.dtype])
+    def tensor(of_what: Any, *shape: int) -> torch.Tensor:
+        kind = types[of_what.dtype]
+        if kind is torch.float4_e2m1fn_x2:
+            return torch.randint(256, (*shape[:-1], shape[-1] // 2), dtype=torch.uint8).view(kind)
+        return filled(*shape, dtype=torch.float32).mul(2).to(kind)
+
+    def operand(of_what: Any, rows: int, columns: int, along_k: bool = True) -> Any:
+        """A matrix (1, rows, columns), and its scales where it has them."""
+        plain = getattr(of_what, "quantized", of_what)
+        if plain.stride[-2] == 1 and plain.stride[-1] != 1:
+            matrix = tensor(plain, 1, columns, rows).transpose(1, 2)
+        else:
+            matrix = tensor(plain, 1, rows, columns)
+        if plain is of_what:
+            return matrix
+        shape = (1, rows, columns) if along_k else (1, columns, rows)
+        count = of.ScaledOperand.numel_scale(shape, of_what.mode, of_what.swizzle)
+        scales = torch.ones(count, device="cuda").to(types[of_what.scale.dtype])
+        return of.ScaledOperand(matrix, scales, of_what.mode, of_what.swizzle)
 
     operands = operator.metadata.operands
-    if missing := [x for x in (operands.A, operands.B, operands.out) if x.dtype not in types]:
+    parts = [getattr(x, "quantized", x) for x in (operands.A, operands.B, operands.out)]
+    if missing := [x for x in parts if x.dtype not in types]:
         pytest.skip(f"torch has no {missing[0].dtype}")
-    shapes = (operands.A, 256, 128), (operands.B, 128, 256), (operands.out, 256, 256)
-    arguments = of.GemmArguments(*(tensor(*x) for x in shapes), operands.accumulator_type)
+    if hasattr(operands, "offsets"):
+        ends = torch.tensor([100, 256], dtype=torch.int32, device="cuda")
+        a, b, out = (
+            operand(operands.A, 256, 128)[0],
+            tensor(operands.B, 2, 256, 128),
+            operand(operands.out, 256, 256)[0],
+        )
+        b = b.transpose(1, 2) if operands.B.stride[-2] == 1 else b.reshape(2, 128, 256)
+        arguments = of.IndexPtrGroupedGemmArguments(a, b, out, operands.accumulator_type, ends, "m")
+    else:
+        a, b = operand(operands.A, 256, 128), operand(operands.B, 128, 256, along_k=False)
+        arguments = of.GemmArguments(a, b, operand(operands.out, 256, 256), operands.accumulator_type)
     if not (status := operator.supports(arguments, of.TargetSm.ensure(TARGET))):
         pytest.skip(str(status))
     operator.run(arguments, operator.compile(arguments))
