@@ -70,11 +70,8 @@ class Simulation:
 
         driver.get_device_attribute = lambda *_: 233472  # for min_blocks_per_mp: shared memory of an SM in bytes
         if importlib.util.find_spec("torch") is not None:
-            import torch
-
             from .host.torch_cuda import cuda_on_cpu
 
-            torch._C._cuda_getCurrentRawStream = lambda device: 0
             self.stack.enter_context(cuda_on_cpu(divmod(int(re.sub(r"\D", "", self.target)), 10), sm_count))
 
     def run(self, launches: list[Launch]) -> None:

@@ -26,7 +26,9 @@ triton==3.9.0 --hash=sha256:1622118a038b0c6e16fa4a0305da62c8b3c15904ee1cc4d4e658
 """
 # Target, part of the tests' names, calls that run
 CASES = [("sm_90a", "flash", 18), ("sm_90a", "quack", 16), ("sm_90a", "operator", 4)]
-CASES += [("sm_100a", "flash", 20), ("sm_100a", "quack", 16), ("sm_100a", "operator", 15)]
+CASES += [("sm_100a", "flash", 20), ("sm_100a", "quack", 16), ("sm_100a", "operator", 18)]
+CASES += [("sm_90a", "flashinfer", 19), ("sm_90a", "sglang", 11)]
+CASES += [("sm_100a", "flashinfer", 57), ("sm_100a", "sglang", 17)]
 # Beginnings of tests -> kinds of findings: docs/ptxsim/validation.md
 KNOWN = {
     "test_flash_attention[{'num_splits'": {"uninitialised"},
