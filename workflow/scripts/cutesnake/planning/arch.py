@@ -1,6 +1,6 @@
 """Decide per kernel and target whether it can be built and run, and why not."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cutesnake.model.contract import Kernel
@@ -71,7 +71,8 @@ def _first_ok(replies: Iterable[Ability]) -> Ability:
 def can_build(machine: Machine, module: Kernel, target: str, built: bool) -> Ability:
     """Return whether a kernel can be built: it needs its DSL, not the GPU."""
     if target not in module.TARGETS:
-        return Ability(False, f"not written for {target}: {_written_for(module.TARGETS)}")
+        written = join([f"{name} ({join(needs)})" if needs else name for name, needs in module.TARGETS.items()])
+        return Ability(False, f"not written for {target}: it is for {written}")
     if reason := _not_importable(machine, module):
         return Ability(False, reason)
     lacking = [package for package in DSLS[module.DSL].build_packages if not machine.packages.get(package)]
@@ -90,10 +91,6 @@ def _not_importable(machine: Machine, module: Kernel) -> str | None:
     if not lacking:
         return None
     return f"{join(lacking)} is not importable here: its kernel is timed where that Python package is installed"
-
-
-def _written_for(targets: Mapping[str, tuple[str, ...]]) -> str:
-    return "it is for " + join([f"{target} ({join(needs)})" if needs else target for target, needs in targets.items()])
 
 
 def can_run(machine: Machine, module: Kernel, target: str) -> Ability:

@@ -173,7 +173,9 @@ def _builds(builds: ChangedBuilds) -> list[View]:
                 **{"kernel": entry.kernel, "target": entry.target, "variant": entry.variant},
                 **{"function": entry.function, "symbol": entry.symbol},
                 "cells": [_cell(changes.get(name)) for name in FIRST],
-                "others": "; ".join(f"{_display_name(change.figure)} {_both(change)}" for change in others),
+                "others": "; ".join(
+                    f"{one.figure.removeprefix('instructions, ').replace('_', ' ')} {_both(one)}" for one in others
+                ),
             }
         )
     return rows
@@ -193,7 +195,3 @@ def _both(change: ChangedFigure) -> str:
 
 def _capitalized(text: str) -> str:
     return text[0].upper() + text[1:]
-
-
-def _display_name(name: str) -> str:
-    return name.removeprefix("instructions, ").replace("_", " ")

@@ -127,9 +127,7 @@ def _concepts(asked: Asked, path: str, anatomies: Mapping[str, Anatomy]) -> dict
         return shown
     target = CaseId.parse(asked.builds[facts["deep"].kernel][0]).target
     return shown | {
-        "ends": [
-            [name, *(reply for _, reply, _ in answers(one, ["roles", "drain"]))] for name, one in anatomies.items()
-        ],
+        "ends": [(name, *(r for _, r, _ in answers(one, ["roles", "drain"]))) for name, one in anatomies.items()],
         "named": {name: _named_barriers(one) for name, one in anatomies.items()},
         "clock": concepts.clock(facts["deep"], asked.devices[target]) if target in asked.devices else None,
         "handover": handover.listing(),
