@@ -150,7 +150,7 @@ def test_quack_gemm(name) -> None:
 
 
 def operators() -> list[Any]:
-    """Return EACH operators of a class, and twice as many with scales, of different types, drawn with seed 0."""
+    """Return EACH operators of a class, twice as many with scales, of different types."""
     import cutlass
 
     cutlass.__path__.append(f"{SITE}/cutlass")

@@ -1,4 +1,4 @@
-"""Calls of kernels in the wheels of FlashInfer and SGLang, as GPU tests: test_census.py runs them with PTXSIM=1."""
+"""Calls of FlashInfer's and SGLang's kernels, as GPU tests, for test_census.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEW |= {"randint", "randn", "randn_like", "tensor", "to", "zeros", "zeros_like"}
 
 
 def put(name: str, path: bool = False, **values: Any) -> None:
-    """Put a module in the place of one: a package without its own __init__.py, or a stub."""
+    """Replace a module by a stub, or by a package without its __init__.py."""
     module = types.ModuleType(name) if path else MagicMock(__spec__=ModuleSpec(name, None))
     if path:
         module.__path__ = [f"{SITE}/{name.replace('.', '/')}"]
@@ -50,7 +50,7 @@ HOPPER = pytest.mark.skipif(not TARGET.startswith("90"), reason="a kernel of sm_
 
 
 class Aligned(TorchFunctionMode):
-    """Align new tensors to 512 bytes, as torch does on GPUs; on the CPU it is 64."""
+    """Align new tensors to 512 bytes, as on GPUs; torch aligns to 64."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -75,7 +75,7 @@ def of(name: str) -> Any:
 
 
 def near(out: torch.Tensor, right: torch.Tensor, limit: float = 0.02) -> None:
-    """Fail where the largest error is above the limit, as a part of the largest value."""
+    """Fail where an error exceeds this part of the largest value."""
     worst = (out.float() - right.float()).abs().max() / right.float().abs().max()
     assert worst <= limit, f"wrong output: error {worst:.3g} of the largest value"
 
@@ -263,7 +263,7 @@ def test_flashinfer_mm_mxfp8(backend) -> None:
 
 
 def nvfp4(rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Bytes of two values each, scales and the matrix that they stand for, one scale for all of it."""
+    """Bytes of two values each, equal scales, and the matrix in float32."""
     codes = torch.randint(16, (rows, columns), dtype=torch.uint8)
     values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
     values = torch.cat([values, -values])[codes.long()]
@@ -327,7 +327,7 @@ def gated(batch: int, tokens: int, heads: int = 2, values: int = 4) -> dict[str,
 
 
 def delta_rule(state: torch.Tensor, q: Any, k: Any, v: Any, a: Any, b: Any, A_log: Any, dt_bias: Any) -> torch.Tensor:
-    """Outputs of a gated delta rule; the state (batch, heads, values, keys) becomes the one after the last token."""
+    """Outputs of a gated delta rule; updates the state (batch, heads, values, keys)."""
     repeat, outs = v.shape[2] // q.shape[2], []
     for t in range(q.shape[1]):
         x, y = (torch.nn.functional.normalize(one[:, t].float(), dim=-1).repeat_interleave(repeat, 1) for one in (q, k))
