@@ -57,5 +57,5 @@ def make_simulated(cases: Iterable[PlannedCase], checking: Collection[str]) -> l
     result: dict[str, list[PlannedCase]] = {}
     for case in cases:
         part = "simulated" if case.key in checking else "simulated_rest"
-        result.setdefault(f"{part}/{case.build.id.family}", []).append(case)
+        result.setdefault(f"{part}/{case.id.family}", []).append(case)
     return [Batch("correctness", key, tuple(those)) for key, those in result.items()]
