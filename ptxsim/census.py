@@ -1,12 +1,12 @@
 """Opcode census of PTX files as Markdown: uses, targets, whether each is simulated."""
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .commandline.output import abandon
 from .frontend.code import Block, Code
 from .frontend.generator import Generator
 from .frontend.parser import Module
@@ -101,6 +101,5 @@ def main(argv: Sequence[str]) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except BrokenPipeError:  # the reader of stdout has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(abandon())

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import importlib.util
 import itertools
-import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -47,9 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ptxsim: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of stdout has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+    except BrokenPipeError:
+        return output.abandon()
 
 
 def _main(options: argparse.Namespace) -> int:

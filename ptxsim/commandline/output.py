@@ -185,3 +185,9 @@ class Progress:
     def end(self) -> None:
         if self.on and self.terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def abandon() -> int:
+    """Drop further output, as the reader of stdout has exited; return the exit status."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 2

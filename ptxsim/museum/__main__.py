@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ptxsim.commandline.output import abandon
 from ptxsim.core.schedule import DEFAULT as SCHEDULES
 from ptxsim.museum import __doc__ as usage
 from ptxsim.museum import exhibits
@@ -50,6 +50,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except BrokenPipeError:  # the reader of stdout has exited
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(abandon())
