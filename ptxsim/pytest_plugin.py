@@ -114,7 +114,9 @@ def finding_text(finding: Finding) -> list[str]:
 
 def _wanted(config: pytest.Config) -> bool:
     switch = os.environ.get(SWITCH)
-    return bool(config.getini("ptxsim")) if switch is None else switch.lower() not in _OFF
+    if switch is not None:
+        return switch.lower() not in _OFF
+    return bool(config.getini("ptxsim"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
