@@ -324,7 +324,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _register(name: str, value: Any, memory: Memory) -> None:
-    """Let launches reach the tensors of an argument; of a torch view, all of its storage, as on a GPU."""
+    """Let launches reach the tensors of an argument, and all storage behind torch views."""
     for label, tensor in _leaves(name, value):
         buffer = buffer_of(tensor)
         address, size = buffer.address, buffer.size

@@ -123,14 +123,18 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not follow
         if "device" in kwargs:
             kwargs["device"] = _on_cpu(kwargs["device"])
         kwargs.pop("pin_memory", None)
+        if func in (torch.Tensor.resize_, torch.Tensor.resize_as_):
+            args[0].data = args[0].detach().clone()  # the memory of an aligned tensor cannot grow
         out = func(*map(_on_cpu, args), **kwargs)
+        if func is torch.Tensor.__deepcopy__:
+            return out  # copies may come to share memory
         if type(out) in (torch.Tensor, torch.nn.Parameter) and not any(out is x for x in (*args, *kwargs.values())):
             _align(out, copy="empty" not in func.__name__)
         return out
 
 
 def _align(out: torch.Tensor, copy: bool) -> None:
-    """Move the memory of a tensor that shares it with no other to where CUDA could have allocated it."""
+    """Align a new tensor's memory, unless something else uses it."""
     with torch._C.DisableTorchFunction():
         if out.layout != torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(out):
             return

@@ -192,7 +192,7 @@ def _movmatrix(g: Generator, ins: Instruction) -> None:
 
 @runtime
 def transposed(f: Fragment, a: np.ndarray) -> np.ndarray:
-    """Transpose each warp's matrix of 8 x 8 16-bit elements: lane t has two of row t // 4."""
+    """Transpose each warp's matrix of 8 x 8 16-bit elements; lanes hold them by rows."""
     rows = np.ascontiguousarray(np.broadcast_to(a, (f.n,))).view(np.uint16).reshape(-1, 8, 8)
     return np.ascontiguousarray(rows.transpose(0, 2, 1)).view(np.uint32).ravel()
 

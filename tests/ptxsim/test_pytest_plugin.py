@@ -365,14 +365,16 @@ def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:
 
 
 def test_tensors_are_aligned_as_on_a_gpu() -> None:
+    import copy
+
     import numpy as np
     import torch
 
     from ptxsim.host.torch_cuda import cuda_on_cpu
 
     with cuda_on_cpu((10, 0), 148):
-        given = np.arange(3.0)
-        known = torch.from_numpy(given)
+        array = np.arange(3.0)
+        known = torch.from_numpy(array)
         for _ in range(8):  # torch's own alignment is 64 bytes
             x = torch.randn(5, 3, device="cuda", requires_grad=True)
             double = 2 * x.t()
@@ -386,8 +388,11 @@ def test_tensors_are_aligned_as_on_a_gpu() -> None:
             view.zero_()
             assert x.data_ptr() == place and not x[1:].any() and x.contiguous() is x and x[0].all()
             known.add_(1)
+            part, whole = copy.deepcopy((view, x.detach()))
+            part.fill_(7)
+            assert whole[1:].eq(7).all() and torch.ones(3, device="cuda").resize_(999)[0] == 1
             exp = x.exp()
             exp.sum().backward()
             assert torch.equal(x.grad, 2 + exp)
             assert torch.func.vmap(lambda row: row + 1)(x).shape == (5, 3)
-        assert given.tolist() == [8, 9, 10]
+        assert array.tolist() == [8, 9, 10]
