@@ -324,11 +324,16 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _register(name: str, value: Any, memory: Memory) -> None:
-    """Let launches reach the tensors of an argument."""
+    """Let launches reach the tensors of an argument, and all storage behind torch views."""
     for label, tensor in _leaves(name, value):
         buffer = buffer_of(tensor)
-        if buffer.size:
-            memory.add(label, buffer.address, buffer.size, buffer.keep)
+        address, size = buffer.address, buffer.size
+        if size and not isinstance(tensor, np.ndarray):
+            storage = tensor.untyped_storage()
+            label = label if storage.nbytes() == size else f"the storage of {label}"
+            address, size = storage.data_ptr(), storage.nbytes()
+        if size:
+            memory.add(label, address, size, tensor)
 
 
 def _register_pointees(launch: Launch) -> None:

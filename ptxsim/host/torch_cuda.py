@@ -2,9 +2,9 @@
 
 The device `cuda` means host memory while this is in effect.
 
-A tensor made on `cuda` is a CPU tensor. Its `device` says `cuda:0` and its `is_cuda` is True, as for every CPU tensor
-in this process. torch's own operators compute on the CPU. `torch.cuda` describes one GPU, whose streams do nothing.
-`torch.compile` compiles nothing.
+A tensor made on `cuda` is a CPU tensor, aligned to 512 bytes. Its `device` says `cuda:0` and its `is_cuda` is True, as
+for every CPU tensor in this process. torch's own operators compute on the CPU. `torch.cuda` describes one GPU, whose
+streams do nothing. `torch.compile` compiles nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
 _CUDA = torch.device("cuda", 0)
 _CPU = torch.device("cpu")
+_ABSENT = object()
+_ALIGNMENT = 512  # bytes, of CUDA allocations in torch; of those on a CPU it is 64
+_UNSHARED = 2  # users of a tensor's memory: the tensor, and who asks
 _RUNTIME = ("synchronize", "empty_cache", "set_device", "_lazy_init", "reset_peak_memory_stats", "ipc_collect")
 
 
@@ -70,6 +74,13 @@ class _Generator(torch.Generator):  # type: ignore[misc]  # torch is not followe
         return made
 
 
+class _Nvtx:
+    """The library that marks ranges of a profile: nothing profiles."""
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        return lambda *_: 0
+
+
 class _Device(contextlib.nullcontext[None]):
     """`torch.cuda.device(…)`: there is only one."""
 
@@ -112,7 +123,31 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]  # torch is not follow
         if "device" in kwargs:
             kwargs["device"] = _on_cpu(kwargs["device"])
         kwargs.pop("pin_memory", None)
-        return func(*map(_on_cpu, args), **kwargs)
+        if func in (torch.Tensor.resize_, torch.Tensor.resize_as_):
+            args[0].data = args[0].detach().clone()  # the memory of an aligned tensor cannot grow
+        out = func(*map(_on_cpu, args), **kwargs)
+        if func is torch.Tensor.__deepcopy__:
+            return out  # copies may come to share memory
+        if type(out) in (torch.Tensor, torch.nn.Parameter) and not any(out is x for x in (*args, *kwargs.values())):
+            _align(out, copy="empty" not in func.__name__)
+        return out
+
+
+def _align(out: torch.Tensor, copy: bool) -> None:
+    """Align a new tensor's memory, unless something else uses it."""
+    with torch._C.DisableTorchFunction():
+        if out.layout != torch.strided or torch._C._functorch.is_functorch_wrapped_tensor(out):
+            return
+        old = out.untyped_storage()
+        size, address = old.nbytes(), old.data_ptr()
+        if address % _ALIGNMENT == 0 or not old.resizable() or torch._C._storage_Use_Count(old._cdata) != _UNSHARED:
+            return
+        room = np.empty(size + _ALIGNMENT, np.uint8)
+        first = -room.ctypes.data % _ALIGNMENT
+        new = torch.from_numpy(room[first : first + size]).untyped_storage()  # ends where the tensor ends
+        if copy:
+            new.copy_(old)
+        out.data = torch.empty(0, dtype=out.dtype).set_(new, out.storage_offset(), out.shape, out.stride())
 
 
 @contextlib.contextmanager
@@ -121,7 +156,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
     before: list[tuple[Any, str, Any]] = []
 
     def put(owner: Any, name: str, value: Any) -> None:
-        before.append((owner, name, getattr(owner, name)))
+        before.append((owner, name, getattr(owner, name, _ABSENT)))
         setattr(owner, name, value)
 
     properties = types.SimpleNamespace(
@@ -161,6 +196,9 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
     put(torch.cuda, "Event", Event)
     put(torch.cuda, "device", _Device)
     put(torch.cuda, "stream", lambda stream: contextlib.nullcontext(stream))
+    put(torch.cuda.nvtx, "_nvtx", _Nvtx())
+    put(torch.version, "cuda", torch.version.cuda or "13.0")
+    put(torch._C, "_cuda_getCurrentRawStream", lambda device=None: 0)
     put(torch.library, "custom_op", _for_cpu(torch.library.custom_op))
     backward = torch.autograd.function.BackwardCFunction
     put(backward, "apply", _in_mode(backward.apply))
@@ -169,7 +207,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
             yield
     finally:
         for owner, name, value in reversed(before):
-            setattr(owner, name, value)
+            delattr(owner, name) if value is _ABSENT else setattr(owner, name, value)
 
 
 def _eager(model: Any = None, **_: Any) -> Any:

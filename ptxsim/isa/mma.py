@@ -1,6 +1,7 @@
-"""mma.sync, ldmatrix and stmatrix: matrix operations of one warp (PTX ISA 9.7.14).
+"""mma.sync, ldmatrix, stmatrix and movmatrix: matrix operations of one warp (PTX ISA 9.7.14).
 
-ldmatrix is section 9.7.14.5.15, including formats that unpack 4- and 6-bit elements; stmatrix is 9.7.14.5.16.
+ldmatrix is section 9.7.14.5.15, including formats that unpack 4- and 6-bit elements; stmatrix is 9.7.14.5.16,
+movmatrix 9.7.14.5.17.
 Shapes are m16n8k4 to m16n8k32 of f16, bf16, tf32, e4m3, e5m2, s8 and u8. Fragments are as for wgmma, for one warp.
 """
 
@@ -178,6 +179,22 @@ def _stmatrix(g: Generator, ins: Instruction) -> None:
     spec = _matrices(g, ins, write=True)
     addr, _ = g.address(mem)
     g.line(f"matrix_store(f, {spec}, {addr}, {g.reads(items(regs), U32)})")
+
+
+@emits("movmatrix", own_block=True)
+def _movmatrix(g: Generator, ins: Instruction) -> None:
+    if ins.parts[1:] != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise g.unknown()
+    g.collective()
+    dst, a = ins.operands
+    g.write(dst, U32, f"transposed(f, {g.read(a, U32)})")
+
+
+@runtime
+def transposed(f: Fragment, a: np.ndarray) -> np.ndarray:
+    """Transpose each warp's matrix of 8 x 8 16-bit elements; lanes hold them by rows."""
+    rows = np.ascontiguousarray(np.broadcast_to(a, (f.n,))).view(np.uint16).reshape(-1, 8, 8)
+    return np.ascontiguousarray(rows.transpose(0, 2, 1)).view(np.uint32).ravel()
 
 
 def _matrices(g: Generator, ins: Instruction, write: bool) -> str:

@@ -211,7 +211,7 @@ def ptx_unit(ins: Instruction) -> str:
         return "barrier"
     if base in FREE:
         return ""
-    if base in ("shfl", "redux", "match", "vote"):
+    if base in ("shfl", "redux", "match", "movmatrix", "vote"):
         return "shuffle" if base != "vote" else "alu"
     return _arithmetic(ins)
 

@@ -133,10 +133,16 @@ def test_a_table_of_pointers():
     rows_of_table(from_dlpack(table), from_dlpack(y))
     torch.testing.assert_close(y, torch.stack(rows))
 
-def test_a_view_ends_where_it_ends():
+def test_a_view_ends_where_its_storage_ends():
     x = torch.randn(4, COLUMNS, device="cuda")
-    y = torch.empty(4, COLUMNS, device="cuda")
+    y = torch.empty(5, COLUMNS, device="cuda")
     reverse(from_dlpack(x), from_dlpack(y[:3]), True)
+    check(x, y[:4])
+    reverse(from_dlpack(x), from_dlpack(y[2:]), True)
+
+def test_a_tensor_ends_where_it_ends():
+    x = torch.randn(4, COLUMNS, device="cuda")
+    reverse(from_dlpack(x), from_dlpack(torch.empty(3, COLUMNS, device="cuda")), True)
 """
 
 
@@ -222,10 +228,11 @@ def test_every_way_to_call_a_kernel_is_simulated(run, target) -> None:
 
 
 @pytest.mark.slow
-def test_pointers_in_tensors_are_followed_and_views_have_their_own_bounds(run) -> None:
+def test_pointers_in_tensors_are_followed_and_views_have_the_bounds_of_their_storage(run) -> None:
     result = run(TABLE)
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     text = result.stdout.str()
+    assert "0 bytes past the end of the storage of y (2560 bytes)" in text
     assert "out-of-bounds: " in text and "0 bytes past the end of y (1536 bytes)" in text
 
 
@@ -334,6 +341,9 @@ def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:
             end.record()
         with pytest.raises(RuntimeError, match="no elapsed time"):
             start.elapsed_time(end)
+        assert torch.version.cuda and torch._C._cuda_getCurrentRawStream(0) == 0
+        with torch.cuda.nvtx.range("a range"):
+            torch.cuda.nvtx.mark("a mark")
         places = []
 
         class Backward(torch.autograd.Function):
@@ -351,3 +361,38 @@ def test_torch_asked_for_a_gpu_computes_on_the_cpu_until_the_end() -> None:
         assert torch.equal(first, second) and isinstance(seeded[0], torch.Generator)
     assert not x.is_cuda and x.device.type == "cpu" and torch.cuda.is_available() == before
     assert torch.ones(1, device="cpu").is_cpu
+    assert before or not hasattr(torch._C, "_cuda_getCurrentRawStream")
+
+
+def test_tensors_are_aligned_as_on_a_gpu() -> None:
+    import copy
+
+    import numpy as np
+    import torch
+
+    from ptxsim.host.torch_cuda import cuda_on_cpu
+
+    with cuda_on_cpu((10, 0), 148):
+        array = np.arange(3.0)
+        known = torch.from_numpy(array)
+        for _ in range(8):  # torch's own alignment is 64 bytes
+            x = torch.randn(5, 3, device="cuda", requires_grad=True)
+            double = 2 * x.t()
+            new = x, double, x.to(torch.float8_e4m3fn), torch.empty(7, device="cuda"), torch.tensor([1, 2]).cuda()
+            assert [y.data_ptr() % 512 for y in new] == [0] * 5
+            assert all(y.untyped_storage().nbytes() == y.nbytes for y in new)
+            assert torch.equal(double, x.t() + x.t()) and double.stride() == (1, 3)
+            double.sum().backward()
+            assert torch.equal(x.grad, torch.full((5, 3), 2.0))
+            place, view = x.data_ptr(), x.detach()[1:]
+            view.zero_()
+            assert x.data_ptr() == place and not x[1:].any() and x.contiguous() is x and x[0].all()
+            known.add_(1)
+            part, whole = copy.deepcopy((view, x.detach()))
+            part.fill_(7)
+            assert whole[1:].eq(7).all() and torch.ones(3, device="cuda").resize_(999)[0] == 1
+            exp = x.exp()
+            exp.sum().backward()
+            assert torch.equal(x.grad, 2 + exp)
+            assert torch.func.vmap(lambda row: row + 1)(x).shape == (5, 3)
+        assert array.tolist() == [8, 9, 10]

@@ -95,6 +95,18 @@ def test_votes_elect_match_and_redux() -> None:
     )
 
 
+def test_movmatrix_transposes_each_warps_matrix() -> None:
+    # %r9 holds elements 2t and 2t + 1 of the CTA, as 16-bit halves
+    body = "shl.b32 %r3, %r1, 1; add.u32 %r4, %r3, 1; shl.b32 %r4, %r4, 16; or.b32 %r9, %r3, %r4;"
+    moved = out(f"{body} movmatrix.sync.aligned.m8n8.trans.b16 %r9, %r9;", 64)
+    for warp in range(2):
+        for t in range(32):
+            low, high = (64 * warp + 8 * (t % 4 * 2 + n) + t // 4 for n in range(2))
+            assert moved[32 * warp + t] == low | high << 16
+    columns = out("mov.u32 %r9, 5; movmatrix.sync.aligned.m8n8.trans.b16 %r9, %r9;").view(np.uint16)
+    assert columns.tolist() == ([5] * 8 + [0] * 8) * 4  # the same word in every lane
+
+
 def test_named_barriers_count_threads() -> None:
     body = """mov.u32 %r3, dyn; setp.ge.u32 %p1, %r1, 32; @%p1 bra CONSUME; mov.u32 %r4, 77;
     st.shared.b32 [%r3+16], %r4; bar.arrive 3, 64;
