@@ -66,9 +66,6 @@ class Simulation:
             Interception(self.target, self.run, sm_count=sm_count)
         except CaptureError as error:
             raise pytest.UsageError(f"{SWITCH}=1: {error}") from None
-        from cutlass.base_dsl.runtime import cuda as driver
-
-        driver.get_device_attribute = lambda *_: 233472  # for min_blocks_per_mp: shared memory of an SM in bytes
         if importlib.util.find_spec("torch") is not None:
             from .host.torch_cuda import cuda_on_cpu
 

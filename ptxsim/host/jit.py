@@ -31,6 +31,7 @@ from .linking import CaptureError, runtime_library
 
 LIBRARIES, TARGET = "CUTE_DSL_LIBS", "CUTE_DSL_ARCH"  # environment variables that CuTe DSL reads when it is imported
 _OWN = "_ptxsim"  # attribute of the DSL's objects that holds what this module keeps with them
+SHARED_PER_SM = 233472  # bytes of shared memory of an SM, of sm_90 and sm_100
 _TABLE_BYTES = 1 << 16  # an integer tensor up to this size may hold addresses of other tensors
 
 
@@ -93,6 +94,7 @@ class Interception:
         """Replace the few methods of the DSL by which calls, tensors and compile options pass."""
         from cutlass._mlir_helpers import op
         from cutlass.base_dsl import compiler, dsl, jit_executor
+        from cutlass.base_dsl.runtime import cuda as driver
         from cutlass.cute import runtime
         from cutlass.cutlass_dsl import cuda_jit_executor as cuda
         from cutlass.utils import HardwareInfo
@@ -110,6 +112,7 @@ class Interception:
             _wrap(op, "_is_framework_stack_frame", _has_no_kernel)
         runtime.load_module = _no_module
         _no_context()
+        driver.get_device_attribute = lambda *_: SHARED_PER_SM  # for min_blocks_per_mp
         HardwareInfo.__init__ = lambda info, device_id=0: None
         HardwareInfo.get_device_multiprocessor_count = lambda info: self.sm_count
         HardwareInfo.get_max_active_clusters = lambda info, cluster_size, stream=None: self.sm_count // cluster_size

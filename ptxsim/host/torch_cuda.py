@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .jit import SHARED_PER_SM
+
 _CUDA = torch.device("cuda", 0)
 _CPU = torch.device("cpu")
 _ABSENT = object()
@@ -170,7 +172,7 @@ def cuda_on_cpu(capability: tuple[int, int], sm_count: int) -> Iterator[None]:
         max_threads_per_multi_processor=2048,
         shared_memory_per_block=48 << 10,
         shared_memory_per_block_optin=232448,
-        shared_memory_per_multiprocessor=233472,
+        shared_memory_per_multiprocessor=SHARED_PER_SM,
         regs_per_multiprocessor=65536,
     )
     answers: dict[str, Callable[..., Any]] = {

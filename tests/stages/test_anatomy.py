@@ -22,7 +22,7 @@ from cutesnake.model.targets import TARGETS
 from cutesnake.planning import problems
 from cutesnake.planning.matrix import Build
 from cutesnake.planning.sweep import make_sweep, read_sweep
-from cutesnake.stages.anatomy import graph, host, page
+from cutesnake.stages.anatomy import copies, graph, host, page
 from cutesnake.stages.anatomy.checks import contradictions
 from cutesnake.stages.anatomy.code import Code, what
 from cutesnake.stages.anatomy.function import group_as_data
@@ -32,6 +32,7 @@ from cutesnake.stages.anatomy.pipelines import Group, find_pipelines, joined
 from cutesnake.stages.anatomy.record import anatomy_of
 from cutesnake.stages.anatomy.shapes import layout_plots
 from cutesnake.stages.anatomy.shared import Buffer, budgets
+from cutesnake.stages.anatomy.watch import Copy
 from cutesnake.stages.load.cute import ForeignBuildError
 from partial_records import filled
 from ptxsim import Module
@@ -325,7 +326,7 @@ def test_of_every_kernel_and_target_a_build_is_watched_and_the_others_name_it() 
     assert cost(make_workload("fmha", large)).bytes <= min(bytes_of.values())
 
 
-def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reach() -> None:
+def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reach(monkeypatch) -> None:
     """As cute_sm90's map of the cache does, whose first rows no page's box reaches."""
     memory = Memory()
     memory.add("before", 0x1000, 0x1000)
@@ -336,6 +337,15 @@ def test_a_map_that_begins_before_its_memory_has_the_name_of_what_its_boxes_reac
     for corner, name in (((0, 32), "cache"), ((0, -8), None), ((0, 200), "cache")):
         assert host.tensor_name(launch, tensor, tensor.nearest(corner)) == name
         assert host.describe(launch, tensor, tensor.nearest(corner))["tensor"] == name
+    # Where it begins there may be another tensor, by chance.
+    memory.add("other", 0x3000, 0x800)
+    launch.kernel, launch.params = SimpleNamespace(params=[SimpleNamespace(size=128, offset=0)]), bytes(128)
+    monkeypatch.setattr(host, "decode", lambda raw: tensor)
+    loads = {(7, tensor): Copy(7, tensor, touched=tensor.nearest((0, 32)))}
+    code = SimpleNamespace(kinds={7: LOAD}, sources=lambda lines: [])
+    for copies_made, name in ((loads, "cache"), ({}, "other")):
+        seen = SimpleNamespace(launch=launch, loads=copies_made, stores={})
+        assert [d["tensor"] for d in copies.descriptors(code, seen, [])] == [name]
 
 
 # What follows compiles: a build takes a few seconds.

@@ -183,13 +183,8 @@ def splits(
     return any(split.partial >= 0 for splits in worker_group for split in splits)
 
 
-def in_step(lengths: Sequence[int], rows: int, processors: int, cluster: int = 1) -> bool:
-    """Return whether each worker has one work tile, so that all start together."""
-    worker_group, _ = _assign_splits(lengths, rows, processors, cluster, False, True)
-    return goes_in_step(worker_group)
-
-
 def goes_in_step(worker_group: Sequence[Sequence[Split]]) -> bool:
+    """Return whether each worker has one work tile at most, so that all start together."""
     return all(len(splits) <= 1 for splits in worker_group)
 
 

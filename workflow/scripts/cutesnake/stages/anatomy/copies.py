@@ -8,14 +8,18 @@ from cutesnake.stages.anatomy.code import Code
 from cutesnake.stages.anatomy.pipelines import Pipeline
 from cutesnake.stages.anatomy.roles import Role
 from cutesnake.stages.anatomy.watch import Copy, Seen
+from ptxsim.descriptors import TensorMap
 
 
 def descriptors(code: Code, seen: Seen, result_roles: Sequence[Role]) -> list[dict[str, Any]]:
     """Return descriptors with their uses; a descriptor without copies has none."""
     known = host.descriptors_of(seen.launch)
+    copied: dict[TensorMap, Copy] = {}
     for (_, tensor), copy in (*seen.loads.items(), *seen.stores.items()):
-        if tensor is not None and tensor not in known:  # made or changed while the kernel ran, or begins before memory
-            known[tensor] = host.describe(seen.launch, tensor, copy.touched)
+        if tensor is not None:
+            copied.setdefault(tensor, copy)
+    # What a copy reaches names the tensor: a map may begin before its memory, in another's, or be made by the kernel.
+    known |= {tensor: host.describe(seen.launch, tensor, copy.touched) for tensor, copy in copied.items()}
     out = []
     for tensor, text in known.items():
         uses = [
