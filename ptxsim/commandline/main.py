@@ -245,9 +245,9 @@ def _plans(options: argparse.Namespace, coverages: Sequence[Coverage]) -> Iterat
 def _processes(options: argparse.Namespace) -> int:
     """Return how many processes run schedules; 1 means none."""
     try:
-        wanted = count_of(options.processes)
+        wanted = count_of(options.processes, name="--processes")
     except ValueError as error:
-        raise Misuse(str(error).replace("processes", "--processes", 1)) from None
+        raise Misuse(str(error)) from None
     if options.trace or options.schedule not in ("all", "search"):
         return 1
     return min(wanted, len(DEFAULT) if options.schedule == "all" else max((options.runs or RUNS) - 1, 1))

@@ -16,16 +16,17 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def count_of(option: int | None, most: int = sys.maxsize) -> int:
+def count_of(option: int | None, most: int = sys.maxsize, name: str = "processes") -> int:
     """Return how many processes to use.
 
     That is the option, else PTXSIM_PROCESSES, else one per available CPU, up to `most`. A child process, a worker of
-    pytest-xdist, and any process of a busy machine uses one. Raises ValueError for less than one.
+    pytest-xdist, and any process of a busy machine uses one. Raises ValueError, with the option's `name`, for less than
+    one.
     """
     variable = os.environ.get(VARIABLE)
     value: str | int = variable or min(_available(), most) if option is None else option
     if not str(value).isdecimal() or int(value) < 1:
-        raise ValueError(f"{VARIABLE if option is None else 'processes'} {value}: expected one or more")
+        raise ValueError(f"{VARIABLE if option is None else name} {value}: expected one or more")
     return int(value)
 
 

@@ -177,10 +177,13 @@ def test_damaged_cubin_is_recorded(toy) -> None:
         ("ends", "SystemExit: enough"),
         ("asserts", ": AssertionError: assert variant.params == {}"),
         ("misses a key", ": KeyError: 'tile'"),
-        ("returns nothing", "what compile() returned is NoneType; it must be a dict with symbols"),
+        ("returns nothing", "compile() returned no valid record: the record itself: it is empty; it must be a mapping"),
         ("returns a set", "TypeError: Object of type set is not JSON serializable"),
-        ("returns a wrong key", "what compile() returned has 'status'; known are symbols"),
-        ("returns a wrong extent", "toy/kernel: what compile() returned: launch/toy/block: "),
+        (
+            "returns a wrong key",
+            "compile() returned no valid record: the record itself: unknown key 'status'; allowed: symbols",
+        ),
+        ("returns a wrong extent", "toy/kernel.py: compile() returned no valid record: launch/toy/block: "),
     ],
 )
 def test_whatever_a_kernel_does_is_a_record(toy, how: str, message: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -409,7 +410,7 @@ def test_a_pipeline_is_drawn_of_as_much_of_the_middle_as_can_be_read() -> None:
 
 def test_a_build_that_did_not_compile_is_not_predicted() -> None:
     case = Case("predict", "elementwise_add", "cute", "sm_100a", {"id": "x", "params": {}}, ADD, "nowhere")
-    done = predict_build(case, {"status": "failed", "reason": "no room\nat all"})
+    done = predict_build(case, SimpleNamespace(status="failed", reason="no room\nat all"))
     record.check("predict", done, "test")
     assert done["status"] == "failed" and done["reason"] == "not predicted: it did not compile (no room)"
 
@@ -418,9 +419,9 @@ def test_a_build_that_did_not_compile_is_not_predicted() -> None:
     ("timed", "single"),
     [
         (None, None),
-        ({"metrics": None}, None),
-        ({"metrics": {"lone_us": None}}, None),
-        ({"metrics": {"lone_us": 3.5}}, 3.5),
+        (SimpleNamespace(metrics=None), None),
+        (SimpleNamespace(metrics=SimpleNamespace(empty_launch_us=None)), None),
+        (SimpleNamespace(metrics=SimpleNamespace(empty_launch_us=3.5)), 3.5),
     ],
     ids=["nothing timed", "a timing that failed", "one that does not say it", "one that does"],
 )
@@ -439,7 +440,7 @@ def test_a_build_is_predicted_on_tensors_without_numbers(kernel) -> None:
     def predicted(rows: int, empty_launch_us: float | None = None, target: str = "sm_100a") -> dict:
         parameters = {**ADD, "rows": rows}
         case = Case("predict", "elementwise_add", kernel, target, chosen, parameters, str(folder), {"device": "b200"})
-        done = predict_build(case, json.loads((folder / "build.json").read_text()), empty_launch_us)
+        done = predict_build(case, record.read("compile", folder / "build.json"), empty_launch_us)
         record.check("predict", done, "test")
         assert done["status"] == "ok", done["reason"]
         return done["metrics"]
@@ -467,7 +468,7 @@ def test_a_cutile_launch_that_may_start_early_is_predicted_so() -> None:
         case = Case("predict", "dependent_launch", "cutile", "sm_100a", chosen, ADD, str(folder), {"device": "b200"})
         launches, _ = captured(case)
         early[variant.params["early"]] = [launch.early for launch in launches]
-        times[variant.params["early"]] = predict_build(case, json.loads((folder / "build.json").read_text()))["metrics"]
+        times[variant.params["early"]] = predict_build(case, record.read("compile", folder / "build.json"))["metrics"]
     assert early == {True: [False, True], False: [False, False]}
     assert times[True]["warm_us"] < times[False]["warm_us"]
     second, ahead = (times[True]["launches"]["warm"][n] for n in (1, 0))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cutesnake.model.records.compile import LaunchShape
 from cutesnake.stages.anatomy import host, shared
 from cutesnake.stages.anatomy.code import Code
 from cutesnake.stages.anatomy.pipelines import Pipeline
@@ -52,10 +53,10 @@ def _use(code: Code, result_roles: Sequence[Role], copy: Copy, way: str) -> dict
 
 
 def shared_memory(
-    launch: Mapping[str, Any], buffers: list[shared.Buffer], seen: Seen | None, result: Sequence[Pipeline] | None
+    launch: LaunchShape, buffers: list[shared.Buffer], seen: Seen | None, result: Sequence[Pipeline] | None
 ) -> dict[str, Any]:
     """Return the map of shared memory for a record."""
-    size = seen.launch.dynamic_shared if seen else launch.get("dynamic_shared_bytes")
+    size = seen.launch.dynamic_shared if seen else launch.dynamic_shared_bytes
     named = [_buffer(buffer, seen, result or ()) for buffer in buffers]
     fits = bool(buffers) and size is not None and buffers[-1].end <= size
     return {

@@ -3,10 +3,11 @@
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cutesnake.model.records.compile import LaunchShape
 from cutesnake.stages.anatomy import copies, host, pipelines, roles, shared
 from cutesnake.stages.anatomy.checks import contradictions
 from cutesnake.stages.anatomy.code import Code, number
@@ -27,7 +28,7 @@ def function_of(
     folder: Path,
     kernel: Kernel,
     entry: Entry | None,
-    launch: Mapping[str, Any],
+    launch: LaunchShape,
     seen: Seen | None,
     buffers: list[shared.Buffer],
     ir: str,
@@ -42,7 +43,7 @@ def function_of(
     groups = pipelines.find_groups(code, seen, result_roles, buffers, tensors) if seen and result_roles else None
     result = pipelines.find_pipelines(groups) if groups is not None else None
     descriptors = copies.descriptors(code, seen, result_roles) if seen and result_roles else None
-    size = seen.launch.cluster if seen else launch.get("cluster")
+    size = seen.launch.cluster if seen else launch.cluster
     cluster = math.prod(size) if size else None
     stages = entry.pipeline_stages if entry else None
     facts = Function(code, cluster, seen, result_roles, groups, result, _swizzles(descriptors, ir), stages)
@@ -82,13 +83,13 @@ def _swizzles(descriptors: list[dict[str, Any]] | None, ir: str) -> list[str]:
     return list(dict.fromkeys(result)) + ([f"shared-memory layouts {', '.join(layouts)}"] if layouts else [])
 
 
-def _host(launch: Mapping[str, Any], seen: Seen | None) -> dict[str, Any]:
+def _host(launch: LaunchShape, seen: Seen | None) -> dict[str, Any]:
     one = seen.launch if seen else None
     return {
         "grid": list(one.grid) if one else None,
-        "block": list(one.block) if one else launch.get("block"),
-        "cluster": list(one.cluster) if one else launch.get("cluster"),
-        "dynamic_shared_bytes": one.dynamic_shared if one else launch.get("dynamic_shared_bytes"),
+        "block": list(one.block) if one else launch.block,
+        "cluster": list(one.cluster) if one else launch.cluster,
+        "dynamic_shared_bytes": one.dynamic_shared if one else launch.dynamic_shared_bytes,
         "attributes": host.attributes_of(one) if one else None,
     }
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.dsls import DSLS
+from cutesnake.model.records.compile import Compile, LaunchShape
 from cutesnake.runtime.errors import describe as plain
 from cutesnake.runtime.machine_faults import MachineFaultError
 from cutesnake.stages.anatomy import host, shared
@@ -40,29 +41,29 @@ def anatomy_of(
     instead: key of a build of the same kernel that is watched, where this one is not.
     Raises RecordError for a damaged build.json.
     """
-    build = record.plain(record.read("compile", folder / "build.json"))
+    build = record.read("compile", folder / "build.json")
     body: dict[str, Any] = {"functions": [], "watched": None, "not_watched": None, "grids": []}
-    if build["status"] == "failed":
+    if build.status == "failed":
         body["not_watched"] = "the build failed"
-    if build["status"] == "ok":
+    if build.status == "ok":
         body |= _body(folder, build, workloads, processors, most_clusters, instead)
     return {
         "stage": "anatomy",
-        "status": build["status"],
-        "reason": build["reason"],
+        "status": build.status,
+        "reason": build.reason,
         "provenance": {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "platform": f"{platform.system()} {platform.machine()}",
         },
-        **{key: build[key] for key in IDENTITY},
+        **{key: value for key, value in record.plain(build).items() if key in IDENTITY},
         **body,
     }
 
 
 def _body(
     folder: Path,
-    build: Mapping[str, Any],
+    build: Compile,
     workloads: Sequence[Mapping[str, Any]],
     processors: int | None,
     most_clusters: int | None,
@@ -70,20 +71,20 @@ def _body(
 ) -> dict[str, Any]:
     """Return the parts of a compiled build, from artifacts and a run."""
     modules = {path.stem: _module(path.read_bytes(), path.name) for path in sorted(folder.glob("*.ptx"))}
-    never = DSLS[build["dsl"]].not_simulated
+    never = DSLS[build.dsl].not_simulated
     why = never or "no workload that this build takes is small enough to be run"
     if instead:
         why += f": its sizes are compile-time constants; {instead}, of the same kernel, was watched"
     if not modules:
         return {"not_watched": never or "there is no PTX in this build"}
     if processors is None:
-        why = f"no GPU of {build['target']} is simulated"
+        why = f"no GPU of {build.target} is simulated"
     if processors is None or never:
         workloads = ()
     message = processors if most_clusters and processors else FEW_PROCESSORS
     watched, seen = None, []
     for parameters in workloads:
-        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, message)
+        asked = host.Asked(folder, build.operator, build.kernel, parameters, message)
         try:
             with time_limit(LIMIT_SECONDS, processor=True):
                 seen = watch(host.launches_of(asked, modules), most_clusters=most_clusters)
@@ -115,7 +116,7 @@ def _translations() -> Translations:
 
 
 def _functions(
-    folder: Path, build: Mapping[str, Any], modules: Mapping[str, Module], seen: Sequence[Seen]
+    folder: Path, build: Compile, modules: Mapping[str, Module], seen: Sequence[Seen]
 ) -> list[dict[str, Any]]:
     """Return a build's functions: those that ran first, then by products and length."""
     ir = (folder / "kernel.mlir").read_text() if (folder / "kernel.mlir").is_file() else ""
@@ -125,7 +126,7 @@ def _functions(
         entries = read_ptx((folder / f"{stem}.ptx").read_text())
         for kernel in module.kernels.values():
             note = next((one for one in seen if one.launch.kernel.name == kernel.name), None)
-            launch, buffers = build["launch"].get(kernel.name, {}), budgets.get(kernel.name, [])
+            launch, buffers = build.launch.get(kernel.name, LaunchShape(None, None, None)), budgets.get(kernel.name, [])
             text = _text_of(ir, kernel.name) if ir else ""
             order = (note is None and bool(seen), *_weight(kernel))
             result.append((order, function_of(folder, kernel, entries.get(kernel.name), launch, note, buffers, text)))
@@ -134,7 +135,7 @@ def _functions(
 
 def _grids(
     folder: Path,
-    build: Mapping[str, Any],
+    build: Compile,
     modules: Mapping[str, Module],
     workloads: Sequence[Mapping[str, Any]],
     processors: int,
@@ -142,7 +143,7 @@ def _grids(
     """Return the grids that the host code requests per workload, on a whole GPU."""
     result = []
     for parameters in workloads:
-        asked = host.Asked(folder, build["operator"], build["kernel"], parameters, processors)
+        asked = host.Asked(folder, build.operator, build.kernel, parameters, processors)
         try:
             launches = host.launches_of(asked, modules)
         except MachineFaultError:

@@ -21,12 +21,16 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from cutesnake.model import own_builds, provenance, record
 from cutesnake.model.catalog import label, load_kernel
 from cutesnake.model.contract import Kernel, Variant
-from cutesnake.model.dsls import DSLS
+from cutesnake.model.dsls import DSLS, Dsl
+from cutesnake.model.explain import problem
+from cutesnake.model.records import common
+from cutesnake.model.records.compile import Compile, LaunchShape
 from cutesnake.runtime.machine_faults import full_disk
 from cutesnake.runtime.shareable import neutral
 from cutesnake.stages.compile.limited_process import CompileError, Outcome, compile_apart
@@ -42,17 +46,6 @@ PARTIAL = ".partial-"  # folders of builds under way; one that is found at the s
 SCRATCH = "cutesnake-build-"  # the same on a disk of the node's own, which the node clears after killed jobs
 RUNTIME = "runtime"  # results/compile/runtime/
 STORE = "store"  # results/compile/store/
-RETURNED = "what compile() returned"
-RETURNS: dict[str, Any] = {
-    **{"symbols": list, "function": (str, type(None)), "launch": dict, "compilers": dict},
-    **{"options": (str, type(None)), "notes": list, "runtime": list},
-}
-FRAME = (
-    *("stage", "status", "reason", "provenance", "operator", "kernel", "dsl", "source", "target", "variant"),
-    *("files", "seconds", "log_tail", "limit_s"),
-)
-# What a kernel reports of a build, by default.
-UNKNOWN: dict[str, Any] = {"symbols": [], "function": None, "launch": {}, "compilers": {}, "options": None, "notes": []}
 LIMIT_SECONDS = 1800.0  # unless the configuration says otherwise
 
 
@@ -90,41 +83,42 @@ def compile_build(
         outcome = compile_apart(operator, kernel, target, variant, partial, limit_s)
         if log is not None:
             record.write_text(log, outcome.output)
-        error = _fault(outcome, module, build)
-        facts = {} if error else outcome.build
+        returned, error = _returned(outcome, module, build)
         if error is None:
-            error = _disassemble(build, facts.setdefault("compilers", {}))
+            error = _disassemble(build, returned.compilers)
             keep_sources(build)
         if error and log is not None and error.strip() not in outcome.output:
             record.write_text(log, f"{outcome.output.rstrip()}\n{error.strip()}\n".lstrip())
         seconds = time.monotonic() - started if outcome.seconds is None else outcome.seconds
         if error and full_disk(folder, partial):
             raise CompileError(f"{operator}/{kernel} for {target}: it was not built")
-        _install_runtime(facts.pop("runtime", []), folder)
+        _install_runtime(returned.runtime, folder)
         files = _install(build, folder)
         own_builds.note(files[name] for name in own_builds.NATIVE if name in files)
     relative = functools.partial(_relative, partial=partial, folder=folder)
     _note_opened(operator, kernel, outcome)
-    entry = {
-        "stage": "compile",
-        "status": "failed" if error else "ok",
-        "reason": relative(error).strip()[:REASON_LENGTH] if error else None,
-        "provenance": _provenance(),
-        "operator": operator,
-        "kernel": kernel,
-        "dsl": module.DSL,
-        "source": module.SOURCE,
-        "target": target,
-        "variant": {"id": variant.id, "params": dict(variant.params)},
-        **UNKNOWN,
-        **facts,
-        "files": files,
-        "seconds": round(seconds, 3),
-        "log_tail": relative("\n".join(outcome.output.splitlines()[-LOG_LINES:])),
-    }
-    if outcome.limit_s is not None:
-        entry["limit_s"] = outcome.limit_s
-    record.write("compile", folder / RECORD, _fitting(entry))
+    entry = Compile(
+        status="failed" if error else "ok",
+        reason=relative(error).strip()[:REASON_LENGTH] if error else None,
+        provenance=_provenance(),
+        operator=operator,
+        kernel=kernel,
+        dsl=module.DSL,  # type: ignore[arg-type]  # checked when it is written
+        source=module.SOURCE,
+        target=target,
+        variant=common.Variant(variant.id, dict(variant.params)),
+        symbols=returned.symbols,
+        function=returned.function,
+        launch=returned.launch,
+        compilers=returned.compilers,
+        options=returned.options,
+        notes=returned.notes,
+        files=files,
+        seconds=round(seconds, 3),
+        log_tail=relative("\n".join(outcome.output.splitlines()[-LOG_LINES:])),
+        limit_s=outcome.limit_s,
+    )
+    record.write("compile", folder / RECORD, entry)
 
 
 def _note_opened(operator: str, kernel: str, outcome: Outcome) -> None:
@@ -163,51 +157,43 @@ def _full_disk_named(*places: Path) -> Iterator[None]:
         raise
 
 
-def _fitting(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the record, or a failed one if `compile` returned something unfit."""
-    try:
-        record.check("compile", entry, f"{entry['operator']}/{entry['kernel']}: {RETURNED}")
-    except record.RecordError as error:
-        known = {key: value for key, value in entry.items() if key in FRAME}
-        return {**known, **UNKNOWN, "status": "failed", "reason": str(error)[:REASON_LENGTH]}
-    return entry
+def _provenance() -> common.Built:
+    return common.Built(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+    )
 
 
-def _provenance() -> dict[str, str]:
-    return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-    }
+class Returned(common.Part):
+    """What a kernel's `compile` may return."""
+
+    symbols: list[str] = msgspec.field(default_factory=list)
+    function: str | None = None
+    launch: dict[str, LaunchShape] = msgspec.field(default_factory=dict)
+    compilers: dict[str, str] = msgspec.field(default_factory=dict)
+    options: str | None = None
+    notes: list[str] = msgspec.field(default_factory=list)
+    runtime: list[str] = msgspec.field(default_factory=list)  # libraries that loading needs
 
 
-def _fault(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
-    """Return what is wrong with a build's output, None if it is usable."""
+def _returned(outcome: Outcome, module: Kernel, folder: Path) -> tuple[Returned, str | None]:
+    """Return what `compile` returned and its fault, None if it is usable."""
     if outcome.error is not None:
-        return outcome.error
-    place = label(Path(str(module.__file__)))
-    if fault := _unusable(outcome, module, folder):
-        return f"{place}: {fault}"
-    return None
+        return Returned(), outcome.error
+    try:
+        returned = msgspec.convert(outcome.build, Returned)
+        fault = _lacking(returned, DSLS[module.DSL], folder)
+    except msgspec.ValidationError as error:
+        fault = f"compile() returned no valid record: {problem(error, outcome.build, Returned)}"
+    return (Returned(), f"{label(Path(str(module.__file__)))}: {fault}") if fault else (returned, None)
 
 
-def _unusable(outcome: Outcome, module: Kernel, folder: Path) -> str | None:
-    if not isinstance(outcome.build, dict):
-        kind = type(outcome.build).__name__
-        return f"{RETURNED} is {kind}; it must be a dict with symbols, launch, function and compilers"
-    for key, value in outcome.build.items():
-        if key not in RETURNS:
-            return f"{RETURNED} has {key!r}; known are {', '.join(RETURNS)}"
-        if not isinstance(value, RETURNS[key]):
-            return (
-                f"{RETURNED} has {type(value).__name__} for {key!r}; cutesnake/model/contract.py says what it must be"
-            )
-    if DSLS[module.DSL].build_packages:
-        label = DSLS[module.DSL].label
-        if not any(folder.glob("*.cubin")):
-            return f"compile() left no .cubin in the folder that it was given, which a {label} build must have"
-        if not outcome.build.get("symbols"):
-            return f"compile() returned no `symbols`: the entry points of a {label} build, the main one first"
+def _lacking(returned: Returned, dsl: Dsl, folder: Path) -> str | None:
+    if dsl.build_packages and not any(folder.glob("*.cubin")):
+        return f"compile() left no .cubin in the folder that it was given, which a {dsl.label} build must have"
+    if dsl.build_packages and not returned.symbols:
+        return f"compile() returned no `symbols`: the entry points of a {dsl.label} build, the main one first"
     return None
 
 

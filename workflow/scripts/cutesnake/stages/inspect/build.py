@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutesnake.model import record
+from cutesnake.model.records.compile import Compile, LaunchShape
 from cutesnake.planning.devices import Devices, capability_of, read_devices
 from cutesnake.stages.inspect.occupancy import Usage, occupancy
 from cutesnake.stages.inspect.ptx import Entry, read_ptx
@@ -30,7 +31,7 @@ class Artifacts:
     kernel: Kernel
     mix: Mix | None
     entry: Entry | None
-    launch: Mapping[str, Any]  # of build.json: block, cluster, dynamic_shared_bytes; null where only known at launch
+    launch: LaunchShape
 
 
 class Notes(dict[str, str]):
@@ -46,47 +47,47 @@ def inspect_build(build_json: Path | str, devices: Path | str, output: Path | st
 
     Raises RecordError for a damaged build.json or artifact, DeviceError for a damaged devices.yaml.
     """
-    build = record.plain(record.read("compile", build_json))
+    build = record.read("compile", build_json)
     known = read_devices(devices)
-    failed = build["status"] == "failed"
+    failed = build.status == "failed"
     functions, notes = ([], []) if failed else _functions(Path(build_json).parent, build, known)
     entry = {
         "stage": "inspect",
-        "status": build["status"],
-        "reason": build["reason"],
+        "status": build.status,
+        "reason": build.reason,
         "provenance": {
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "python": platform.python_version(),
             "platform": f"{platform.system()} {platform.machine()}",
         },
-        **{key: build[key] for key in _IDENTITY},
+        **{key: getattr(build, key) for key in _IDENTITY},
         "functions": functions,
         "notes": notes,
     }
     record.write("inspect", output, entry)
 
 
-def _functions(folder: Path, build: Mapping[str, Any], devices: Devices) -> tuple[list[dict[str, Any]], list[str]]:
+def _functions(folder: Path, build: Compile, devices: Devices) -> tuple[list[dict[str, Any]], list[str]]:
     result = [
         artifacts
-        for name in sorted(build["files"])
+        for name in sorted(build.files)
         if name.endswith(".cubin")
         for artifacts in _read_cubin(folder, Path(name).stem, build)
     ]
     if not result:
         return [], ["the build holds no cubin: there is nothing to inspect"]
-    order = {symbol: place for place, symbol in enumerate(build["symbols"])}
+    order = {symbol: place for place, symbol in enumerate(build.symbols)}
     result.sort(key=lambda one: (order.get(one.kernel.symbol, len(order)), -one.kernel.code_bytes))
     functions, remarks = [], []
     for place, artifacts in enumerate(result):
         notes = Notes()
-        functions.append(_function(artifacts, build["target"], devices, notes))
+        functions.append(_function(artifacts, build.target, devices, notes))
         label = f"function {place + 1}, " if len(result) > 1 else ""
         remarks += [f"{label}{field}: {text}" for field, text in notes.items()]
     return functions, remarks
 
 
-def _read_cubin(folder: Path, stem: str, build: Mapping[str, Any]) -> list[Artifacts]:
+def _read_cubin(folder: Path, stem: str, build: Compile) -> list[Artifacts]:
     """Return the kernels of `<stem>.cubin`, with their SASS and PTX."""
     from cutesnake.stages.inspect.cubin import read_cubin  # a machine without compilers need not have pyelftools
 
@@ -94,23 +95,26 @@ def _read_cubin(folder: Path, stem: str, build: Mapping[str, Any]) -> list[Artif
     texts = {}
     for suffix in ("sass", "ptx"):
         name = f"{stem}.{suffix}"
-        if name in build["files"]:
+        if name in build.files:
             texts[suffix] = _intact(folder, name, build).read_text(encoding="utf-8", errors="replace")
     mixes = read_sass(texts["sass"]) if "sass" in texts else {}
     ptx = texts.get("ptx") or cubin.ptx
     entries = read_ptx(ptx) if ptx else {}
+    unknown = LaunchShape(None, None, None)
     return [
-        Artifacts(kernel, mixes.get(kernel.symbol), entries.get(kernel.symbol), build["launch"].get(kernel.symbol, {}))
+        Artifacts(
+            kernel, mixes.get(kernel.symbol), entries.get(kernel.symbol), build.launch.get(kernel.symbol, unknown)
+        )
         for kernel in cubin.kernels
     ]
 
 
-def _intact(folder: Path, name: str, build: Mapping[str, Any]) -> Path:
+def _intact(folder: Path, name: str, build: Compile) -> Path:
     """Return an artifact's path; RecordError if it differs from build.json."""
     path = folder / name
     if not path.is_file():
         raise record.RecordError(f"{path}: missing, though build.json lists it; delete its folder and run again")
-    if hashlib.sha256(path.read_bytes()).hexdigest() != build["files"][name]:
+    if hashlib.sha256(path.read_bytes()).hexdigest() != build.files[name]:
         raise record.RecordError(
             f"{path}: cut short or changed since it was built (its sha256 is not that of build.json); "
             "delete its folder and run again"
@@ -159,7 +163,7 @@ def _spill_bytes(kernel: Kernel, entry: Entry | None, notes: Notes) -> int | Non
 
 
 def _dynamic_shared(result: Artifacts, notes: Notes) -> int | None:
-    if (passed := result.launch.get("dynamic_shared_bytes")) is not None:
+    if (passed := result.launch.dynamic_shared_bytes) is not None:
         return passed
     if result.entry is not None and not result.entry.uses_dynamic_shared:
         return 0
@@ -168,8 +172,8 @@ def _dynamic_shared(result: Artifacts, notes: Notes) -> int | None:
 
 
 def _threads(result: Artifacts, notes: Notes) -> int | None:
-    if result.launch.get("block"):
-        return math.prod(result.launch["block"])
+    if result.launch.block:
+        return math.prod(result.launch.block)
     if result.kernel.required_threads is not None:
         return result.kernel.required_threads
     most = "" if result.kernel.max_threads is None else f", at most {result.kernel.max_threads}"
@@ -178,8 +182,8 @@ def _threads(result: Artifacts, notes: Notes) -> int | None:
 
 
 def _cluster(result: Artifacts, notes: Notes) -> int | None:
-    if result.launch.get("cluster"):
-        return math.prod(result.launch["cluster"])
+    if result.launch.cluster:
+        return math.prod(result.launch.cluster)
     if result.kernel.blocks_per_cluster is not None:
         return result.kernel.blocks_per_cluster
     notes.unknown("cluster_size", "it is given at launch")

@@ -7,6 +7,7 @@ from typing import Any
 
 from cutesnake.model import record
 from cutesnake.model.contract import Launch, Runner, nothing
+from cutesnake.model.records.compile import Compile
 
 
 class LoadedBuild:
@@ -17,25 +18,25 @@ class LoadedBuild:
         self._functions: dict[tuple[str, str], Any] = {}
 
     @cached_property
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Compile:
         """Return build.json's content."""
-        return record.plain(record.read("compile", self.folder / "build.json"))
+        return record.read("compile", self.folder / "build.json")
 
     @property
     def params(self) -> Mapping[str, Any]:
         """Return the values of the variant."""
-        return self.record["variant"]["params"]
+        return self.record.variant.params
 
     @property
     def symbols(self) -> list[str]:
         """Return the entry points, the main one first."""
-        return self.record["symbols"]
+        return self.record.symbols
 
     def launch(self, symbol: str, grid: tuple[int, int, int]) -> Launch:
         """Return a launch of a CuTe symbol; KeyError for an unknown symbol."""
-        fixed = self.record["launch"][symbol]
-        cluster = tuple(fixed["cluster"] or (1, 1, 1))
-        return Launch(symbol, grid, tuple(fixed["block"]), cluster, fixed["dynamic_shared_bytes"] or 0)
+        fixed = self.record.launch[symbol]
+        assert fixed.block is not None, f"{symbol}: its block is known only at launch"
+        return Launch(symbol, grid, fixed.block, fixed.cluster or (1, 1, 1), fixed.dynamic_shared_bytes or 0)
 
     def function(self) -> Callable[..., None]:
         """Return the exported function of a CuTe build; LoadError if unavailable here."""

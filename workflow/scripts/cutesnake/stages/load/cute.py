@@ -56,16 +56,18 @@ def open_function(folder: Path) -> Callable[..., None]:
     Raises LoadError if the build failed or is damaged, or this machine lacks something to load it; ForeignBuildError
     if this user did not compile it.
     """
-    build = record.plain(record.read("compile", folder / "build.json"))
-    if build["status"] != "ok":
-        raise LoadError(f"{folder}: this build failed, there is nothing to load: {build['reason']}")
+    build = record.read("compile", folder / "build.json")
+    if build.status != "ok":
+        raise LoadError(f"{folder}: this build failed, there is nothing to load: {build.reason}")
+    if build.function is None:
+        raise LoadError(f"{folder}: build.json names no exported function")
     for name in own_builds.NATIVE:
-        if name in build["files"]:
-            if own_builds.digest_of(folder / name) != build["files"][name]:
+        if name in build.files:
+            if own_builds.digest_of(folder / name) != build.files[name]:
                 message = f"delete {folder / 'build.json'} and compile again"
                 raise LoadError(f"{folder / name} is missing or damaged: {message}")
-            _refuse_foreign(folder / name, build["files"][name])
-    return (_opening.opener or _open_for_gpu)(folder, build["function"])
+            _refuse_foreign(folder / name, build.files[name])
+    return (_opening.opener or _open_for_gpu)(folder, build.function)
 
 
 def _open_for_gpu(folder: Path, function: str) -> Callable[..., None]:

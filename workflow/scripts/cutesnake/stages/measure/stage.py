@@ -84,13 +84,13 @@ def run_case(
 
 
 def _not_worth_running(build: Path | str, needs: Iterable[Path | str]) -> str | None:
-    built = record.plain(record.read("compile", build))
-    if built["status"] != "ok":
-        return f"{NOT_RUN}it did not compile ({(built['reason'] or 'no reason given').splitlines()[0][:200]})"
+    built = record.read("compile", build)
+    if built.status != "ok":
+        return f"{NOT_RUN}it did not compile ({(built.reason or 'no reason given').splitlines()[0][:200]})"
     for path in needs:
-        before = record.plain(record.read("correctness", path))
-        if before["status"] != "ok":
-            return f"{NOT_RUN}it is not correct ({before['reason']})"
+        before = record.read("correctness", path)
+        if before.status != "ok":
+            return f"{NOT_RUN}it is not correct ({before.reason})"
     return None
 
 

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
+from cutesnake.model.records.compile import Compile
+from cutesnake.model.records.timing import Timing
 from cutesnake.model.targets import TARGETS
 from cutesnake.runtime.errors import describe
 from cutesnake.runtime.machine_faults import MachineFaultError, machine_fault
@@ -36,25 +38,22 @@ def run_case(
     `build` is the path of its build.json, `timing` of its timing record if this machine makes one.
     """
     case = Case(stage="predict", build=str(Path(build).resolve().parent), settings=dict(settings), **identity)
-    timed = None if timing is None else record.plain(record.read("timing", timing))
-    record.write(
-        "predict", output, predict_build(case, record.plain(record.read("compile", build)), empty_launch_of(timed))
-    )
+    timed = None if timing is None else record.read("timing", timing)
+    record.write("predict", output, predict_build(case, record.read("compile", build), empty_launch_of(timed)))
 
 
-def empty_launch_of(timed: dict[str, Any] | None) -> float | None:
+def empty_launch_of(timed: Timing | None) -> float | None:
     """Return the µs of an empty launch measured with a timed case, or None."""
-    empty_us: float | None = ((timed or {}).get("metrics") or {}).get("lone_us")
-    return empty_us
+    return timed.metrics.empty_launch_us if timed and timed.metrics else None
 
 
-def predict_build(case: Case, built: dict[str, Any], empty_launch_us: float | None = None) -> dict[str, Any]:
+def predict_build(case: Case, built: Compile, empty_launch_us: float | None = None) -> dict[str, Any]:
     """Return the record of a case by its build's record; failed builds are not predicted.
 
     `empty_launch_us` is the time of an empty launch on this host, with which the cold call begins.
     """
-    if built["status"] != "ok":
-        message = (built["reason"] or "no reason given").splitlines()[0][:200]
+    if built.status != "ok":
+        message = (built.reason or "no reason given").splitlines()[0][:200]
         return make_record(case, None, f"not predicted: it did not compile ({message})", backend=NAME)
     return predict_case(case, empty_launch_us=empty_launch_us)
 
