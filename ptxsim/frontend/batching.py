@@ -1,7 +1,7 @@
 """Merge independent instructions of one kind in a block into one call on several registers.
 
 numpy takes longer to be called than to compute on the lanes of a few warps. Only elementwise helpers that make many
-such calls are merged. An instruction moves past others only if no register connects them.
+such calls are merged, and mma.sync. An instruction moves past others only if no register connects them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ _SELECT = re.compile(rf"copyto\(((?:{'|'.join(_BITS)})\[\d+\]), (.+), where=(pre
 _ROUNDED = re.compile(r"\b(f32_to_b?f16\([^()]*), 'rn'\)(?:\.view\('u2'\))?")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OTHER = re.compile(r"\b(?:[fm]|t\d+|lambda)\b|:=")  # the fragment, its mask, or a temporary, which may be a view
+_PRODUCT = re.compile(r"warp_products\(f, (K\d+), u32, \(([\d, ]+)\), \(([\d, ]+)\)\)")
 _PLAIN = re.compile(r"[\w\s(),\[\]]+")
 
 Register = tuple[int, int]  # its bits and slot
+Slots = tuple[int, ...] | tuple[tuple[int, ...], ...]
+Constant = Callable[[Slots], str]
 
 
 class Rows(Protocol):
@@ -50,7 +53,7 @@ class _Line:
     operands: list[tuple[str, int]]  # registers as written, the destination first
 
 
-def merged(lines: Sequence[str], constant: Callable[[tuple[int, ...]], str]) -> list[str]:
+def merged(lines: Sequence[str], constant: Constant) -> list[str]:
     """Return a block's lines merged; `constant` names arrays of register slots."""
     out: list[str] = []
     run: list[_Line] = []
@@ -67,6 +70,10 @@ def merged(lines: Sequence[str], constant: Callable[[tuple[int, ...]], str]) -> 
 
 def _parse(text: str) -> _Line | None:
     """Return a line's effect on registers, None if it may have others."""
+    if product := _PRODUCT.fullmatch(text):
+        results, sources = ([("u32", int(x)) for x in part.split(",")] for part in product.groups()[1:])
+        reads, writes = ({(32, slot) for _, slot in part} for part in (sources, results))
+        return _Line(text, reads, writes, f"{product[1]} {len(results)}", results + sources)
     if _OTHER.search(text):
         return None
     kind = None
@@ -90,12 +97,11 @@ def _parse(text: str) -> _Line | None:
     return _Line(text, set(registers[1:]), {registers[0]}, kind, operands)
 
 
-def _scheduled(run: list[_Line], constant: Callable[[tuple[int, ...]], str]) -> list[str]:
+def _scheduled(run: list[_Line], constant: Constant) -> list[str]:
     """Return a run of lines reordered, with lines of one kind merged."""
-    kinds = [line.kind for line in run if line.kind is not None]
-    if len(kinds) - len(set(kinds)) < LEAST - 1:
+    left = Counter(line.kind for line in run if line.kind is not None)
+    if not any(_is_worth_merging(kind, count) for kind, count in left.items()):
         return [line.text for line in run]
-    left = Counter(kinds)
     waits, followers = _order(run)
     out: list[str] = []
     ready = [n for n, count in enumerate(waits) if not count]
@@ -144,11 +150,20 @@ def _order(run: list[_Line]) -> tuple[list[int], list[set[int]]]:
     return waits, followers
 
 
-def _together(lines: list[_Line], constant: Callable[[tuple[int, ...]], str]) -> list[str]:
+def _is_worth_merging(kind: str, count: int) -> bool:
+    return count >= (1 if kind.startswith("K") else LEAST)
+
+
+def _together(lines: list[_Line], constant: Constant) -> list[str]:
     """Return lines of one kind, which are independent, as one line."""
-    if len(lines) < LEAST:
+    kind = lines[0].kind or ""
+    if not _is_worth_merging(kind, len(lines)):
         return [line.text for line in lines]
     columns = list(zip(*(line.operands for line in lines), strict=True))
+    if kind.startswith("K"):
+        spec, results = kind.split()
+        slots = tuple(tuple(slot for _, slot in column) for column in columns)
+        return [f"warp_products(f, {spec}, u32, {constant(slots[: int(results)])}, {constant(slots[int(results) :])})"]
 
     def operand(column: tuple[tuple[str, int], ...]) -> str:
         name, slot = column[0]
@@ -160,6 +175,11 @@ def _together(lines: list[_Line], constant: Callable[[tuple[int, ...]], str]) ->
     sources = iter(columns[1:])
     value = _REGISTER.sub(lambda _: operand(next(sources)), value)
     return [f"put_rows({columns[0][0][0]}, {constant(tuple(slot for _, slot in columns[0]))}, {value})"]
+
+
+def product_line(spec: str, results: Sequence[int], sources: Sequence[int]) -> str:
+    """Return a line that `merged` replaces, of an mma.sync on slots of 32-bit registers."""
+    return f"warp_products(f, {spec}, u32, {tuple(results)}, {tuple(sources)})"
 
 
 @runtime

@@ -68,8 +68,16 @@ class Code:
     def _split(self) -> list[Block]:
         code = self.instructions
         leaders = {0}
+        products = False  # in a run of mma.sync and mov, which is one block so that batching.py can merge its products
         for i, ins in enumerate(code):
-            if ins.base in _LEAVES:
+            if products and ins.base not in ("mma", "mov"):
+                products = False
+                leaders.add(i)
+            if ins.base == "mma":
+                if not products:
+                    leaders.add(i)
+                products = True
+            elif ins.base in _LEAVES:
                 leaders.add(i + 1)
                 if ins.base == "bra":
                     leaders.add(ins.target)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .batching import merged
+from .batching import Slots, merged
 from .code import Block, Code
 from .formats import FORMATS, PRED, SIGNED, TYPES, U16, U32, U64, UNSIGNED, Format
 from .registry import Opcode, opcode
@@ -52,7 +52,7 @@ class Generator:
             self.lines = merged(self.lines, self._slots)
         return self._function(name)
 
-    def _slots(self, slots: tuple[int, ...]) -> str:
+    def _slots(self, slots: Slots) -> str:
         return self._bound(("slots", slots), np.array(slots))
 
     def _emit(self, entry: Opcode, ins: Instruction) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 _LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14}
 _NOTHING = -9000  # the exponent of a zero: two of them fit 16 bits
-_SMALL = 1 << 13  # multiply-adds up to which one numpy call takes all, such as products of mma.sync
+_SMALL = 1 << 13  # multiply-adds up to which one numpy call takes all, such as a few mma.sync
 _FEW = 0.6  # share of sums with truncated products up to which these are computed apart
 _exactly = [True]  # whether sums are exact, innermost context last
 
@@ -67,7 +67,7 @@ def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, a
         return sums.astype(np.float16 if accumulator == "f16" else np.float32)
     bits, kept = (13, 13) if element in ("e4m3", "e5m2") else (25, 23)
     least = -14 if accumulator == "f16" else -126
-    if a.ndim == 2 and element != "tf32" and len(a) * len(b) * a.shape[-1] > _SMALL:
+    if element != "tf32" and a.size * b.shape[-2] > _SMALL:
         exact = _by_matmul(a, b, c, element, bits, least)
         if exact is not None:
             with np.errstate(all="ignore"):
@@ -123,7 +123,7 @@ def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     A sum of up to 32 powers of 256 lies below the next one, so its exponent gives the largest.
     """
-    sums: np.ndarray = a @ b.T
+    sums: np.ndarray = a @ b.swapaxes(-1, -2)
     highest = sums.view(np.uint64)
     highest >>= np.uint64(55)
     return highest.view(np.int64) - 127  # of a NaN 128 or 384
@@ -132,7 +132,7 @@ def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _by_matmul(
     a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, bits: int, least: int
 ) -> np.ndarray | None:
-    """Return truncated float64 sums (m, n); None if they need the general way.
+    """Return truncated float64 sums (..., m, n); None if they need the general way.
 
     A float64 matrix product is exact where no product loses bits. Other sums are computed term by term.
     """
@@ -165,15 +165,16 @@ def _by_matmul(
     shift += 127
     shift <<= 23
     scale = shift.view(np.float32)
-    exact: np.ndarray = a.astype(np.float64) @ b.T.astype(np.float64)
+    exact: np.ndarray = a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)
     if len(cut):
-        rows = cut // len(b)
+        m, n, k = *exact.shape[-2:], a.shape[-1]
+        rows = cut // n
         by = scale.ravel()[cut]
-        terms = a[rows]
-        terms *= b[cut - rows * len(b)]
+        terms = a.reshape(-1, k)[rows]
+        terms *= b.reshape(-1, k)[rows // m * n + cut % n]
         terms *= by[:, None]
         np.trunc(terms, out=terms)
-        exact.ravel()[cut] = terms.astype(np.float64) @ np.ones(a.shape[-1]) / by
+        exact.ravel()[cut] = terms.astype(np.float64) @ np.ones(k) / by
     if c is not None:
         terms = c * scale
         np.trunc(terms, out=terms)

@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..core.warp import Fragment
+from ..frontend.batching import Rows, product_line
 from ..frontend.formats import U8, U16, U32
 from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
-from ..frontend.syntax import Instruction, items
+from ..frontend.syntax import Instruction, Reg, items
 from ..memory.global_memory import Access
 from .accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
 from .descriptor import values
 from .hopper_product import multiply
 from .memory import load, store
+
+_LANES = 4096  # of which a product fits the caches
 
 Words = tuple[np.ndarray, ...]  # one array of lanes per register
 
@@ -35,7 +38,7 @@ class WarpProduct:
     saturate: bool
 
 
-@emits("mma", own_block=True)
+@emits("mma")
 def _mma(g: Generator, ins: Instruction) -> None:
     parts = ins.parts[1:]
     shape = next((m for p in parts if (m := re.fullmatch(r"m16n8k(\d+)", p))), None)
@@ -57,6 +60,10 @@ def _mma(g: Generator, ins: Instruction) -> None:
         raise g.unknown()
     g.collective()
     spec = g.bind(WarpProduct(k, d_type, a_type, b_type, "satfinite" in parts))
+    slots = [x.slot for group in (d, *sources) for x in group if isinstance(x, Reg) and x.width == 32]
+    if not g.masked and len(slots) == sum(counts):
+        g.target(d[0], U32)
+        return g.line(product_line(spec, slots[: len(d)], slots[len(d) :]))
     t = g.temp()
     g.line(f"{t} = warp_product(f, {spec}, {', '.join(g.reads(x, U32) for x in sources)})")
     for j, item in enumerate(d):
@@ -80,8 +87,24 @@ def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
 @runtime
 def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -> np.ndarray:
     """Return the words of D: (registers, lanes)."""
-    warps = -(-f.n // 32)
-    aw, bw, cw = (_words(x, 32 * warps) for x in (a, b, c))
+    lanes = 32 * -(-f.n // 32)
+    return _product(f, spec, *(_words(x, lanes) for x in (a, b, c)))[:, : f.n]
+
+
+@runtime
+def warp_products(f: Fragment, spec: WarpProduct, view: Rows, results: np.ndarray, sources: np.ndarray) -> None:
+    """Compute independent products of one kind as one product of many warps; slots: (registers, instructions)."""
+    words = view.array[sources, view.lanes].reshape(len(sources), -1)
+    b = len(sources) - len(results)
+    a = b * 2 // 3
+    parts = (words[:, n : n + _LANES] for n in range(0, words.shape[1], _LANES))
+    d = [_product(f, spec, x[:a], x[a:b], x[b:]) for x in parts]
+    view.array[results, view.lanes] = np.concatenate(d, 1).reshape(*results.shape, f.n)
+
+
+def _product(f: Fragment, spec: WarpProduct, aw: np.ndarray, bw: np.ndarray, cw: np.ndarray) -> np.ndarray:
+    """Return the words of D: (registers, lanes)."""
+    warps = aw.shape[1] // 32
     am, bm = _rows(aw, 2, spec.a_type), _rows(bw, 1, spec.b_type)
     cm = from_registers(cw, 8, spec.d_type).reshape(warps, 16, 8)
     f.machine.counts.mma_instructions += warps
@@ -92,7 +115,7 @@ def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -
         d = _through_f16(am, bm, cm, spec.d_type)
     else:
         d = multiply(am, bm, cm, spec.a_type, spec.d_type)
-    return to_registers(d.reshape(16 * warps, 8), spec.d_type)[:, : f.n]
+    return to_registers(d.reshape(16 * warps, 8), spec.d_type)
 
 
 def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:

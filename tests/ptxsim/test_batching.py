@@ -10,6 +10,7 @@ import pytest
 from snippets import run_kernel
 
 from ptxsim.frontend import batching
+from ptxsim.isa import mma
 
 FORMS = (
     "fma.rn.f32 {d}, {a}, {b}, {c}",
@@ -48,3 +49,65 @@ def test_merged_instructions_keep_their_dependencies(seed: int, monkeypatch: pyt
         results.append(x.tobytes())
     assert max(merged) >= 2
     assert results[0] == results[1]
+
+
+PRODUCTS = {  # form of mma.sync → registers of D, A, B, and whether any bits may be an operand
+    "m16n8k16.row.col.f32.bf16.bf16.f32": (4, 4, 2, False),
+    "m16n8k16.row.col.f16.f16.f16.f16": (2, 4, 2, False),
+    "m16n8k8.row.col.f32.tf32.tf32.f32": (4, 4, 2, False),
+    "m16n8k32.row.col.f32.e4m3.e4m3.f32": (4, 4, 2, False),
+    "m16n8k16.row.col.f32.f16.f16.f32": (4, 4, 2, False),
+    "m16n8k32.row.col.s32.s8.u8.s32": (4, 4, 2, True),
+}
+
+
+def _products(forms: list[str], seed: int) -> str:
+    """Return 60 mma.sync and movs: operands in %r20 to %r39, accumulators in %r40 to %r59."""
+    draw = random.Random(seed)
+    lines = ["ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; mad.wide.u32 %d2, %r1, 160, %d1;"]
+    lines += [f"ld.global.b32 %r{n}, [%d2+{4 * n - 80}];" for n in range(20, 60)]
+    for _ in range(60):
+        form = draw.choice(forms)
+        d, a, b, bits = PRODUCTS[form]
+        start, c = 40 + d * draw.randrange(20 // d), 40 + d * draw.randrange(20 // d)
+        pool = range(20, 60) if bits else range(20, 40)
+        vectors = [range(start, start + d), draw.sample(pool, a), draw.sample(pool, b), range(c, c + d)]
+        operands = ", ".join("{" + ", ".join(f"%r{n}" for n in x) + "}" for x in vectors)
+        lines.append(f"mma.sync.aligned.{form} {operands};")
+        if draw.random() < 0.2:
+            lines.append("mov.b32 %r{}, %r{};".format(*draw.choices(range(20, 40), k=2)))
+    return "\n".join(lines + [f"st.global.b32 [%d2+{4 * n - 80}], %r{n};" for n in range(20, 60)])
+
+
+@pytest.mark.parametrize("threads", [32, 640])
+@pytest.mark.parametrize(
+    "forms", [*([form] for form in PRODUCTS), [*PRODUCTS][::4]], ids=[*(x.split("col.")[1] for x in PRODUCTS), "mixed"]
+)
+def test_merged_products_are_those_of_single_instructions(
+    forms: list[str], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, texts, results = np.random.default_rng(3), [], []
+    start = rng.integers(0, 2**32, (threads, 40), dtype=np.uint32)
+    start &= np.uint32(0xBFBFBFBF)  # no NaN of any type
+    start[:, 20:] = rng.standard_normal((threads, 20)).astype(np.float32).view(np.uint32) if "f32" in forms[0] else 0
+    plain = batching._together
+    monkeypatch.setattr(mma, "_LANES", 1024)
+
+    def singly(run: list, constant: Callable) -> list[str]:
+        return [text for line in run for text in plain([line], constant)]
+
+    def together(lines: list, constant: Callable) -> list[str]:
+        texts.append(len(lines) if "warp_products" in lines[0].text else 0)
+        return plain(lines, constant)
+
+    monkeypatch.setattr(batching, "_together", together)
+    for schedule in (batching._scheduled, singly):
+        monkeypatch.setattr(batching, "_scheduled", schedule)
+        x = start.copy()
+        counts = run_kernel(_products(forms, 5), x, threads=threads).counts[0]
+        results.append((x.tobytes(), counts.mma_instructions, counts.mma_flops))
+    assert max(texts) > 1
+    assert results[0] == results[1]
+    assert (x != start).mean() > 0.2
+    if "s32" not in forms[0]:
+        assert np.isfinite(x[:, 20:].view(np.float16 if "f16.f16.f16.f16" in forms[0] else np.float32)).mean() > 0.5
