@@ -1,14 +1,12 @@
 """Make anatomy records from a build's artifacts and one small simulated run."""
 
 import functools
-import platform
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.records.compile import Compile, LaunchShape
 from cutesnake.runtime.errors import describe as plain
@@ -51,11 +49,7 @@ def anatomy_of(
         "stage": "anatomy",
         "status": build.status,
         "reason": build.reason,
-        "provenance": {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "platform": f"{platform.system()} {platform.machine()}",
-        },
+        "provenance": provenance.built(),
         **{key: value for key, value in record.plain(build).items() if key in IDENTITY},
         **body,
     }
