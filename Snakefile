@@ -15,7 +15,7 @@ include: "workflow/rules/cases.smk"
 include: "workflow/rules/operators.smk"
 include: "workflow/rules/files.smk"
 include: "workflow/rules/toolchain_products.smk"
-include: "workflow/rules/products.smk"
+include: "workflow/rules/inputs.smk"
 
 
 terminal.report_page = f"results/{FRONT_PAGE}"
@@ -50,6 +50,7 @@ include: "workflow/rules/learn.smk"
 include: "workflow/rules/keep.smk"
 include: "workflow/rules/site.smk"
 include: "workflow/rules/clean.smk"
+include: "workflow/rules/products.smk"
 
 
 # Where jobs go to other nodes, these stay with the main process: they need a network, or take less than a job's start.

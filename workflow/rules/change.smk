@@ -5,10 +5,7 @@ rule change:
     input:
         **inputs(
             "results/change/{operator}.json",
-            plan="results/plan/{operator}.json",
-            records=lambda wildcards: records_of(wildcards.operator),
-            roofline="results/inspect/{operator}/roofline.json",
-            recorded=lambda wildcards: recorded_of(wildcards.operator),
+            **EVIDENCE,
         ),
     output:
         record="results/change/{operator}.json",

@@ -5,11 +5,7 @@ rule compare:
     input:
         **inputs(
             "results/compare/{operator}.json",
-            plan="results/plan/{operator}.json",
-            records=lambda wildcards: records_of(wildcards.operator),
-            roofline="results/inspect/{operator}/roofline.json",
-            recorded=lambda wildcards: recorded_of(wildcards.operator),
-            kept=lambda wildcards: kept_of(wildcards.operator),
+            **EVIDENCE,
             held=validation_of,
         ),
     output:

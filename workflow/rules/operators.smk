@@ -69,18 +69,6 @@ def kept_of(operator):
     return [str(KEPT_FOLDER / f"{operator}.jsonl")] if kept else []
 
 
-def evidence_files(operator):
-    """Files of an operator's evidence, by name."""
-    return {
-        "plan": f"results/plan/{operator}.json",
-        "records": records_of(operator),
-        "roofline": f"results/inspect/{operator}/roofline.json",
-        "recorded": recorded_of(operator),
-        "kept": kept_of(operator),
-        "anatomy": anatomy_of(operator),
-    }
-
-
 CARDS = {"devices": MACHINE.as_dict()["devices"], "selected": MACHINE.selected}
 CARDS_OF_OTHERS = [*recorded_devices(), *cards_of_nodes()]
 
@@ -221,3 +209,17 @@ def anatomy_pages(operator):
         labels={"kernel": "{kernel}"},
     )
     return {"anatomy": pages} if READ else {}
+
+
+def of_operator(find):
+    """An input function for the operator that wildcards name, or else the front page's."""
+    return lambda wildcards: find(wildcards.get("operator", FRONT))
+
+
+EVIDENCE = {
+    "plan": of_operator("results/plan/{}.json".format),
+    "records": of_operator(records_of),
+    "roofline": of_operator("results/inspect/{}/roofline.json".format),
+    "recorded": of_operator(recorded_of),
+    "kept": of_operator(kept_of),
+}

@@ -15,18 +15,16 @@ from cutesnake.stages.compile.compile import LIMIT_SECONDS
 
 def products():
     """All products of the plan, each after those that it reads."""
-    yield Product(
+    yield of_rule(
         "results/arch.json",
+        {},
         "arch",
         lambda: recipe(code_of("arch.py"), plan=PLAN.as_dict(), machine=MACHINE.as_dict()),
     )
     for operator in PLAN.workloads:
         yield plan_product(operator)
     for source in sorted({*PLAN.sources.values()} - {OWN, INSTALLED}):
-        code = code_of("job.py", "cutesnake.stages.fetch")
-        pin = PINS.get(source)
-        path = f"results/fetch/{source}/fetched.json"
-        yield Product(path, "fetch", lambda code=code, pin=pin: recipe(code, pin=pin), spare=True)
+        yield fetched_product(source)
     for build in EVERY_BUILD:
         yield build_product(build)
         if "inspect" in EXPERIMENT.stages:
@@ -40,12 +38,12 @@ def products():
             for batch in BATCHES.values():
                 if batch.stage == stage:
                     yield batch_product(batch)
-            for key, cases in CHOICES.items():
-                yield Product(
-                    f"results/autotune/{key}.json",
+            for cases in CHOICES.values():
+                yield of_rule(
+                    "results/autotune/{operator}/{kernel}/{target}/{workload}.json",
+                    names_of(cases[0].id),
                     "autotune",
                     lambda: recipe(code_of("job.py", "cutesnake.stages.measure.autotune")),
-                    files_of(case.id.path("timing") for case in cases),
                 )
     for case in PLAN.predicted():
         yield predicted_product(case)
@@ -56,40 +54,44 @@ def products():
         if BASELINE:
             yield changed_product(operator)
     for operator in [operator for operator in PLAN.workloads if operator != FRONT]:
-        yield page_product(operator, f"results/report/{operator}.html", page_inputs(operator))
+        yield page_product(operator, "results/report/{operator}.html")
     if FRONT in PLAN.workloads:
-        yield page_product(FRONT, f"results/{FRONT_PAGE}", front_inputs(), tuple(f"results/{path}" for path in LINKED))
+        yield page_product(FRONT, f"results/{FRONT_PAGE}", linked=tuple(f"results/{path}" for path in LINKED))
     yield from toolchain_products()
     if WHOLE:
         yield from products_of_all()
     for name in CLASSES:
-        path = f"results/machine/{name}.json"
-        yield Product(path, "machine", lambda: recipe(code_of("machine.py"), modules=matrix.modules_needed(EXPERIMENT)))
+        yield of_rule(
+            "results/machine/{machine}.json",
+            {"machine": name},
+            "machine",
+            lambda: recipe(code_of("machine.py"), modules=matrix.modules_needed(EXPERIMENT)),
+        )
 
 
 def products_of_all():
     """What is made from results of several operators."""
-    yield Product(
+    yield of_rule(
         "results/overview",
+        {},
         "overview",
         lambda: recipe(code_of("job.py", "cutesnake.report.plot.overview"), ("matplotlib",)),
-        COMPARISONS,
     )
     if OPERATIONS:
-        yield Product(
+        yield of_rule(
             "results/operations.json",
+            {},
             "operations",
             lambda: recipe(
                 code_of("job.py", "cutesnake.report.operations"), front=FRONT_PAGE, first=FRONT, checks=SIMULATED
             ),
-            [*BUILD_RECORDS, *files_of(SIMULATED), str(PROJECT / "config/operations.yaml"), *TEMPLATES],
             others=(("results/report/operations.html", "page"),),
         )
-    yield Product(
+    yield of_rule(
         f"results/{CATALOGUE}",
+        {},
         "page",
         lambda: recipe(code_of("job.py", "cutesnake.report.catalogue"), front=FRONT_PAGE),
-        ["results/arch.json", *COMPARISONS, "results/overview", *CHANGES, *TEMPLATES],
     )
     lessons = goals.pages(GOALS)
     for build in {build.key: build for lesson in lessons for build in timed_lesson_builds(lesson)}.values():
@@ -98,14 +100,26 @@ def products_of_all():
         yield lesson_product(lesson)
     for name, exercise in GOALS.exercises.items():
         kernel = ".".join(("kernels", *exercise.kernel.split("/")))
-        yield exercise_product(exercise_page(name), [], kernel, exercise=plain(exercise))
-    yield exercise_product("results/learn_break.html", [GOALS_FILE])
+        names = {"exercise": name}
+        yield exercise_product("results/learn/exercises/{exercise}.html", names, kernel, exercise=plain(exercise))
+    yield exercise_product("results/learn_break.html", {})
+
+
+def fetched_product(source):
+    return of_rule(
+        "results/fetch/{package}/fetched.json",
+        {"package": source},
+        "fetch",
+        lambda: recipe(code_of("job.py", "cutesnake.stages.fetch"), pin=PINS.get(source)),
+        spare=True,
+    )
 
 
 def plan_product(operator):
     names = Names(operator=operator)
-    return Product(
-        f"results/plan/{operator}.json",
+    return of_rule(
+        "results/plan/{operator}.json",
+        names,
         "plan",
         lambda: recipe(
             code_of("job.py", "cutesnake.stages.inspect.roofline", f"kernels.{operator}.operator"),
@@ -113,18 +127,17 @@ def plan_product(operator):
             machine=CARDS,
             recorded=CARDS_OF_OTHERS,
         ),
-        [DEVICES],
         others=((f"results/inspect/{operator}/roofline.json", "roofline"),),
     )
 
 
 def build_product(build):
     names = names_of(build)
-    return Product(
-        build.path("compile"),
+    return of_rule(
+        "results/compile/{operator}/{kernel}/{target}/{variant}/build.json",
+        names,
         "compile",
         lambda: recipe_of_build(names),
-        upstream_of(names),
         limit_s=config.get("compile", {}).get("max_seconds", LIMIT_SECONDS),
     )
 
@@ -147,14 +160,8 @@ def checked_products():
 
 
 def case_product(stage, case):
-    names = names_of(case.id)
-    reads = [case.build.id.path("compile")]
-    if stage != "correctness":
-        checked = checked_first(names)
-        reads += [checked] if checked else []
-    if stage == "nsys":
-        reads += timed_first(names)
-    return Product(case.id.path(stage), stage, lambda: recipe_of_measurement(stage, case), reads)
+    pattern = f"results/{stage}/{{operator}}/{{kernel}}/{{target}}/{{variant}}/{{workload}}.json"
+    return of_rule(pattern, names_of(case.id), stage, lambda: recipe_of_measurement(stage, case))
 
 
 def batch_product(batch):
@@ -173,19 +180,20 @@ def of_batch(batch):
 
 def predicted_product(case):
     names = names_of(case.id)
-    return Product(
-        case.id.path("predict"),
+    return of_rule(
+        "results/predict/{operator}/{kernel}/{target}/{variant}/{workload}.json",
+        names,
         "predict",
         lambda: recipe_of_prediction(case, timing_of(names)),
-        [case.build.id.path("compile"), *timed_beside(names)],
     )
 
 
 def anatomy_product(operator):
     names = Names(operator=operator)
     kernels = sorted({build.kernel for build in builds_of(operator)})
-    return Product(
-        f"results/anatomy/{operator}",
+    return of_rule(
+        "results/anatomy/{operator}",
+        names,
         "anatomy",
         lambda: recipe(
             code_of(
@@ -194,68 +202,36 @@ def anatomy_product(operator):
             TORCH,
             builds=anatomy_builds_of(names),
         ),
-        [build.id.path("compile") for build in builds_of(operator)],
     )
 
 
-def evidence_inputs(operator):
-    return [
-        f"results/plan/{operator}.json",
-        *records_of(operator),
-        f"results/inspect/{operator}/roofline.json",
-        *recorded_of(operator),
-    ]
-
-
 def compared_product(operator):
-    others = ((f"results/compare/{operator}.csv", "table"), (f"results/plot/{operator}", "plot"))
-    return Product(
-        f"results/compare/{operator}.json",
+    return of_rule(
+        "results/compare/{operator}.json",
+        {"operator": operator},
         "compare",
         lambda: recipe(code_of("job.py", "cutesnake.report.plot"), ("matplotlib",)),
-        [*evidence_inputs(operator), *kept_of(operator), *validation_of(Names(operator=operator))],
-        others,
+        others=((f"results/compare/{operator}.csv", "table"), (f"results/plot/{operator}", "plot")),
     )
 
 
 def changed_product(operator):
-    return Product(
-        change_of(operator),
+    names = Names(operator=operator)
+    return of_rule(
+        "results/change/{operator}.json",
+        names,
         "change",
-        lambda: recipe(
-            code_of("change.py"), baseline=EXPERIMENT.baseline, content=baseline_digest_of(Names(operator=operator))
-        ),
-        [*evidence_inputs(operator), *kept_of(operator)],
-        ((f"results/change/{operator}.csv", "table"),),
+        lambda: recipe(code_of("change.py"), baseline=EXPERIMENT.baseline, content=baseline_digest_of(names)),
+        others=((f"results/change/{operator}.csv", "table"),),
     )
 
 
-def page_inputs(operator):
-    return [
-        "results/arch.json",
-        *evidence_inputs(operator),
-        f"results/compare/{operator}.json",
-        f"results/compare/{operator}.csv",
-        f"results/plot/{operator}",
-        *references_of(operator),
-        *changes_of(operator),
-        *anatomy_of(operator),
-        *kept_of(operator),
-        *(KNOWLEDGE if READ else []),
-        *VERDICT_FILES,
-        *TEMPLATES,
-    ]
-
-
-def front_inputs():
-    return [*page_inputs(FRONT), *SUMMARY]
-
-
-def page_product(operator, path, reads, linked=()):
+def page_product(operator, pattern, linked=()):
     sources = {source for (name, _), source in PLAN.sources.items() if name == operator}
     pins = {source: PINS.get(source) for source in sorted(sources - {OWN, INSTALLED})}
-    return Product(
-        path,
+    return of_rule(
+        pattern,
+        {"operator": operator},
         "page",
         lambda: recipe(
             code_of("job.py", "cutesnake.report.files"),
@@ -264,14 +240,14 @@ def page_product(operator, path, reads, linked=()):
             sweep=asdict(EXPERIMENT.sweeps[operator]),
             pins=pins,
         ),
-        reads,
         linked=linked,
     )
 
 
 def lesson_product(lesson):
-    return Product(
-        f"results/{lesson}.html",
+    return of_rule(
+        "results/{lesson}.html",
+        {"lesson": lesson},
         "page",
         lambda: recipe(
             code_of("learn.py"),
@@ -281,32 +257,24 @@ def lesson_product(lesson):
             own=OWN_KERNELS,
             devices=PLAN.clocks,
         ),
-        [
-            *(build.id.path("compile") for build in lesson_builds(lesson)),
-            *lesson_timelines(lesson).values(),
-            *lesson_checked(lesson),
-            GOALS_FILE,
-            *KNOWLEDGE,
-            *TEMPLATES,
-        ],
     )
 
 
 def timeline_product(build):
-    return Product(
-        timeline_path(build),
+    return of_rule(
+        "results/learn/timelines/{operator}/{kernel}/{target}/{variant}.json",
+        names_of(build.id),
         "predict",
         lambda: recipe_of_prediction(timeline_case(build)),
-        [build.id.path("compile")],
     )
 
 
-def exercise_product(path, reads, *modules, **params):
-    return Product(
-        path,
+def exercise_product(pattern, names, *modules, **params):
+    return of_rule(
+        pattern,
+        names,
         "page",
         lambda: recipe(code_of("exercise.py", *modules), ("nvidia-cutlass-dsl", *TORCH), **params),
-        [EXAMPLES, *reads, *TEMPLATES],
     )
 
 
@@ -332,36 +300,3 @@ if snakemake_internals.is_main(workflow):
     marks.make(path for name in FINDINGS.why for path in PRODUCTS[name].paths)
     atexit.register(outputs.remember, PRODUCTS.values())
     atexit.register(marks.remove)
-
-
-def inputs(products, **named):
-    """Return the inputs of the job that makes these products, and the input that says whether it must run.
-
-    Where it has to, or has not run yet, nothing is `ancient`: Snakemake does not look at a job that follows from one
-    that runs, not even for missing outputs.
-    """
-    patterns = [products] if isinstance(products, str) else products
-
-    def among(names, wildcards):
-        return any(pattern.format(**wildcards) in names for pattern in patterns)
-
-    def again(wildcards):
-        return among(MADE_AGAIN, wildcards)
-
-    def dated(paths):
-        def resolved(wildcards):
-            named = paths(wildcards) if callable(paths) else paths
-            one = isinstance(named, str)
-            files = named.format(**wildcards) if one else [path.format(**wildcards) for path in named]
-            return files if again(wildcards) or among(MISSING, wildcards) else ancient(files)
-
-        return resolved
-
-    marked = {"state": lambda wildcards: marks.STALE if again(wildcards) else marks.CURRENT}
-    return marked | {name: dated(paths) for name, paths in named.items()}
-
-
-def made_from(wildcards, output):
-    """Return the provenance of a job's results."""
-    product = next((PRODUCTS[path] for path in output if path in PRODUCTS), None)
-    return {"recipe": product.recipe(), "files": product.named} if product else {}

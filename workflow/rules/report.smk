@@ -1,26 +1,26 @@
 """The front page, with the first operator in full, a page for every other one, and pages of each one's kernels."""
 
+PAGE_INPUTS = {
+    "arch": "results/arch.json",
+    **EVIDENCE,
+    "comparisons": of_operator("results/compare/{}.json".format),
+    "table": of_operator("results/compare/{}.csv".format),
+    "pictures": of_operator("results/plot/{}".format),
+    "references": of_operator(references_of),
+    "changes": of_operator(changes_of),
+    "anatomy": of_operator(anatomy_of),
+    "knowledge": KNOWLEDGE if READ else [],
+    "verdicts": VERDICT_FILES,
+    "templates": TEMPLATES,
+}
+
 
 rule report:
     input:
         **inputs(
             f"results/{FRONT_PAGE}",
-            arch="results/arch.json",
-            plan=f"results/plan/{FRONT}.json",
-            records=lambda wildcards: records_of(FRONT),
-            roofline=f"results/inspect/{FRONT}/roofline.json",
-            recorded=lambda wildcards: recorded_of(FRONT),
-            kept=lambda wildcards: kept_of(FRONT),
-            comparisons=f"results/compare/{FRONT}.json",
-            table=f"results/compare/{FRONT}.csv",
-            pictures=f"results/plot/{FRONT}",
+            **PAGE_INPUTS,
             summary=SUMMARY,
-            references=references_of(FRONT),
-            changes=changes_of(FRONT),
-            anatomy=anatomy_of(FRONT),
-            knowledge=KNOWLEDGE if READ else [],
-            verdicts=VERDICT_FILES,
-            templates=TEMPLATES,
         ),
     output:
         **anatomy_pages(FRONT),
@@ -71,21 +71,7 @@ rule page:
     input:
         **inputs(
             "results/report/{operator}.html",
-            arch="results/arch.json",
-            plan="results/plan/{operator}.json",
-            records=lambda wildcards: records_of(wildcards.operator),
-            roofline="results/inspect/{operator}/roofline.json",
-            recorded=lambda wildcards: recorded_of(wildcards.operator),
-            kept=lambda wildcards: kept_of(wildcards.operator),
-            comparisons="results/compare/{operator}.json",
-            table="results/compare/{operator}.csv",
-            pictures="results/plot/{operator}",
-            references=lambda wildcards: references_of(wildcards.operator),
-            changes=lambda wildcards: changes_of(wildcards.operator),
-            anatomy=lambda wildcards: anatomy_of(wildcards.operator),
-            knowledge=KNOWLEDGE if READ else [],
-            verdicts=VERDICT_FILES,
-            templates=TEMPLATES,
+            **PAGE_INPUTS,
         ),
     output:
         **anatomy_pages("{operator}"),

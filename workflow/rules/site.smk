@@ -20,7 +20,8 @@ rule site:
     params:
         project=str(PROJECT),
         files=lambda wildcards: {
-            **evidence_files(FRONT),
+            **{name: files(wildcards) for name, files in EVIDENCE.items()},
+            "anatomy": anatomy_of(FRONT),
             "comparisons": f"results/compare/{FRONT}.json",
             "pictures": f"results/plot/{FRONT}",
             "references": references_of(FRONT),

@@ -1,7 +1,6 @@
 """What toolchains make: an environment each, a record per kernel and target, a matrix."""
 
 from cutesnake.planning import toolchains
-from cutesnake.planning.outputs import Product
 from cutesnake.stages.compile.compile import LIMIT_SECONDS
 
 TOOLCHAINS = {one.name: one for one in EXPERIMENT.toolchains}
@@ -152,28 +151,33 @@ def gpus_of_toolchain(wildcards):
 
 def toolchain_products():
     for name in TOOLCHAINS:
-        for path in environment_of(name):
-            yield Product(path, "environment", lambda name=name: recipe_of_environment(name))
-    for path, (name, builds) in TOOLCHAIN_BUILDS.items():
+        if environment_of(name):
+            yield of_rule(
+                "results/toolchains/{toolchain}/environment.json",
+                {"toolchain": name},
+                "environment",
+                lambda name=name: recipe_of_environment(name),
+            )
+    for name, builds in TOOLCHAIN_BUILDS.values():
         names = Names(names_of(builds[0].id), toolchain=name)
-        yield Product(
-            path,
+        yield of_rule(
+            "results/toolchains/{toolchain}/{operator}/{kernel}/{target}.json",
+            names,
             "toolchain",
             lambda names=names: recipe(
                 code_of("toolchain.py", f"kernels.{names.operator}.{names.kernel}"),
                 TORCH,
                 asked=asked_of_toolchain(names),
             ),
-            [*environment_of(name), *toolchain_upstream(names)],
         )
     if TOOLCHAINS:
-        yield Product(
+        yield of_rule(
             TOOLCHAIN_MATRIX,
+            {},
             "toolchains",
             lambda: recipe(
                 code_of("job.py", "cutesnake.report.toolchains"), toolchains=list(TOOLCHAINS), limits=gate_limits()
             ),
-            [*TOOLCHAIN_BUILDS, *ENVIRONMENTS, *TEMPLATES],
             others=tuple((page, "page") for page in (TOOLCHAIN_PAGE, *TOOLCHAIN_PAGES)),
         )
 
