@@ -162,7 +162,7 @@ def _order(run: list[_Line]) -> tuple[list[int], list[set[int]]]:
 
 
 def _chains(run: list[_Line], products: list[int], waits: list[int], followers: list[set[int]]) -> list[list[int]]:
-    """Return independent products, then products that only add to one of these each, and so on."""
+    """Return independent products, then those that each add to one of these, and so on."""
     levels = [products]
     while len(products) < 8:  # more are large enough by themselves
         level = []

@@ -84,7 +84,7 @@ class Generator:
         self.lines.append(text)
 
     def join(self, first: int) -> None:
-        """Make one line of those from number `first` on, which share a temporary, so that they move together."""
+        """Join the lines from number `first` on, which share a temporary, into one."""
         self.lines[first:] = ["; ".join(self.lines[first:])]
 
     def end(self, text: str) -> None:

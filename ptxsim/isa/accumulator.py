@@ -20,9 +20,9 @@ def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fragment(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Convert A (halves 2) or B (1), registers (parts * halves, lanes) of whole warps, to float32 (rows, k).
+    """Convert A (two halves) or B (one) to float32 (rows, k).
 
-    A warp has 8 * halves rows.
+    Words: (parts * halves, lanes) of whole warps, each of 8 * halves rows.
     """
     warps = words.shape[1] // 32
     w = np.ascontiguousarray(words.reshape(-1, halves, warps, 8, 4).transpose(2, 1, 3, 0, 4))

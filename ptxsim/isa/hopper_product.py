@@ -143,7 +143,7 @@ def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def prepare(a: np.ndarray, b: np.ndarray, element: str) -> Sums:
-    """Return what `multiply` needs of A and B, of any type but tf32; products of a chain are prepared together."""
+    """Return what `multiply` needs of A and B, of any type but tf32."""
     a, b = np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32)
     powers, last_bits = _powers(element)
     if element == "bf16":
@@ -189,8 +189,11 @@ def _by_matmul(
         m, n, k = *exact.shape[-2:], a.shape[-1]
         rows = cut // n
         by = scale.ravel()[cut]
-        terms = a.reshape(-1, k)[rows].astype(np.float32)
-        terms *= b.reshape(-1, k)[rows // m * n + cut % n]
+        columns = cut - rows * n
+        if exact.ndim > 2:
+            columns += rows // m * n
+        terms = a.reshape(-1, k)[rows].astype(np.float32, copy=False)
+        terms *= b.reshape(-1, k)[columns]
         terms *= by[:, None]
         np.trunc(terms, out=terms)
         exact.ravel()[cut] = terms.astype(np.float64) @ np.ones(k) / by

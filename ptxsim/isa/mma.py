@@ -100,7 +100,10 @@ def warp_products(f: Fragment, spec: WarpProduct, view: Rows, results: np.ndarra
 
 
 def _product(f: Fragment, spec: WarpProduct, aw: np.ndarray, bw: np.ndarray, cw: np.ndarray) -> np.ndarray:
-    """Return the words of D (registers, levels, lanes); each level adds to the one before, the first to C."""
+    """Return the words of D: (registers, levels, lanes).
+
+    Each level adds to the one before, the first to C.
+    """
     _, levels, lanes = aw.shape
     warps = lanes // 32
     am = fragment(aw.reshape(len(aw), -1), 2, spec.a_type).reshape(levels, warps, 16, -1)
