@@ -1,7 +1,7 @@
 """The timeline of a few lone calls, under Nsight Systems."""
 
 
-rule nsys:
+use rule timing as nsys with:
     input:
         **inputs(
             "results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
@@ -13,19 +13,9 @@ rule nsys:
         record="results/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.json",
     log:
         "results/log/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.log",
-    conda:
-        "../../envs/environment.yaml"
-    resources:
-        gpu=1,
-        slurm_partition=asked_of_slurm("partition"),
-        gpu_model=asked_of_slurm("gpu_model"),
-        constraint=asked_of_slurm("constraint"),
-        slurm_extra=asked_of_slurm("exclusive"),
     params:
         stage="nsys",
         identity=identity_of,
         settings={},
         device=card_of,
         made_from=made_from,
-    script:
-        "../scripts/measure_case.py"

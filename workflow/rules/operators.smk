@@ -223,3 +223,16 @@ EVIDENCE = {
     "recorded": of_operator(recorded_of),
     "kept": of_operator(kept_of),
 }
+
+
+def page_arguments(wildcards, input, output):
+    """What the job of an operator's page is told; the front page, which has no wildcards, links to pages not made yet."""
+    return {
+        "files": {**dict(input.items()), "upstream": UPSTREAM},
+        "config": config,
+        "sweep": asdict(EXPERIMENT.sweeps[wildcards.get("operator", FRONT)]),
+        "front": FRONT_PAGE,
+        "output": output.page,
+        "placeholders": {} if wildcards.get("operator") else LINKED,
+        "anatomy": output.get("anatomy"),
+    }

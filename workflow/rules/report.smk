@@ -36,15 +36,7 @@ rule report:
         "../../envs/environment.yaml"
     params:
         task=("pages", "report", "cutesnake.report.files:report_files"),
-        arguments=lambda wildcards, input, output: {
-            "files": {**dict(input.items()), "upstream": UPSTREAM},
-            "config": config,
-            "sweep": asdict(EXPERIMENT.sweeps[FRONT]),
-            "front": FRONT_PAGE,
-            "output": output.page,
-            "placeholders": LINKED,
-            "anatomy": output.get("anatomy"),
-        },
+        arguments=page_arguments,
         made_from=made_from,
     script:
         "../scripts/job.py"
@@ -67,7 +59,7 @@ rule front_link:
         "echo '<!doctype html>{params.link}' > {output} 2> {log}"
 
 
-rule page:
+use rule report as page with:
     input:
         **inputs(
             "results/report/{operator}.html",
@@ -87,21 +79,6 @@ rule page:
         operator=rf"(?!(operations|toolchains|{FRONT})\b)\w+",  # these have rules of their own
     group:
         grouped("operators")
-    conda:
-        "../../envs/environment.yaml"
-    params:
-        task=("pages", "report", "cutesnake.report.files:report_files"),
-        arguments=lambda wildcards, input, output: {
-            "files": {**dict(input.items()), "upstream": UPSTREAM},
-            "config": config,
-            "sweep": asdict(EXPERIMENT.sweeps[wildcards.operator]),
-            "front": FRONT_PAGE,
-            "output": output.page,
-            "anatomy": output.get("anatomy"),
-        },
-        made_from=made_from,
-    script:
-        "../scripts/job.py"
 
 
 rule catalogue_page:
