@@ -28,10 +28,11 @@ _ROUNDED = re.compile(r"\b(f32_to_b?f16\([^()]*), 'rn'\)(?:\.view\('u2'\))?")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OTHER = re.compile(r"\b(?:[fm]|t\d+|lambda)\b|:=")  # the fragment, its mask, or a temporary, which may be a view
 _PRODUCT = re.compile(r"warp_products\(f, (K\d+), u32, \(([\d, ]+)\), \(([\d, ]+)\)\)")
+_PACKING = re.compile(rf"t\d+ = ({'|'.join(_BITS)})\[\d+\]\.view\('\w+'\); [^fm]*")  # or unpacking: mov of a vector
 _PLAIN = re.compile(r"[\w\s(),\[\]]+")
 
 Register = tuple[int, int]  # its bits and slot
-Slots = tuple[int, ...] | tuple[tuple[int, ...], ...]
+Slots = tuple[object, ...]  # numbers of registers, nested
 Constant = Callable[[Slots], str]
 
 
@@ -58,6 +59,9 @@ def merged(lines: Sequence[str], constant: Constant) -> list[str]:
     out: list[str] = []
     run: list[_Line] = []
     for text in lines:
+        if text.startswith("use_registers("):  # depends on no register's value
+            out.append(text)
+            continue
         line = _parse(text)
         if line is not None:
             run.append(line)
@@ -74,6 +78,11 @@ def _parse(text: str) -> _Line | None:
         results, sources = ([("u32", int(x)) for x in part.split(",")] for part in product.groups()[1:])
         reads, writes = ({(32, slot) for _, slot in part} for part in (sources, results))
         return _Line(text, reads, writes, f"{product[1]} {len(results)}", results + sources)
+    if _PACKING.fullmatch(text):
+        registers = [(_BITS[name], int(slot)) for name, slot in _REGISTER.findall(text)]
+        unpacks = "[...] = " in text
+        first, others = set(registers[:1]), set(registers[1:])
+        return _Line(text, first if unpacks else others, others if unpacks else first, None, [])
     if _OTHER.search(text):
         return None
     kind = None
@@ -100,7 +109,7 @@ def _parse(text: str) -> _Line | None:
 def _scheduled(run: list[_Line], constant: Constant) -> list[str]:
     """Return a run of lines reordered, with lines of one kind merged."""
     left = Counter(line.kind for line in run if line.kind is not None)
-    if not any(_is_worth_merging(kind, count) for kind, count in left.items()):
+    if not any(count >= LEAST or kind.startswith("K") for kind, count in left.items()):
         return [line.text for line in run]
     waits, followers = _order(run)
     out: list[str] = []
@@ -116,14 +125,19 @@ def _scheduled(run: list[_Line], constant: Constant) -> list[str]:
                 by_kind.setdefault(run[n].kind or "", []).append(n)
             kind = max(by_kind, key=lambda kind: (len(by_kind[kind]) == left[kind], len(by_kind[kind])))
             chosen = by_kind[kind]
+            if kind.startswith("K"):
+                levels = _chains(run, chosen, waits, followers)
+                chosen = [n for level in levels for n in level]
+                out.append(_products([[run[n] for n in level] for level in levels], constant))
+            else:
+                out += _together([run[n] for n in chosen], constant)
             left[kind] -= len(chosen)
-            out += _together([run[n] for n in chosen], constant)
         done = set(chosen)
         ready = [n for n in ready if n not in done]
         for n in chosen:
             for follower in followers[n]:
                 waits[follower] -= 1
-                if not waits[follower]:
+                if not waits[follower] and follower not in done:
                     ready.append(follower)
         ready.sort()
     return out
@@ -150,20 +164,40 @@ def _order(run: list[_Line]) -> tuple[list[int], list[set[int]]]:
     return waits, followers
 
 
-def _is_worth_merging(kind: str, count: int) -> bool:
-    return count >= (1 if kind.startswith("K") else LEAST)
+def _chains(run: list[_Line], products: list[int], waits: list[int], followers: list[set[int]]) -> list[list[int]]:
+    """Return independent products, then those that each add to one of these, and so on."""
+    levels = [products]
+    while len(products) < 8:  # more are large enough by themselves
+        level = []
+        for n in levels[-1]:
+            adding = [x for x in followers[n] if waits[x] == 1 and _only_adds(run[x], run[n])]
+            if len(adding) != 1:
+                return levels
+            level += adding
+        levels.append(level)
+    return levels
+
+
+def _only_adds(line: _Line, to: _Line) -> bool:
+    """Return whether a product depends on another one by its C alone."""
+    results = to.operands[: len(to.writes)]
+    factors = {(32, slot) for _, slot in line.operands[len(results) : -len(results)]}
+    return line.kind == to.kind and line.operands[-len(results) :] == results and not to.writes & factors
+
+
+def _products(levels: list[list[_Line]], constant: Constant) -> str:
+    """Return chains of products as one line; slots are (registers, levels, instructions)."""
+    spec, count = (levels[0][0].kind or "").split()
+    by_level = [zip(*([slot for _, slot in line.operands] for line in level), strict=True) for level in levels]
+    slots = tuple(zip(*by_level, strict=True))
+    return f"warp_products(f, {spec}, u32, {constant(slots[: int(count)])}, {constant(slots[int(count) :])})"
 
 
 def _together(lines: list[_Line], constant: Constant) -> list[str]:
     """Return lines of one kind, which are independent, as one line."""
-    kind = lines[0].kind or ""
-    if not _is_worth_merging(kind, len(lines)):
+    if len(lines) < LEAST:
         return [line.text for line in lines]
     columns = list(zip(*(line.operands for line in lines), strict=True))
-    if kind.startswith("K"):
-        spec, results = kind.split()
-        slots = tuple(tuple(slot for _, slot in column) for column in columns)
-        return [f"warp_products(f, {spec}, u32, {constant(slots[: int(results)])}, {constant(slots[int(results) :])})"]
 
     def operand(column: tuple[tuple[str, int], ...]) -> str:
         name, slot = column[0]

@@ -83,6 +83,10 @@ class Generator:
     def line(self, text: str) -> None:
         self.lines.append(text)
 
+    def join(self, first: int) -> None:
+        """Join the lines from number `first` on, which share a temporary, into one."""
+        self.lines[first:] = ["; ".join(self.lines[first:])]
+
     def end(self, text: str) -> None:
         """Append the last line of a block that returns the next block itself."""
         self.lines.append(text)

@@ -19,15 +19,14 @@ def accumulator(n: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
     return t // 4 + 8 * (r // 2 % 2), t % 4 * 2 + r % 2 + 8 * (r // 4)
 
 
-def fragment_a(words: np.ndarray, k: int, element: str) -> np.ndarray:
-    """Convert A, words (4, lanes) of whole warps, to float32 (16 * warps, k)."""
-    per = 32 // ELEMENT_BITS[element]
+def fragment(words: np.ndarray, halves: int, element: str) -> np.ndarray:
+    """Convert A (two halves) or B (one) to float32 (rows, k).
+
+    Words: (parts * halves, lanes) of whole warps, each of 8 * halves rows.
+    """
     warps = words.shape[1] // 32
-    w = words.reshape(2, 2, warps, 8, 4)  # (k half, row half, warp, row, column group)
-    w = np.ascontiguousarray(w.transpose(2, 1, 3, 0, 4)).reshape(16 * warps, 8)
-    v = values(w.view(np.uint8).reshape(16 * warps, 32), element)
-    assert v.shape[1] == 8 * per == k
-    return v
+    w = np.ascontiguousarray(words.reshape(-1, halves, warps, 8, 4).transpose(2, 1, 3, 0, 4))
+    return values(w.reshape(8 * halves * warps, -1).view(np.uint8), element)
 
 
 @lru_cache(maxsize=64)

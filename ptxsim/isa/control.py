@@ -37,16 +37,16 @@ def _pack(g: Generator, whole: Format, dst: Operand, source: Vec) -> None:
     step = len(source.items)
     part = UNSIGNED[whole.bits // step]
     words = [g.read(x, part) for x in source.items]
-    t = g.temp()
+    t, first = g.temp(), len(g.lines)
     g.line(f"{t} = {g.target(dst, whole)}.view('{part.numpy}')")
     for i, word in enumerate(words):
         g.line(f"copyto({t}[{i}::{step}], {word}, where=m)" if g.masked else f"{t}[{i}::{step}] = {word}")
-    return None
+    return g.join(first)
 
 
 def _unpack(g: Generator, whole: Format, dst: Vec, source: Operand) -> None:
     """Emit mov {a, b, ...}, source."""
-    t, step = g.temp(), len(dst.items)
+    t, step, first = g.temp(), len(dst.items), len(g.lines)
     if whole is B128:
         g.line(f"{t} = {g.target(source, B128)}")
         parts, part = [f"{t}[:, {i}]" for i in range(step)], U64
@@ -58,6 +58,7 @@ def _unpack(g: Generator, whole: Format, dst: Vec, source: Operand) -> None:
     for item, value_of_part in zip(dst.items, parts, strict=True):
         if item is not None:
             g.write(item, part, value_of_part)
+    g.join(first)
 
 
 @runtime

@@ -10,6 +10,7 @@ rounded to nearest for f16. The 8-bit floats keep 13 bits throughout.
 import contextlib
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,21 +55,33 @@ def _power(exponents: np.ndarray) -> np.ndarray:
     return power.view(np.float64)
 
 
-def multiply(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str) -> np.ndarray:
+class Sums(NamedTuple):
+    """What sums of products need of A and B: (..., m, n) each."""
+
+    top: np.ndarray  # largest exponents of products
+    ends: np.ndarray  # exponents, negated, of products' last bits: the largest
+    exact: np.ndarray  # float64, if no bit is lost
+
+
+def multiply(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, accumulator: str, sums: Sums | None = None
+) -> np.ndarray:
     """Return a b^T + c as float32 or float16.
 
     a: (..., m, k), b: (..., n, k), c: (..., m, n). All inputs are float32 values. Leading dimensions are equal:
     products of one shape. `element` is the PTX type of the operands, `accumulator` f32 or f16 (and the type
-    returned).
+    returned). `sums` is `prepare(a, b, element)`, which is overwritten.
     """
     if not _exactly[-1]:
         with np.errstate(all="ignore"):
-            sums = a.astype(np.float32) @ b.swapaxes(-1, -2).astype(np.float32) + (0 if c is None else c)
-        return sums.astype(np.float16 if accumulator == "f16" else np.float32)
+            out = a.astype(np.float32) @ b.swapaxes(-1, -2).astype(np.float32) + (0 if c is None else c)
+        return out.astype(np.float16 if accumulator == "f16" else np.float32)
     bits, kept = (13, 13) if element in ("e4m3", "e5m2") else (25, 23)
     least = -14 if accumulator == "f16" else -126
-    if element != "tf32" and a.size * b.shape[-2] > _SMALL:
-        exact = _by_matmul(a, b, c, element, bits, least)
+    if sums is None and element != "tf32" and a.size * b.shape[-2] > _SMALL:
+        sums = prepare(a, b, element)
+    if sums is not None:
+        exact = _by_matmul(a, b, c, sums, bits, least)
         if exact is not None:
             with np.errstate(all="ignore"):
                 return exact.astype(np.float16) if accumulator == "f16" else _cut(exact, kept)
@@ -129,20 +142,27 @@ def _highest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return highest.view(np.int64) - 127  # of a NaN 128 or 384
 
 
-def _by_matmul(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray | None, element: str, bits: int, least: int
-) -> np.ndarray | None:
-    """Return truncated float64 sums (..., m, n); None if they need the general way.
-
-    A float64 matrix product is exact where no product loses bits. Other sums are computed term by term.
-    """
+def prepare(a: np.ndarray, b: np.ndarray, element: str) -> Sums:
+    """Return what `multiply` needs of A and B, of any type but tf32."""
     a, b = np.ascontiguousarray(a, np.float32), np.ascontiguousarray(b, np.float32)
     powers, last_bits = _powers(element)
     if element == "bf16":
         ca, cb = a.view(np.uint32) >> 16, b.view(np.uint32) >> 16
     else:
         ca, cb = a.astype(np.float16).view(np.uint16), b.astype(np.float16).view(np.uint16)
-    top, ends = _highest(powers[ca], powers[cb]), _highest(last_bits[ca], last_bits[cb])
+    with np.errstate(all="ignore"):
+        exact = a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)
+    return Sums(_highest(powers[ca], powers[cb]), _highest(last_bits[ca], last_bits[cb]), exact)
+
+
+def _by_matmul(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray | None, sums: Sums, bits: int, least: int
+) -> np.ndarray | None:
+    """Return truncated float64 sums (..., m, n); None if they need the general way.
+
+    A float64 matrix product is exact where no product loses bits. Other sums are computed term by term.
+    """
+    top, ends, exact = sums
     if c is not None:
         c = np.ascontiguousarray(c, np.float32)
         e = c.view(np.int32) >> 23
@@ -165,13 +185,15 @@ def _by_matmul(
     shift += 127
     shift <<= 23
     scale = shift.view(np.float32)
-    exact: np.ndarray = a.astype(np.float64) @ b.swapaxes(-1, -2).astype(np.float64)
     if len(cut):
         m, n, k = *exact.shape[-2:], a.shape[-1]
         rows = cut // n
         by = scale.ravel()[cut]
-        terms = a.reshape(-1, k)[rows]
-        terms *= b.reshape(-1, k)[rows // m * n + cut % n]
+        columns = cut - rows * n
+        if exact.ndim > 2:
+            columns += rows // m * n
+        terms = a.reshape(-1, k)[rows].astype(np.float32, copy=False)
+        terms *= b.reshape(-1, k)[columns]
         terms *= by[:, None]
         np.trunc(terms, out=terms)
         exact.ravel()[cut] = terms.astype(np.float64) @ np.ones(k) / by

@@ -17,9 +17,8 @@ from ..frontend.generator import Generator
 from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, Reg, items
 from ..memory.global_memory import Access
-from .accumulator import ELEMENT_BITS, from_registers, integer_product, to_registers
-from .descriptor import values
-from .hopper_product import multiply
+from .accumulator import ELEMENT_BITS, fragment, from_registers, integer_product, to_registers
+from .hopper_product import Sums, multiply, prepare
 from .memory import load, store
 
 _LANES = 4096  # of which a product fits the caches
@@ -77,45 +76,54 @@ def _words(registers: Words, lanes: int) -> np.ndarray:
     return out
 
 
-def _rows(words: np.ndarray, halves: int, element: str) -> np.ndarray:
-    """Convert registers (parts * halves, 32 warps) to float32 (warps, 8 halves, k)."""
-    warps = words.shape[1] // 32
-    w = np.ascontiguousarray(words.reshape(-1, halves, warps, 8, 4).transpose(2, 1, 3, 0, 4))
-    return values(w.reshape(8 * halves * warps, -1).view(np.uint8), element).reshape(warps, 8 * halves, -1)
-
-
 @runtime
 def warp_product(f: Fragment, spec: WarpProduct, a: Words, b: Words, c: Words) -> np.ndarray:
     """Return the words of D: (registers, lanes)."""
-    lanes = 32 * -(-f.n // 32)
-    return _product(f, spec, *(_words(x, lanes) for x in (a, b, c)))[:, : f.n]
+    aw, bw, cw = (_words(x, 32 * -(-f.n // 32)) for x in (a, b, c))
+    return _product(f, spec, aw[:, None], bw[:, None], cw)[:, 0, : f.n]
 
 
 @runtime
 def warp_products(f: Fragment, spec: WarpProduct, view: Rows, results: np.ndarray, sources: np.ndarray) -> None:
-    """Compute independent products of one kind as one product of many warps; slots: (registers, instructions)."""
-    words = view.array[sources, view.lanes].reshape(len(sources), -1)
+    """Compute products of one kind in chains, as one product of many warps.
+
+    Register slots: (registers, levels, instructions). A level adds to the results of the one before.
+    """
+    words = view.array[sources, view.lanes].reshape(*sources.shape[:2], -1)
     b = len(sources) - len(results)
-    a = b * 2 // 3
-    parts = (words[:, n : n + _LANES] for n in range(0, words.shape[1], _LANES))
-    d = [_product(f, spec, x[:a], x[a:b], x[b:]) for x in parts]
-    view.array[results, view.lanes] = np.concatenate(d, 1).reshape(*results.shape, f.n)
+    a, levels = b * 2 // 3, sources.shape[1]
+    step = max(_LANES // levels // 32, 1) * 32
+    parts = (words[:, :, n : n + step] for n in range(0, words.shape[2], step))
+    d = np.concatenate([_product(f, spec, x[:a], x[a:b], x[b:, 0]) for x in parts], 2)
+    for n in range(levels):
+        view.array[results[:, n], view.lanes] = d[:, n].reshape(*results[:, n].shape, f.n)
 
 
 def _product(f: Fragment, spec: WarpProduct, aw: np.ndarray, bw: np.ndarray, cw: np.ndarray) -> np.ndarray:
-    """Return the words of D: (registers, lanes)."""
-    warps = aw.shape[1] // 32
-    am, bm = _rows(aw, 2, spec.a_type), _rows(bw, 1, spec.b_type)
-    cm = from_registers(cw, 8, spec.d_type).reshape(warps, 16, 8)
-    f.machine.counts.mma_instructions += warps
-    f.machine.counts.mma_flops += 2 * 16 * 8 * spec.k * warps
-    if spec.d_type == "s32":
-        d = integer_product(am, bm, cm, spec.saturate)
-    elif spec.a_type in ("e4m3", "e5m2"):
-        d = _through_f16(am, bm, cm, spec.d_type)
-    else:
-        d = multiply(am, bm, cm, spec.a_type, spec.d_type)
-    return to_registers(d.reshape(16 * warps, 8), spec.d_type)
+    """Return the words of D: (registers, levels, lanes).
+
+    Each level adds to the one before, the first to C.
+    """
+    _, levels, lanes = aw.shape
+    warps = lanes // 32
+    am = fragment(aw.reshape(len(aw), -1), 2, spec.a_type).reshape(levels, warps, 16, -1)
+    bm = fragment(bw.reshape(len(bw), -1), 1, spec.b_type).reshape(levels, warps, 8, -1)
+    c = from_registers(cw, 8, spec.d_type).reshape(warps, 16, 8)
+    f.machine.counts.mma_instructions += levels * warps
+    f.machine.counts.mma_flops += 2 * 16 * 8 * spec.k * levels * warps
+    prepared = prepare(am, bm, spec.a_type) if levels > 1 and spec.a_type in ("f16", "bf16") else None
+    out = []
+    for n in range(levels):
+        if spec.d_type == "s32":
+            d = integer_product(am[n], bm[n], c, spec.saturate)
+        elif spec.a_type in ("e4m3", "e5m2"):
+            d = _through_f16(am[n], bm[n], c, spec.d_type)
+        else:
+            sums = None if prepared is None else Sums(*(x[n] for x in prepared))
+            d = multiply(am[n], bm[n], c, spec.a_type, spec.d_type, sums)
+        out.append(d)
+        c = d.astype(np.float32) if spec.d_type == "f16" else d
+    return to_registers(np.concatenate(out).reshape(16 * warps * levels, 8), spec.d_type).reshape(-1, levels, lanes)
 
 
 def _through_f16(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str) -> np.ndarray:

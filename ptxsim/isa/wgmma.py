@@ -17,7 +17,7 @@ from ..frontend.pending import product_origin
 from ..frontend.registry import emits, runtime
 from ..frontend.syntax import Instruction, Operand, Reg, Vec
 from ..memory.matrix_operand import quarter
-from .accumulator import ELEMENT_BITS, fragment_a, from_registers, integer_product, to_registers
+from .accumulator import ELEMENT_BITS, fragment, from_registers, integer_product, to_registers
 from .descriptor import operand_values
 from .hopper_product import multiply
 from .register_checks import check_fence
@@ -244,7 +244,7 @@ class WarpgroupProduct(Task):
         read(cta, b.chunks, self.origin, self.group)
         if self.a is None:
             words = cta.registers.arrays[32][list(spec.a or ()), self.threads]
-            return fragment_a(words, spec.k, spec.a_type), b.values
+            return fragment(words, 2, spec.a_type), b.values
         a = operand_values(cta.shared, self.a, False, spec.a_mn, 64, spec.k, bits, spec.a_type)
         for origin in (self.origin, *self.others):
             read(cta, quarter(a.chunks, origin.warp % 4, spec.a_mn), origin, self.group)

@@ -86,27 +86,27 @@ def _products(forms: list[str], seed: int) -> str:
 def test_merged_products_are_those_of_single_instructions(
     forms: list[str], threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rng, texts, results = np.random.default_rng(3), [], []
+    rng, shapes, results = np.random.default_rng(3), [], []
     start = rng.integers(0, 2**32, (threads, 40), dtype=np.uint32)
     start &= np.uint32(0xBFBFBFBF)  # no NaN of any type
     start[:, 20:] = rng.standard_normal((threads, 20)).astype(np.float32).view(np.uint32) if "f32" in forms[0] else 0
-    plain = batching._together
+    plain = batching._products
     monkeypatch.setattr(mma, "_LANES", 1024)
 
     def singly(run: list, constant: Callable) -> list[str]:
-        return [text for line in run for text in plain([line], constant)]
+        return [plain([[line]], constant) if "warp_products" in line.text else line.text for line in run]
 
-    def together(lines: list, constant: Callable) -> list[str]:
-        texts.append(len(lines) if "warp_products" in lines[0].text else 0)
-        return plain(lines, constant)
+    def together(levels: list[list], constant: Callable) -> str:
+        shapes.append((len(levels), len(levels[0])))
+        return plain(levels, constant)
 
-    monkeypatch.setattr(batching, "_together", together)
+    monkeypatch.setattr(batching, "_products", together)
     for schedule in (batching._scheduled, singly):
         monkeypatch.setattr(batching, "_scheduled", schedule)
         x = start.copy()
         counts = run_kernel(_products(forms, 5), x, threads=threads).counts[0]
         results.append((x.tobytes(), counts.mma_instructions, counts.mma_flops))
-    assert max(texts) > 1
+    assert all(max(x) > 1 for x in zip(*shapes, strict=True))
     assert results[0] == results[1]
     assert (x != start).mean() > 0.2
     if "s32" not in forms[0]:
