@@ -21,7 +21,6 @@ from ptxsim import Kernel, Module, Translations
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
 LIMIT_SECONDS = 120.0  # of processor time, of one watched run; runs of the catalogue take seconds
-IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 
 
 def anatomy_of(
@@ -50,7 +49,7 @@ def anatomy_of(
         "status": build.status,
         "reason": build.reason,
         "provenance": provenance.built(),
-        **{key: value for key, value in record.plain(build).items() if key in IDENTITY},
+        **build.identity,
         **body,
     }
 

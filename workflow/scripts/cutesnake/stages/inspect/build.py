@@ -19,8 +19,6 @@ from cutesnake.stages.inspect.sass import Mix, read_sass
 if TYPE_CHECKING:
     from cutesnake.stages.inspect.cubin import Kernel
 
-_IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
-
 
 @dataclass(frozen=True)
 class Artifacts:
@@ -54,7 +52,7 @@ def inspect_build(build_json: Path | str, devices: Path | str, output: Path | st
         "status": build.status,
         "reason": build.reason,
         "provenance": provenance.built(),
-        **{key: getattr(build, key) for key in _IDENTITY},
+        **build.identity,
         "functions": functions,
         "notes": notes,
     }
