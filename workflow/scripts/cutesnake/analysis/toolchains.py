@@ -1,12 +1,12 @@
 """Compare builds of neighbouring toolchains, and judge them for the target `gate`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import asdict
 
 from cutesnake.analysis.change.static_values import static_values
+from cutesnake.model import provenance
 from cutesnake.model.records.common import Dated
 from cutesnake.model.records.toolchain import (
     Effect,
@@ -86,7 +86,7 @@ def matrix(records: Iterable[Toolchain], toolchains: Sequence[str], limits: Mapp
     return Toolchains(
         status="ok",
         reason=None,
-        provenance=Dated(created=datetime.now(UTC).isoformat(timespec="seconds")),
+        provenance=Dated(created=provenance.now()),
         toolchains=list(toolchains),
         limits=allowed,
         compared=compared,

@@ -10,9 +10,11 @@ import functools
 import hashlib
 import json
 import os
+import platform
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,17 @@ CHANGED = "it is not what was written: its digest differs"
 
 MadeFrom = dict[str, Any]
 _making: list[MadeFrom] = []  # of the job that this process does
+
+
+def now() -> str:
+    """Return the time of making as records have it: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def built() -> dict[str, str]:
+    """Return the provenance of a record that needs no GPU."""
+    machine = f"{platform.system()} {platform.machine()}"
+    return {"created": now(), "python": platform.python_version(), "platform": machine}
 
 
 def made_from(recipe: Mapping[str, Any], files: Iterable[str | Path] | Mapping[str, str]) -> MadeFrom:

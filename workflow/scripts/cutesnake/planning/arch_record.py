@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.planning import gpus, machine
 
 
@@ -19,7 +18,7 @@ def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path |
         "stage": "arch",
         "status": "ok",
         "reason": planned.problem,
-        "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
+        "provenance": {"created": provenance.now()},
         "pretended": planned.mocked,
         "devices": [
             {**asdict(device), "compute_capability": list(device.compute_capability)} for device in planned.devices

@@ -6,10 +6,9 @@ results/machine/<class>.json. Plans are made from these files, so it does not ma
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.inputs import InputError, check_input
 from cutesnake.planning import strict_yaml
 from cutesnake.planning.machine import Machine
@@ -53,8 +52,8 @@ def read_classes(path: Path | str) -> dict[str, NodeClass]:
 
 def write_probe(name: str, result: Machine, output: Path | str) -> None:
     """Write what a job found on a node of a class."""
-    provenance = {"created": datetime.now(UTC).isoformat(timespec="seconds")}
-    entry = {"stage": "machine", "status": "ok", "reason": result.problem, "provenance": provenance, "class": name}
+    created = {"created": provenance.now()}
+    entry = {"stage": "machine", "status": "ok", "reason": result.problem, "provenance": created, "class": name}
     record.write("machine", output, {**entry, "machine": result.as_dict()})
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from cutesnake.model.records.common import Built, Dsl, Part, Positive, Provenance, Record, Status, Variant, doc
+from cutesnake.model.records.common import BuildRecord, Part, Positive, Provenance, Record, doc
 
 Task = Literal[
     "load", "multiply", "softmax", "correct", "accumulate", "convert", "compute", "epilogue", "store", "schedule"
@@ -217,18 +217,9 @@ class AnatomyFunction(Part):
         return sorted({(p.shape[0], p.shape[1], p.cta_group) for p in self.products or [] if p.cta_group})
 
 
-class Anatomy(Record, tag="anatomy"):
+class Anatomy(BuildRecord, tag="anatomy"):
     """Host setup and warp roles of one build; null where unknown."""
 
-    status: Status
-    reason: str | None
-    provenance: Built
-    operator: str
-    kernel: str
-    dsl: Dsl
-    source: str
-    target: str
-    variant: Variant
     watched: Watched | None
     not_watched: Annotated[str | None, doc("why nothing was run")]
     grids: list[Grids]

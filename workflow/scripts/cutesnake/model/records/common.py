@@ -151,6 +151,26 @@ def check_outcome(status: str, reason: str | None, metrics: object) -> None:
         need(reason is not None, "reason", "it is empty; it must be a text where status is failed")
 
 
+class BuildRecord(Record):
+    """Base of the records of one build."""
+
+    status: Status
+    reason: Annotated[str | None, doc("of a failed build, the compiler's message")]
+    provenance: Built
+    operator: str
+    kernel: str
+    dsl: Dsl
+    source: Annotated[str, doc("OWN or INSTALLED of the contract, or a key of kernels/upstream.yaml")]
+    target: str
+    variant: Variant
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Return which build it is, as other records of the build have it."""
+        names = ("operator", "kernel", "dsl", "source", "target")
+        return {**{name: getattr(self, name) for name in names}, "variant": msgspec.to_builtins(self.variant)}
+
+
 Metrics = TypeVar("Metrics")
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from cutesnake.model.records.common import Built, Count, Digest, Dsl, Extent, Part, Record, Status, Variant, doc
+from cutesnake.model.records.common import BuildRecord, Count, Digest, Extent, Part, doc
 
 
 class LaunchShape(Part):
@@ -15,18 +15,9 @@ class LaunchShape(Part):
     dynamic_shared_bytes: Count | None
 
 
-class Compile(Record, tag="compile"):
+class Compile(BuildRecord, tag="compile"):
     """build.json: one build of one kernel for one target and variant."""
 
-    status: Status
-    reason: Annotated[str | None, doc("of a failed build, the compiler's message")]
-    provenance: Built
-    operator: str
-    kernel: str
-    dsl: Dsl
-    source: Annotated[str, doc("OWN or INSTALLED of the contract, or a key of kernels/upstream.yaml")]
-    target: str
-    variant: Variant
     symbols: Annotated[list[str], doc("device functions, the main kernel first")]
     function: Annotated[str | None, doc("exported name of a CuTe object")]
     launch: Annotated[dict[str, LaunchShape], doc("by symbol")]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from cutesnake.model.records.common import Built, Count, Dsl, Part, Positive, Record, Status, Variant, doc, need
+from cutesnake.model.records.common import BuildRecord, Count, Part, Positive, doc, need
 
 Stages = Annotated[int, Meta(ge=2)]
 
@@ -80,18 +80,9 @@ class Function(Part):
     ] = None
 
 
-class Inspect(Record, tag="inspect"):
+class Inspect(BuildRecord, tag="inspect"):
     """Static figures of one build, read from its artifacts; nothing is run."""
 
-    status: Status
-    reason: Annotated[str | None, doc("of a failed build, the compiler's message")]
-    provenance: Built
-    operator: str
-    kernel: str
-    dsl: Dsl
-    source: str
-    target: str
-    variant: Variant
     functions: Annotated[list[Function], doc("the main kernel first")]
     notes: Annotated[
         list[str],

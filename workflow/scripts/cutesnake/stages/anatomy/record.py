@@ -1,14 +1,12 @@
 """Make anatomy records from a build's artifacts and one small simulated run."""
 
 import functools
-import platform
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.dsls import DSLS
 from cutesnake.model.records.compile import Compile, LaunchShape
 from cutesnake.runtime.errors import describe as plain
@@ -23,7 +21,6 @@ from ptxsim import Kernel, Module, Translations
 
 FEW_PROCESSORS = 4  # so that a small problem gives each CTA several tiles
 LIMIT_SECONDS = 120.0  # of processor time, of one watched run; runs of the catalogue take seconds
-IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 
 
 def anatomy_of(
@@ -51,12 +48,8 @@ def anatomy_of(
         "stage": "anatomy",
         "status": build.status,
         "reason": build.reason,
-        "provenance": {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "platform": f"{platform.system()} {platform.machine()}",
-        },
-        **{key: value for key, value in record.plain(build).items() if key in IDENTITY},
+        "provenance": provenance.built(),
+        **build.identity,
         **body,
     }
 

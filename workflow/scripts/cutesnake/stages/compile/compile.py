@@ -12,14 +12,12 @@ import functools
 import hashlib
 import importlib.metadata
 import os
-import platform
 import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -100,7 +98,7 @@ def compile_build(
     entry = Compile(
         status="failed" if error else "ok",
         reason=relative(error).strip()[:REASON_LENGTH] if error else None,
-        provenance=_provenance(),
+        provenance=common.Built(**provenance.built()),
         operator=operator,
         kernel=kernel,
         dsl=module.DSL,  # type: ignore[arg-type]  # checked when it is written
@@ -155,14 +153,6 @@ def _full_disk_named(*places: Path) -> Iterator[None]:
         if error.errno in FULL and error.filename is None:
             error.filename = str(full_disk(*places) or places[0])
         raise
-
-
-def _provenance() -> common.Built:
-    return common.Built(
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.machine()}",
-    )
 
 
 class Returned(common.Part):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.records.compile import Compile, LaunchShape
 from cutesnake.planning.devices import Devices, capability_of, read_devices
 from cutesnake.stages.inspect.occupancy import Usage, occupancy
@@ -20,8 +18,6 @@ from cutesnake.stages.inspect.sass import Mix, read_sass
 
 if TYPE_CHECKING:
     from cutesnake.stages.inspect.cubin import Kernel
-
-_IDENTITY = ("operator", "kernel", "dsl", "source", "target", "variant")
 
 
 @dataclass(frozen=True)
@@ -55,12 +51,8 @@ def inspect_build(build_json: Path | str, devices: Path | str, output: Path | st
         "stage": "inspect",
         "status": build.status,
         "reason": build.reason,
-        "provenance": {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "platform": f"{platform.system()} {platform.machine()}",
-        },
-        **{key: getattr(build, key) for key in _IDENTITY},
+        "provenance": provenance.built(),
+        **build.identity,
         "functions": functions,
         "notes": notes,
     }

@@ -1,12 +1,10 @@
 """Compute the roofline: a workload's least time from FLOPs, bytes and peaks."""
 
-import platform
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.model.catalog import load_operator
 from cutesnake.model.contract import Cost, Workload
 from cutesnake.planning.arch_record import write_plan
@@ -54,11 +52,7 @@ def roofline(
         "stage": "roofline",
         "status": "ok",
         "reason": None,
-        "provenance": {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "python": platform.python_version(),
-            "platform": f"{platform.system()} {platform.machine()}",
-        },
+        "provenance": provenance.built(),
         "operator": operator,
         "rows": rows,
     }

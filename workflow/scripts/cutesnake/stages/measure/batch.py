@@ -5,7 +5,6 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ def _is_there(stage: str, path: str, made_from: Mapping[str, Any]) -> bool:
 
 def write_summary(output: Path | str, records: Sequence[str]) -> None:
     """Write the record of a batch, all of whose cases have theirs."""
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = provenance.now()
     entry = {"stage": "batch", "status": "ok", "reason": None, "provenance": {"created": created}}
     files = {path: hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in records}
     record.write("batch", output, {**entry, "records": list(records)}, files=files)

@@ -7,7 +7,6 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.model.contract import Runner, Workload
 from cutesnake.model.paths import ROOT
+from cutesnake.model.provenance import now
 from cutesnake.planning.gpus import Device
 from cutesnake.stages.load.build import LoadedBuild
 
@@ -99,7 +99,7 @@ def provenance(needed: Mapping[str, str] = MappingProxyType({})) -> dict[str, An
     """
     names = {name: name for name in ("torch", "cuda-bindings", "cuda-bench", "apache-tvm-ffi")} | dict(needed)
     return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": now(),
         "commit": commit(),
         "python": platform.python_version(),
         "packages": {name: _version(distribution) for name, distribution in names.items()},

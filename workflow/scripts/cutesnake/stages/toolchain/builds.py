@@ -8,11 +8,10 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cutesnake.model import kept_builds, record
+from cutesnake.model import kept_builds, provenance, record
 from cutesnake.model.records.compile import Compile
 from cutesnake.model.records.correctness import Correctness
 from cutesnake.model.records.predict import Predict
@@ -81,7 +80,7 @@ def write_summary(toolchain: str, operator: str, kernel: str, dsl: str, target: 
         "stage": "toolchain",
         "status": "ok",
         "reason": None,
-        "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
+        "provenance": {"created": provenance.now()},
         **{"toolchain": toolchain, "operator": operator, "kernel": kernel, "dsl": dsl, "target": target},
         "builds": [_build(paths) for paths in builds],
     }

@@ -10,10 +10,9 @@ import sysconfig
 import tempfile
 import time
 import venv
-from datetime import UTC, datetime
 from pathlib import Path
 
-from cutesnake.model import record
+from cutesnake.model import provenance, record
 from cutesnake.planning.toolchains import DISASSEMBLER, ToolchainError, read
 
 FOLDER = "env"  # in the folder of the record
@@ -66,7 +65,7 @@ def install(entry: str, output: str) -> None:
         "stage": "environment",
         "status": "ok",
         "reason": None,
-        "provenance": {"created": datetime.now(UTC).isoformat(timespec="seconds")},
+        "provenance": {"created": provenance.now()},
         "toolchain": toolchain.name,
         "pins": dict(toolchain.pins),
         "megabytes": round(size / 1e6, 1),
