@@ -73,7 +73,7 @@ class Code:
             if products and ins.base not in ("mma", "mov"):
                 products = False
                 leaders.add(i)
-            if ins.base == "mma":
+            if ins.base == "mma" and not self.stands_alone(ins):
                 if not products:
                     leaders.add(i)
                 products = True

@@ -34,7 +34,7 @@ class TimedProgram(Program):
             self._put_off()
 
     def stands_alone(self, ins: Instruction) -> bool:
-        return super().stands_alone(ins) or self._acts(ins)
+        return super().stands_alone(ins) or self._acts(ins) or ins.base == "mma"  # warps share the tensor core
 
     def _put_off(self) -> None:
         """Delay code that ptxas moved behind a serialised product, mostly spills."""
