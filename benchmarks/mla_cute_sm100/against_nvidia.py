@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from benchmarks.prediction.cases import capture
 from cutesnake.model.catalog import load_operator
 from cutesnake.planning.sweep import make_sweep, read_sweep
 from cutesnake.stages.measure.case import Case
+from cutesnake.stages.predict.prediction import captured
 from kernels.mla_decode import cute_sm100, cutlass_fp8, cutlass_fp16
 from kernels.mla_decode.operator import Workload
 from ptxsim import DeviceModel
@@ -56,17 +56,14 @@ def launches(kernel: str, module: Any, workload: Workload, results: Path) -> tup
     variant = module.variants(workload, TARGET)[0]
     folder = results / "compile/mla_decode" / kernel / TARGET / variant.id
     chosen = {"id": variant.id, "params": variant.params}
-    return variant.id, capture(Case("predict", "mla_decode", kernel, TARGET, chosen, asdict(workload), str(folder)))
+    return variant.id, captured(Case("predict", "mla_decode", kernel, TARGET, chosen, asdict(workload), str(folder)))
 
 
 def predicted(kernel: str, module: Any, workload: Workload, results: Path) -> dict[str, Any]:
     """Cold and warm microseconds of the default variant, and where a cold call's go."""
-    variant, captured = launches(kernel, module, workload, results)
+    variant, (calls, code) = launches(kernel, module, workload, results)
     surveys = dict[int, Any]()
-    warm, cold = (
-        ptxsim.predict(captured.launches, DEVICE, cache=cache, code=captured.code, surveys=surveys)
-        for cache in ("warm", "cold")
-    )
+    warm, cold = (ptxsim.predict(calls, DEVICE, cache=cache, code=code, surveys=surveys) for cache in ("warm", "cold"))
     return {
         "variant": variant,
         "warm_us": round(warm.microseconds, 3),
@@ -78,7 +75,7 @@ def predicted(kernel: str, module: Any, workload: Workload, results: Path) -> di
                 "end_us": round(part.end_us, 3),
                 "dram_busy_us": round(part.dram_percent / 100 * part.cycles / cold.sm_clock_mhz, 3),
             }
-            for launch, part in zip(captured.launches, cold.launches, strict=True)
+            for launch, part in zip(calls, cold.launches, strict=True)
         ],
     }
 
@@ -150,8 +147,8 @@ def published(results: Path) -> None:
     for dtype, reported in PUBLISHED_US.items():
         workload = Workload(*PUBLISHED_SIZE, dtype)
         for kernel, module in (("cute_sm100", cute_sm100), (f"cutlass_{dtype}", NVIDIAS[dtype])):
-            variant, captured = launches(kernel, module, workload, results)
-            result = ptxsim.predict(captured.launches, DEVICE, code=captured.code, clock_mhz=PUBLISHED_MHZ)
+            variant, (calls, code) = launches(kernel, module, workload, results)
+            result = ptxsim.predict(calls, DEVICE, code=code, clock_mhz=PUBLISHED_MHZ)
             print(
                 f"{kernel} {variant}: {result.microseconds:.1f} us; NVIDIA's is published with {reported}", flush=True
             )

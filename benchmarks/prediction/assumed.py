@@ -21,6 +21,7 @@ from ptxsim import DeviceModel
 
 L2_BYTES = {"b200": 126e6, "h200": 50e6, "h100": 50e6}  # data sheets
 WHICH = ("own", "assumed")
+LONGEST_US = 100.0  # of the cases, as measured
 
 
 def guessed(device: str) -> DeviceModel:
@@ -50,25 +51,27 @@ def growth(rows: list[dict[str, Any]]) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
-    parser.add_argument("--sets", type=Path, default=Path(__file__).with_name("measured"))
-    parser.add_argument("--longest", type=float, default=100.0, help="µs: cases measured longer are left out")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     results, rows = options.results.resolve(), []
-    cases = [case for case in recorded(options.sets) if (case.folder(results) / "build.json").exists()]
-    cases = [case for case in cases if max(figure.microseconds for figure in case.measured) < options.longest]
+    cases = [
+        case
+        for case in recorded(Path(__file__).with_name("measured"))
+        if (case.folder(results) / "build.json").exists()
+    ]
+    cases = [case for case in cases if max(figure.microseconds for figure in case.measured) < LONGEST_US]
     for case in sorted(cases, key=lambda case: max(figure.microseconds for figure in case.measured)):
         if reason := case.refused(results):
             print(reason, flush=True)
             continue
-        captured, error = launches(case, results)
+        call, _ = launches(case, results)
         surveys: dict[int, Any] = {}
-        for figure in case.measured if error is None else ():
+        for figure in case.measured if call is not None else ():
             names = (figure.device, case.operator, case.kernel, case.variant["id"], case.workload, figure.kind)
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"measured_us": round(figure.microseconds, 3)}
             tables: tuple[Any, Any] = (figure.device, guessed(figure.device))
             for which, table in zip(WHICH, tables, strict=True):
-                result = predicted(captured, dataclasses.replace(figure, device=table), surveys)
+                result = predicted(call, dataclasses.replace(figure, device=table), surveys)
                 row[which] = result.get("predicted_us")
             if all(row[which] for which in WHICH):
                 rows.append(row)

@@ -19,12 +19,11 @@ from typing import Any
 
 import ptxsim
 from benchmarks.prediction import power
-from benchmarks.prediction.cases import capture
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator, make_workload
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.predict.bottleneck import bound
-from cutesnake.stages.predict.prediction import BUSY
+from cutesnake.stages.predict.prediction import BUSY, captured
 
 PUBLISHED = Path(__file__).with_name("b200_published.json")
 CLUSTERS = 74  # pairs of CTAs that a B200's SMs hold
@@ -74,13 +73,11 @@ def predict(case: Case, cache: Any, clock_mhz: float | None, limited_mhz: float 
     Without `clock_mhz` also the µs and clock under a power limit: by the rule, and at `limited_mhz`, if given and the
     call is not short.
     """
-    captured = capture(case)
+    launches, code = captured(case)
     surveys: dict[int, Any] = {}
 
     def timed(mhz: float | None) -> ptxsim.Prediction:
-        return ptxsim.predict(
-            captured.launches, "b200", cache=cache, clock_mhz=mhz, code=captured.code, surveys=surveys
-        )
+        return ptxsim.predict(launches, "b200", cache=cache, clock_mhz=mhz, code=code, surveys=surveys)
 
     result = timed(clock_mhz)
     busy = [(one.end_us - one.start_us, {key: getattr(one, key) for key in BUSY}) for one in result.launches]
@@ -110,7 +107,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--match", default="", help="only rows whose name contains this")
     options = parser.parse_args()
     kept = (
         {row["case"]: row for row in map(json.loads, options.out.read_text().splitlines())}
@@ -119,8 +115,6 @@ def main() -> None:
     )
     implied = published_clock(json.loads(PUBLISHED.read_text()))
     for name, choices, group in cases(options.results.resolve()):
-        if options.match not in name:
-            continue
         key = {"case": name, "source": group["source"]}
         clock = implied if "four_query_tokens_us" in group else None
         began, predicted, reasons = time.process_time(), [], ["no build"]

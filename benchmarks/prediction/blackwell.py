@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from benchmarks.prediction.cases import capture
 from cutesnake.model import record
 from cutesnake.model.catalog import load_operator
 from cutesnake.stages.measure.case import Case
+from cutesnake.stages.predict.prediction import captured
 
 MLA = "cutlass PR #3357, examples of 4.6, SM clock locked at 802 MHz"
 FMHA = "flashinfer PR #1549; heads, mask and clock not stated"
@@ -83,8 +83,8 @@ def predicted(figure: Published, results: Path) -> dict[str, Any]:
     variant = json.loads((folder / "build.json").read_text())["variant"]
     case = Case("predict", figure.operator, figure.kernel, "sm_100a", variant, figure.parameters, str(folder))
     began = time.monotonic()
-    captured = capture(case)
-    result = ptxsim.predict(captured.launches, "b200", clock_mhz=figure.clock_mhz, code=captured.code)
+    launches, code = captured(case)
+    result = ptxsim.predict(launches, "b200", clock_mhz=figure.clock_mhz, code=code)
     flops = load_operator(figure.operator).cost(case.workload).flops
     row = {
         "case": f"{figure.operator}/{figure.kernel}/{figure.variant}/{case.workload.id}",
@@ -108,12 +108,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--match", default="", help="only kernels whose name contains this")
     options = parser.parse_args()
     rows = []
     for figure in FIGURES:
-        if options.match not in f"{figure.operator}/{figure.kernel}":
-            continue
         try:
             row = predicted(figure, options.results.resolve())
         except Exception as error:  # one figure less; the row says why

@@ -8,24 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import ptxsim
 from cutesnake.model.paths import ROOT
 from cutesnake.stages.measure.case import Case
 from cutesnake.stages.measure.machine_code import digest_machine_code
-from cutesnake.stages.predict.prediction import captured
 from cutesnake.stages.predict.validated import HIGHEST_MHZ
 
-DEVELOPMENT = ("mla_decode", "gemm", "elementwise_add")  # looked at while the model was made
-UNOPENED = ("fmha", "rmsnorm", "reduce", "dependent_launch")  # opened once, before the L1 was made
-# Opened last, on the model of commit 136195f.
-BLIND = (
-    "fmha_mixed_decode",
-    "fmha_mixed_prefill",
-    "gemm_epilogue",
-    "gemm_grouped_masked",
-    "gemm_mixed",
-    "gemm_mixed_grouped",
-)
 KINDS = {"warm": ("hot_us", "hot_sm_clock_mhz"), "cold": ("cold_us", "sm_clock_mhz")}
 DSLS = ("cute", "cutile")
 DEVICES = {"nvidia_h200": "h200", "nvidia_h100_80gb_hbm3": "h100"}  # folder of a recorded set -> ptxsim's device
@@ -109,11 +96,10 @@ class Recorded(NamedCase):
         return Case("predict", self.operator, self.kernel, self.target, self.variant, self.parameters, folder)
 
 
-def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
+def recorded(sets: Path) -> list[Recorded]:
     """Return timed cases of CuTe DSL and cuTile kernels in the recorded sets.
 
-    Both GPUs' times of a case come together. `operators` limits them; a case without the SM clock of its samples is
-    left out.
+    Both GPUs' times of a case come together. A case without the SM clock of its samples is left out.
     """
     result: dict[tuple[str, ...], tuple[dict[str, Any], list[Measured]]] = {}
     origins: dict[tuple[str, ...], set[Origin]] = {}
@@ -123,8 +109,6 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
                 row = json.loads(line)
                 case = row["case"]
                 if row["status"] != "ok" or case["dsl"] not in DSLS:
-                    continue
-                if operators and case["operator"] not in operators:
                     continue
                 key = (case["operator"], case["kernel"], case["variant"]["id"], case["workload"])
                 entry = result.setdefault(key, (case, []))
@@ -152,19 +136,16 @@ def recorded(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
     ]
 
 
-def tuned(sets: Path, operators: tuple[str, ...] = ()) -> list[Recorded]:
+def tuned(sets: Path) -> list[Recorded]:
     """Return the variants that searches timed in the recorded sets.
 
-    `operators` limits them. Their clock is not recorded: the highest stands for it. The digest is of one build of the
-    search.
+    Their clock is not recorded: the highest stands for it. The digest is of one build of the search.
     """
     result = []
     for folder, device in DEVICES.items():
         for path in sorted((sets / folder).glob("autotune-*.jsonl")):
             for row in map(json.loads, path.read_text().splitlines()):
                 case, made, metrics = row["case"], row["provenance"], row["metrics"]
-                if operators and case["operator"] not in operators:
-                    continue
                 names = (case["operator"], case["kernel"])
                 for one in metrics["variants"]:
                     if one["status"] == "ok":
@@ -230,17 +211,3 @@ def _meaning(text: str) -> str:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
     return ast.dump(tree)
-
-
-@dataclass(frozen=True)
-class Captured:
-    """The launches of one call, and the machine code of each kernel."""
-
-    launches: list[ptxsim.Launch]
-    code: dict[str, Path]
-
-
-def capture(case: Case) -> Captured:
-    """Capture a call's launches on host tensors, as the predict stage does."""
-    launches, code = captured(case)
-    return Captured(launches, code)

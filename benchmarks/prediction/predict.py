@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from benchmarks.prediction.cases import Captured, Measured, Recorded, capture, complete, recorded, tuned
+from benchmarks.prediction.cases import Measured, Recorded, complete, recorded, tuned
+from cutesnake.stages.predict.prediction import captured
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -45,6 +46,7 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+Call = tuple[list[Any], dict[str, Path]]  # launches, and cubins by function name
 NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 
@@ -53,13 +55,13 @@ def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in NAMES)
 
 
-def launches(case: Recorded, results: Path) -> tuple[Captured, str | None]:
-    """Return a call's launches and None, or nothing and a reason."""
+def launches(case: Recorded, results: Path) -> tuple[Call | None, str | None]:
+    """Return a call and None, or None and a reason."""
     try:
         with limited(LIMIT_SECONDS):
-            return capture(case.case(results)), None
+            return captured(case.case(results)), None
     except Exception as failure:
-        return Captured([], {}), f"{type(failure).__name__}: {failure}"
+        return None, f"{type(failure).__name__}: {failure}"
 
 
 def rows(
@@ -74,7 +76,7 @@ def rows(
     wanted = [figure for figure in measured if (figure.device, *names, figure.kind) not in done]
     if not wanted:
         return
-    captured, error = launches(case, results)
+    call, error = launches(case, results)
     surveys: dict[int, Any] = {}
     for figure in wanted:
         row: dict[str, Any] = {
@@ -89,25 +91,25 @@ def rows(
             "predicted_us": None,
             "error": error,
         }
-        if error is None:
-            row |= predicted(captured, figure, surveys)
+        if call is not None:
+            row |= predicted(call, figure, surveys)
         yield row
 
 
-def predicted(captured: Captured, figure: Measured, surveys: dict[int, Any]) -> dict[str, Any]:
+def predicted(call: Call, figure: Measured, surveys: dict[int, Any]) -> dict[str, Any]:
     """Predict a time at its samples' clock, or return a reason.
 
     `surveys` is as in ptxsim.predict.
     """
-    began = time.process_time()
+    (launches, code), began = call, time.process_time()
     try:
         with limited(LIMIT_SECONDS):
             result = ptxsim.predict(
-                captured.launches,
+                launches,
                 figure.device,
                 clock_mhz=figure.clock_mhz,
                 cache=figure.kind,  # type: ignore[arg-type]
-                code=captured.code,
+                code=code,
                 surveys=surveys,
                 calls_per_graph=figure.calls_per_graph,
                 single_launch_us=figure.empty_launch_us,
@@ -135,16 +137,13 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, default=ROOT / "recorded")
     parser.add_argument("--operators", nargs="+", default=[])
     parser.add_argument("--devices", nargs="+", default=["h200", "h100"])
-    parser.add_argument("--match", default="", help="only cases whose name contains this")
-    parser.add_argument("--dsls", nargs="+", default=["cute", "cutile"])
     parser.add_argument("--spaces", choices=["timing", "autotune"], help="only records of whole spaces of variants")
     parser.add_argument("--changed", action="store_true", help="hold kernels that have changed since for the same")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the rows that an earlier run left in OUT.tmp")
     options = parser.parse_args()
     read = tuned if options.spaces == "autotune" else recorded
-    known = read(options.sets, tuple(options.operators))
-    cases = [case for case in known if case.dsl in options.dsls and options.match in case.name]
+    cases = [case for case in read(options.sets) if case.operator in options.operators or not options.operators]
     if options.spaces:
         cases = complete(cases, options.results.resolve(), one_digest=options.spaces == "autotune")
     elif not options.changed:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from benchmarks.prediction.cases import capture
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, make_workload
 from cutesnake.stages.measure.case import Case
+from cutesnake.stages.predict.prediction import captured
 
 SPACES: dict[str, tuple[list[str], dict[str, Any]]] = {  # operator -> kernels with a choice, workload
     "async_copies": (["cutile"], {"rows": 1024, "columns": 4096}),
@@ -37,8 +37,8 @@ def ranked(operator: str, kernel: str, parameters: dict[str, Any], results: Path
     for variant in variants:
         folder = results / "compile" / operator / kernel / "sm_100a" / variant.id
         known = {"id": variant.id, "params": dict(variant.params)}
-        captured = capture(Case("predict", operator, kernel, "sm_100a", known, parameters, str(folder)))
-        result = ptxsim.predict(captured.launches, "b200", cache="cold", code=captured.code)
+        launches, code = captured(Case("predict", operator, kernel, "sm_100a", known, parameters, str(folder)))
+        result = ptxsim.predict(launches, "b200", cache="cold", code=code)
         times[variant.id] = round(result.microseconds, 2)
     row = {"operator": operator, "kernel": kernel, "workload": workload.id, "default": variants[0].id}
     return row | {"cold_us": times, "seconds": round(time.process_time() - began, 1)}

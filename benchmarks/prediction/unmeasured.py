@@ -23,14 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.prediction.cases import DEVICES, KINDS, Measured, Recorded, recorded
-from benchmarks.prediction.predict import launches, predicted
+from benchmarks.prediction.predict import NAMES, launches, predicted
 from cutesnake.model import record
 from cutesnake.model.catalog import load_kernel, load_operator
 from ptxsim import DeviceModel
 
 TARGET = "sm_90a"
 CLOCKS_MHZ = (1980.0, 1500.0)
-NAMES = ("device", "operator", "kernel", "variant", "workload", "kind")
 
 
 def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
@@ -48,7 +47,7 @@ def listed(path: Path, results: Path) -> Iterator[tuple[Recorded, list[str]]]:
 
 def rows(case: Recorded, devices: list[str], results: Path) -> Iterator[dict[str, Any]]:
     """Yield a row per GPU and sample kind, with predictions or a reason."""
-    captured, error = launches(case, results)
+    call, error = launches(case, results)
     surveys: dict[int, Any] = {}
     for gpu in devices:
         for kind in KINDS:
@@ -56,8 +55,8 @@ def rows(case: Recorded, devices: list[str], results: Path) -> Iterator[dict[str
             row: dict[str, Any] = dict(zip(NAMES, names, strict=True)) | {"error": error, "predicted": {}}
             figures = DeviceModel.load(gpu).constants
             row |= {"graph_us": figures.launch_graph_us} if kind == "warm" else {"lone_us": figures.launch_single_us}
-            for clock in CLOCKS_MHZ if error is None else ():
-                result = predicted(captured, Measured(gpu, kind, 0.0, clock), surveys)
+            for clock in CLOCKS_MHZ if call is not None else ():
+                result = predicted(call, Measured(gpu, kind, 0.0, clock), surveys)
                 if result.get("error"):
                     row["error"] = result["error"]
                     break
