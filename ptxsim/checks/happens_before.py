@@ -94,8 +94,8 @@ class Clocks(Actors, Observer):
         """Start a new, unpublished epoch of a warp."""
         self.warps[warp].known[self.ids[warp]] += 1
 
-    def _publish(self, f: Fragment, clock: Clock, lanes: np.ndarray | None = None) -> None:
-        for warp in self._warps(f, lanes):
+    def _publish(self, f: Fragment, clock: Clock) -> None:
+        for warp in self._warps(f):
             self._publish_warp(warp, clock)
 
     def _publish_warp(self, warp: Warp, clock: Clock) -> None:

@@ -76,7 +76,6 @@ def test_a_band_is_wider_where_parameters_are_assumed() -> None:
 def test_a_band_at_the_highest_clock_has_what_power_takes() -> None:
     slow = [dataclasses.replace(row, sm_clock_mhz=0.8 * HIGHEST_MHZ) for row in rows("L2", [0.0] * LEAST_ROWS)]
     assert band("L2", "cold", 0, slow).percent == pytest.approx(20.0)
-    assert band("L2", "cold", 0, slow, clock_known=True).percent == pytest.approx(0.0)
     memory = [dataclasses.replace(row, bound="DRAM") for row in slow]
     assert band("DRAM", "cold", 0, memory).percent == pytest.approx(0.0)
 

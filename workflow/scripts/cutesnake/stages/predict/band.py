@@ -21,25 +21,23 @@ class Band:
     text: str
 
 
-def band(bound_by: Bound, kind: str, assumed: int, kept: Sequence[ValidatedRow], clock_known: bool = False) -> Band:
+def band(bound_by: Bound, kind: str, assumed: int, kept: Sequence[ValidatedRow]) -> Band:
     """Return the 90th percentile of errors of such calls, else of all calls.
 
     Families that were looked at while the model was made say nothing about others: they do not count. `assumed` is how
-    many parameters that nobody measured or published the prediction makes use of. Unless the clock is known, errors
-    are taken at the highest clock.
+    many parameters that nobody measured or published the prediction uses. Errors are taken at the highest clock.
     """
     same = [row for row in kept if row.kind == kind and row.part != "development"]
     equivalent = [row for row in same if row.bound == bound_by]
     chosen = equivalent if len(equivalent) >= LEAST_ROWS else same
     if len(chosen) < LEAST_ROWS:
         return Band(None, "no prediction of this kind was ever compared with a GPU: how far it is off is not known")
-    errors = [row.error_percent if clock_known else row.error_at_highest_percent for row in chosen]
+    errors = [row.error_at_highest_percent for row in chosen]
     percent = statistics.quantiles(map(abs, errors), n=10, method="inclusive")[-1]
     whose = "all calls"
     if chosen is equivalent:
         whose = "calls that keep nothing busy" if bound_by == "waiting" else f"calls bound by {bound_by}"
-    clock = "the measured" if clock_known else "the highest"
-    message = f"nine in ten of {len(chosen)} {kind} predictions of {whose} on Hopper GPUs, at {clock} clock"
+    message = f"nine in ten of {len(chosen)} {kind} predictions of {whose} on Hopper GPUs, at the highest clock"
     text = f"{message}, by kernels that the clock was not made with, were off by less than {percent:.0f} %"
     factor = ASSUMED[kind] if assumed else 1.0
     if factor == 1.0:
