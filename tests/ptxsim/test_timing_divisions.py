@@ -15,6 +15,7 @@ from ptxsim.timing.hardware import SM
 from ptxsim.timing.launch_time import Setting
 from ptxsim.timing.memory_system import MemorySystem
 from ptxsim.timing.scout import Surveyor
+from ptxsim.timing.timed_program import TimedProgram
 
 GPU = DeviceModel.load("h200").changed(sm_clock_mhz=1000, branch_cycles=0)
 PRODUCT = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -114,3 +115,10 @@ def test_loads_by_themselves_get_no_more_than_the_bandwidth() -> None:
     memory = MemorySystem(GPU.changed(tma_ahead_bytes=1000).constants, 1000, 1, 132)
     ends = [memory.read(0, 512, 0.0)[0] for _ in range(100)]
     assert ends[-1] == pytest.approx(100 * 512 / memory.l2.rate)
+
+
+def test_warps_share_the_tensor_core_between_single_products() -> None:
+    kernel = launched(f"{PRODUCT}\nmov.u32 %r11, 0;\n{PRODUCT}\n{PRODUCT}")
+    program = TimedProgram(kernel.module, kernel.kernel, None, GPU.constants)
+    products = [n for n, ins in enumerate(program.instructions) if ins.base == "mma"]
+    assert [(b.first, b.last) for b in program.blocks if b.first in products] == [(n, n + 1) for n in products]
