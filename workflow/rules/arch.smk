@@ -14,8 +14,12 @@ rule arch:
     conda:
         "../../envs/environment.yaml"
     params:
-        plan=PLAN.as_dict(),
-        machine=MACHINE.as_dict(),
+        task=(None, "arch", "cutesnake.planning.arch_record:write_arch"),
+        arguments=lambda wildcards, input, output: {
+            "data": MACHINE.as_dict(),
+            "plan": PLAN.as_dict(),
+            "output": output.record,
+        },
         made_from=made_from,
     script:
-        "../scripts/arch.py"
+        "../scripts/job.py"

@@ -21,9 +21,14 @@ rule batch:
         constraint=asked_of_slurm("constraint"),
         slurm_extra=lambda wildcards: asked_of_slurm("exclusive")(wildcards) if wildcards.stage == "timing" else None,
     params:
-        cases=lambda wildcards: measured_in(batch_of(wildcards)),
-        settings=lambda wildcards: settings_of(wildcards.stage, wildcards.operator),
-        device=card_of,
+        task=lambda wildcards: (None, wildcards.stage, "cutesnake.stages.measure.batch:run_batch"),
+        arguments=lambda wildcards, input, output: {
+            "stage": wildcards.stage,
+            "cases": measured_in(batch_of(wildcards)),
+            "settings": settings_of(wildcards.stage, wildcards.operator),
+            "output": output.record,
+            "planned_gpu": card_of(wildcards),
+        },
         made_from=made_from,
     script:
-        "../scripts/measure_batch.py"
+        "../scripts/job.py"

@@ -109,6 +109,21 @@ def settings_of(stage, operator):
     return {"correctness": checking, "timing": EXPERIMENT.timing}.get(stage, {})
 
 
+def measuring(stage):
+    """The arguments of the job that measures a case on a GPU."""
+    return lambda wildcards, input, output: {
+        "stage": stage,
+        "identity": identity_of(wildcards),
+        "settings": settings_of(stage, wildcards.operator),
+        "build": input.build,
+        "output": output.record,
+        "checked": input.get("checked", []),
+        "timed": input.get("timed", []),
+        "log": f"results/log/{stage}/{case_id(wildcards).key}.log",
+        "planned_gpu": card_of(wildcards),
+    }
+
+
 def simulation_settings(case):
     chosen = {key: value for key, value in EXPERIMENT.simulation.items() if key != "extent"}
     sweep = EXPERIMENT.sweeps[case.build.operator]

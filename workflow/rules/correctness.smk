@@ -19,13 +19,11 @@ rule correctness:
         gpu_model=asked_of_slurm("gpu_model"),
         constraint=asked_of_slurm("constraint"),
     params:
-        stage="correctness",
-        identity=identity_of,
-        settings=lambda wildcards: settings_of("correctness", wildcards.operator),
-        device=card_of,
+        task=(None, "correctness", "cutesnake.stages.measure.stage:run_case"),
+        arguments=measuring("correctness"),
         made_from=made_from,
     script:
-        "../scripts/measure_case.py"
+        "../scripts/job.py"
 
 
 rule simulated:

@@ -13,8 +13,6 @@ use rule correctness as ncu with:
     log:
         "results/log/ncu/{operator}/{kernel}/{target}/{variant}/{workload}.log",
     params:
-        stage="ncu",
-        identity=identity_of,
-        settings={},
-        device=card_of,
+        task=(None, "ncu", "cutesnake.stages.measure.stage:run_case"),
+        arguments=measuring("ncu"),
         made_from=made_from,

@@ -14,8 +14,6 @@ use rule timing as nsys with:
     log:
         "results/log/nsys/{operator}/{kernel}/{target}/{variant}/{workload}.log",
     params:
-        stage="nsys",
-        identity=identity_of,
-        settings={},
-        device=card_of,
+        task=(None, "nsys", "cutesnake.stages.measure.stage:run_case"),
+        arguments=measuring("nsys"),
         made_from=made_from,

@@ -19,7 +19,9 @@ def products():
         "results/arch.json",
         {},
         "arch",
-        lambda: recipe(code_of("arch.py"), plan=PLAN.as_dict(), machine=MACHINE.as_dict()),
+        lambda: recipe(
+            code_of("job.py", "cutesnake.planning.arch_record"), plan=PLAN.as_dict(), machine=MACHINE.as_dict()
+        ),
     )
     for operator in PLAN.workloads:
         yield plan_product(operator)

@@ -21,10 +21,8 @@ rule timing:
         constraint=asked_of_slurm("constraint"),
         slurm_extra=asked_of_slurm("exclusive"),
     params:
-        stage="timing",
-        identity=identity_of,
-        settings=EXPERIMENT.timing,
-        device=card_of,
+        task=(None, "timing", "cutesnake.stages.measure.stage:run_case"),
+        arguments=measuring("timing"),
         made_from=made_from,
     script:
-        "../scripts/measure_case.py"
+        "../scripts/job.py"

@@ -9,8 +9,9 @@ from cutesnake.model import provenance, record
 from cutesnake.planning import gpus, machine
 
 
-def write_arch(planned: machine.Machine, plan: Mapping[str, Any], output: Path | str) -> None:
+def write_arch(data: dict[str, Any], plan: Mapping[str, Any], output: Path | str) -> None:
     """Write the planned machine, with readings of the GPU if it is this one."""
+    planned = machine.Machine.from_dict(data)
     live = None if planned.mocked else planned.device
     if live is not None and machine.probe().device != live:
         live = None
