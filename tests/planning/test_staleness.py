@@ -1,6 +1,7 @@
 """Digests follow the code that a result depends on, and nothing else."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,9 @@ def test_a_build_depends_on_an_operator_for_what_it_uses_itself_only(tree, use, 
     (tree / "kernels/add/contract.py").write_text(head + use)
     assert "operator.py" in outcome(tree, "kernels.add.contract")
     assert ("operator.py" in outcome(tree, "kernels.add.contract", for_builds=True)) == counts
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in staleness.SCRIPTS.glob("*.py")))
+def test_results_depend_on_the_tasks_that_a_script_names(script) -> None:
+    tasks = re.findall(r"cutesnake\.[\w.]+(?=:\w|:\{)", (staleness.SCRIPTS / script).read_text())
+    assert {Path(staleness.SCRIPTS, *task.split(".")).with_suffix(".py") for task in tasks} <= staleness.closure(script)

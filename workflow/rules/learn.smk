@@ -95,10 +95,16 @@ rule exercise:
     conda:
         "../../envs/environment.yaml"
     params:
-        exercise=lambda wildcards: plain(planned(GOALS.exercises, wildcards.exercise)),
+        task=("simulator", "exercise", "cutesnake.report.learn.exercises:write"),
+        arguments=lambda wildcards, input, output: {
+            "name": wildcards.exercise,
+            "values": plain(planned(GOALS.exercises, wildcards.exercise)),
+            "fetched": str(Path(input.upstream).parents[1]),
+            "output": output.page,
+        },
         made_from=made_from,
     script:
-        "../scripts/exercise.py"
+        "../scripts/job.py"
 
 
 rule exercises:
@@ -116,9 +122,15 @@ rule exercises:
     conda:
         "../../envs/environment.yaml"
     params:
+        task=("pages", "exercise", "cutesnake.report.learn.exercises:write_index"),
+        arguments=lambda wildcards, input, output: {
+            "goals": input.goals,
+            "fetched": str(Path(input.upstream).parents[1]),
+            "output": output.page,
+        },
         made_from=made_from,
     script:
-        "../scripts/exercise.py"
+        "../scripts/job.py"
 
 
 rule learn_break:

@@ -276,7 +276,9 @@ def exercise_product(pattern, names, *modules, **params):
         pattern,
         names,
         "page",
-        lambda: recipe(code_of("exercise.py", *modules), ("nvidia-cutlass-dsl", *TORCH), **params),
+        lambda: recipe(
+            code_of("job.py", "cutesnake.report.learn.exercises", *modules), ("nvidia-cutlass-dsl", *TORCH), **params
+        ),
     )
 
 
