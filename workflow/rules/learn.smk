@@ -25,14 +25,21 @@ rule learn_page:
     conda:
         "../../envs/environment.yaml"
     params:
-        builds=lambda wildcards: lesson_problems(wildcards.lesson),
-        checks=lambda wildcards: lesson_checks(wildcards.lesson),
-        own=OWN_KERNELS,
-        timelines=lambda wildcards: lesson_timelines(wildcards.lesson),
-        devices=PLAN.clocks,
+        task=(None, "learn", "cutesnake.report.learn.page:write"),
+        arguments=lambda wildcards, input, output: {
+            "page": wildcards.lesson,
+            "goals": input.goals,
+            "builds": lesson_problems(wildcards.lesson),
+            "checks": lesson_checks(wildcards.lesson),
+            "own": OWN_KERNELS,
+            "timelines": lesson_timelines(wildcards.lesson),
+            "devices": PLAN.clocks,
+            "output": output.page,
+            "folder": output.folder,
+        },
         made_from=made_from,
     script:
-        "../scripts/learn.py"
+        "../scripts/job.py"
 
 
 rule timeline:

@@ -252,7 +252,7 @@ def lesson_product(lesson):
         {"lesson": lesson},
         "page",
         lambda: recipe(
-            code_of("learn.py"),
+            code_of("job.py", "cutesnake.report.learn.page"),
             TORCH,
             builds=lesson_problems(lesson),
             checks=lesson_checks(lesson),

@@ -16,12 +16,13 @@ from cutesnake.report import html
 from cutesnake.report.formatting import named
 from cutesnake.report.learn import concepts, handover
 from cutesnake.report.learn.exercises import OUTCOMES
-from cutesnake.report.learn.goals import WHOLE
+from cutesnake.report.learn.goals import WHOLE, read_goals
 from cutesnake.report.learn.questions import CONCEPTS, answers, by_warps
 from cutesnake.report.learn.timelines import drawn
 from cutesnake.stages.anatomy.page import render as render_kernel
 from cutesnake.stages.anatomy.record import anatomy_of
 
+RESULTS = Path("results")
 TEMPLATE = "learn_concepts_{}.html.j2"  # of a path
 
 
@@ -63,26 +64,27 @@ class Step:
     checks: Sequence[Correctness] = ()
 
 
-def write(asked: Asked, results: Path, output: Path, folder: Path) -> None:
-    """Write the page, and a page of anatomy per kernel in `folder`.
+def write(goals: str, output: str, folder: str, **fields: Any) -> None:
+    """Write the page that `fields` of Asked describe, and its anatomy pages in `folder`.
 
     Raises RecordError for a damaged record, and ShareError for a page that names this machine.
     """
+    asked, path, pages = Asked(goals=read_goals(goals), **fields), Path(output), Path(folder)
     anatomies: dict[str, Anatomy] = {}
-    folder.mkdir(parents=True, exist_ok=True)
+    pages.mkdir(parents=True, exist_ok=True)
     for kernel, (key, problems) in asked.builds.items():
         target = CaseId.parse(key).target
-        made = anatomy_of(results / "compile" / key, problems, TARGETS[target].simulated_processors)
+        made = anatomy_of(RESULTS / "compile" / key, problems, TARGETS[target].simulated_processors)
         anatomies[kernel] = record.convert("anatomy", made, key)
-        page = render_kernel([anatomies[kernel]], results, [("learn", f"../../{output.name}")])
-        html.write(page, folder / f"{kernel.replace('/', '-')}.html")
+        page = render_kernel([anatomies[kernel]], RESULTS, [("learn", f"../../{path.name}")])
+        html.write(page, pages / f"{kernel.replace('/', '-')}.html")
     timelines = {
-        kernel: drawn(record.read("predict", path), kernel.rpartition("/")[2], kernel.replace("/", "-"))
-        for kernel, path in asked.timelines.items()
+        kernel: drawn(record.read("predict", timeline), kernel.rpartition("/")[2], kernel.replace("/", "-"))
+        for kernel, timeline in asked.timelines.items()
         if kernel in anatomies
     }
-    page = render(asked, anatomies, folder.relative_to(output.parent).as_posix(), timelines)
-    html.write(page, output, sorted(folder.glob("*.html")))
+    page = render(asked, anatomies, pages.relative_to(path.parent).as_posix(), timelines)
+    html.write(page, path, sorted(pages.glob("*.html")))
 
 
 def render(
