@@ -235,6 +235,49 @@ def shared_gain(results: Results, ctas: int) -> float:
     return several / alone
 
 
+def queueing(results: Results, source: str, limit: str) -> float:
+    """Return the delay of a box beside other SMs', over the used bandwidth's cube.
+
+    It is the median of one, two and three boxes in flight. source: L2 or DRAM; limit: the parameter that has its
+    bandwidth in GB/s.
+    """
+    alone = results.tma("ring_tensor", 8, 1, 1, source)["also"]["cycles_per_box"]
+    bandwidth = DERIVATIONS[limit].compute(results)
+    beside = [results.tma("ring_tensor", 8, n, "all", source)["also"] for n in (1, 2, 3)]
+    return statistics.median(
+        (x["cycles_from_issue_to_wait"] - alone) / (x["gb_per_s"] / bandwidth) ** 3 for x in beside
+    )
+
+
+STAGES = "stages of tiles loaded by TMA"
+
+
+def shared_kept(results: Results, *strides: int) -> float:
+    """Return what CTAs so far apart keep of neighbours' gain by sharing B, median."""
+    kept = []
+    for row in (r for r in results.rows if r["name"] == STAGES and r["parameters"]["stride"] in strides):
+        wanted, part = row["parameters"] | {"stride": 1}, row["also"]["bytes_of_b"] / row["also"]["bytes_of_a"]
+        alone, near = (results.value(STAGES, **wanted | more) for more in ({"sharers": 1}, {}))
+        gains = [part / ((1 + part) * cycles / alone - 1) for cycles in (near, row["value"])]
+        kept.append((gains[1] - 1) / (gains[0] - 1))
+    if not kept:
+        raise KeyError(f"no {STAGES}")
+    return statistics.median(kept)
+
+
+def fill_cost(results: Results) -> float:
+    """Return how many bytes' time of L2 a byte takes longer from DRAM."""
+    costs, bandwidth = [], float(results.tma("ring_tensor", 32, 4, "all")["also"]["gb_per_s"])
+    for row in (r for r in results.rows if r["name"] == STAGES and r["parameters"]["k"] > 512):
+        rows = (row, results.row(STAGES, **row["parameters"] | {"k": 512}))
+        dram, l2 = (x["value"] / x["sm_clock_mhz"] for x in rows)  # µs
+        fetched = row["also"]["bytes_of_a"] + row["also"]["bytes_of_b"] / row["parameters"]["sharers"]
+        costs.append((dram - l2) * 1e3 * bandwidth / fetched)
+    if not costs:
+        raise KeyError(f"no {STAGES}")
+    return statistics.median(costs)
+
+
 def outstanding(results: Results) -> float:
     latency = results.value("global latency", **{"from": "DRAM"})
     return float(results.sweep("ld_cg_16", "DRAM", sms=1)["value"]) * latency
@@ -414,6 +457,23 @@ DERIVATIONS: dict[str, Derivation] = {
         )
         for name, ctas in (("_two", 2), ("_four", 4), ("", 128))
     },
+    "tma_shared_kept_two": Derivation(
+        "stages of tiles loaded by TMA: what every other CTA has of neighbours' gain by the same B, median",
+        lambda r: shared_kept(r, 2),
+        2,
+    ),
+    "tma_shared_kept": Derivation("the same for every fourth and every eighth", lambda r: shared_kept(r, 4, 8), 2),
+    "l2_queueing_cycles": Derivation(
+        "TMA, boxes of 8 KiB, 1 to 3 in flight: a box of all SMs less one of one, by the used share's cube, median",
+        lambda r: queueing(r, "L2", "l2_gb_per_s"),
+        2,
+    ),
+    "dram_queueing_cycles": Derivation("the same from DRAM", lambda r: queueing(r, "DRAM", "dram_read_gb_per_s"), 2),
+    "l2_fill_cost": Derivation(
+        "stages of tiles loaded by TMA, from DRAM against L2: the difference times l2_gb_per_s by bytes, median",
+        fill_cost,
+        2,
+    ),
     "tma_descriptor_latency": Derivation(
         "a TMA descriptor in global memory: acquired before each box against not, 1 SM", descriptor_latency
     ),

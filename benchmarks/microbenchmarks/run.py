@@ -42,6 +42,7 @@ GROUPS = (
     "graphs",
     "first_use",
     "bursts",
+    "product_loads",
 )
 SILENCE_LIMIT_S = 25.0  # without a new row: the benchmark hangs
 CONTEXT_MISSING = 3  # exit status of a child whose context cannot be used any more

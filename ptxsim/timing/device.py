@@ -106,6 +106,9 @@ class DeviceConstants:
     l2_bytes_per_cycle_of_32: float
     l2_bytes_per_cycle_of_64: float
     l2_shared_gain: float
+    l2_fill_cost: float
+    l2_queueing_cycles: float
+    dram_queueing_cycles: float
     l2_write_gb_per_s: float
     l2_copy_gb_per_s: float
     dram_read_gb_per_s: float
@@ -120,6 +123,8 @@ class DeviceConstants:
     tma_shared_gain_two: float
     tma_shared_gain_four: float
     tma_shared_gain: float
+    tma_shared_kept_two: float
+    tma_shared_kept: float
     tma_descriptor_latency: float
     tma_ahead_bytes: float
     l2_ahead_bytes: float

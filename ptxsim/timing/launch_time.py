@@ -128,7 +128,7 @@ class Setting:
         memory = MemorySystem(f, self.clock_mhz, placement.cluster_size, self.competing)
         rates = self.miss_rates
         memory.miss_rates, memory.write_back, memory.displaced = rates.reads, rates.write_back, rates.displaced
-        memory.readers, memory.cold = rates.readers, self.cache == "cold"
+        memory.readers, memory.kept, memory.cold = rates.readers, rates.kept, self.cache == "cold"
         sharers = 2 if placement.active_sms > f.sm_count / 2 else 1
         simulation = Simulation(machine, memory, placement, sharers, recorder)
         if self.code is not None:

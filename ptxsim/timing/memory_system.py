@@ -16,6 +16,7 @@ from .hardware import SM, Server
 from .l1_cache import LINES_PER_CYCLE, SECTOR_BYTES, Lines, bytes_of
 
 Cache = Literal["warm", "cold"]
+RECENT_CYCLES = 2000.0  # over which the use of L2 and DRAM is averaged; assumed: about two latencies of DRAM
 
 
 @dataclass(slots=True)
@@ -110,17 +111,28 @@ class Queue(Server):
     no pause before the first request, which all SMs make at one time.
     """
 
-    __slots__ = ("_plain_free", "ahead", "saved")
+    __slots__ = ("_last", "_plain_free", "_recent", "ahead", "saved", "share")
 
     def __init__(self, rate: float) -> None:
         super().__init__(rate)
+        self.share = rate  # of the whole device's; the rate is less where the way there is the limit
         self.ahead, self._plain_free = 0.0, 0.0  # bytes; when other requests have been served
         self.saved = 0.0
+        self._last = self._recent = 0.0  # the latest request; bytes up to it, older ones counted less
+
+    @property
+    def queueing(self) -> float:
+        """Return the queueing delay over that at full use: recent use, cubed."""
+        return min(self._recent / self.share / RECENT_CYCLES, 1.0) ** 3
 
     def take(self, amount: float, at: float, box: bool = False) -> float:
         if not self.busy:
-            self.free = self._plain_free = at
+            self.free = self._plain_free = self._last = at
         since, cycles = at - self.saved / self.rate, amount / self.rate
+        if at > self._last:
+            self._recent *= math.exp((self._last - at) / RECENT_CYCLES)
+            self._last = at
+        self._recent += amount
         self.free = max(self.free, since) + cycles
         self.busy += cycles
         end = max(self.free, at)
@@ -138,6 +150,7 @@ class MemorySystem:
         self.constants = f
         self.miss_rates: dict[int, float] = {}  # allocation → L2 miss rate
         self.readers: dict[int, float] = {}  # allocation → CTAs that read the same bytes concurrently
+        self.kept: dict[int, float] = {}  # allocation → share of the gain of TMA that readers near each other keep
         self.write_back = 0.0  # share of stored bytes written back during the launch
         self.displaced = 0.0  # other dirty bytes written back per byte entering L2
         self.cold = False
@@ -163,29 +176,33 @@ class MemorySystem:
     def set_share(self, simulated: int, active: int) -> None:
         """Set the number of active SMs, of which `simulated` are simulated."""
         for server, whole in zip((self.l2, self.l2_writes, self.dram), self._whole, strict=True):
-            server.rate = whole * simulated / max(active, simulated)
+            server.rate = server.share = whole * simulated / max(active, simulated)
             server.ahead = simulated * self.constants.tma_ahead_bytes
         self._even = self.l2.rate / simulated
         near = simulated * l2_rate_per_sm(max(active, simulated), self.constants)
         self.l2.rate = min(self.l2.rate, near)
-        self.l2.saved = self.l2_writes.saved = simulated * self.constants.l2_ahead_bytes
+        self.l2.saved = self.l2_writes.saved = self.dram.saved = simulated * self.constants.l2_ahead_bytes
 
     def read(self, allocation: int, size: float, at: float, by_tma: bool = False) -> tuple[float, bool]:
         """Return when bytes leave L2, without latency, and whether DRAM was accessed."""
         self.traffic.read[allocation] = self.traffic.read.get(allocation, 0.0) + size
         readers, f = self.readers.get(allocation, 1.0), self.constants
-        gain = tma_sharing_gain(readers, f) if by_tma else sharing_gain(readers, f.l2_shared_gain)
-        end = self.l2.take(size / gain, at, by_tma)
+        if by_tma:
+            gain = 1.0 + (tma_sharing_gain(readers, f) - 1.0) * self.kept.get(allocation, f.tma_shared_kept)
+        else:
+            gain = sharing_gain(readers, f.l2_shared_gain)
         set_share = self.miss_rates.get(allocation, 0.0)
         # All concurrent readers of missing bytes wait; one of them fetches.
         waiting = min(set_share * max(readers, 1.0), 1.0)
         owed = self._owed.get(allocation, 0.5 * size) + size * waiting
         missed = waiting > 0 and owed >= size
+        brought = size * set_share / waiting if missed else 0.0
+        end = self.l2.take(size / gain + brought * f.l2_fill_cost, at, by_tma) + self.l2.queueing * f.l2_queueing_cycles
         if missed:
             owed -= size
-            brought = size * set_share / waiting
             self.traffic.dram += brought
-            end = max(end, self.dram.take(brought, at, by_tma), self._first_answer(at))
+            fetched = self.dram.take(brought, at, by_tma) + self.dram.queueing * f.dram_queueing_cycles
+            end = max(end, fetched, self._first_answer(at))
             self._write_back_victims(brought, at)
         self._owed[allocation] = owed
         return end, missed

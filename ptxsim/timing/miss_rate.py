@@ -8,21 +8,21 @@ from ..core.launch import Launch
 from .device import DeviceConstants
 from .grid import Placement
 from .memory_system import Cache, displaced, evicted, missing, replaced, written_back
-from .scout import Survey
-
-_SAME_BYTES = 0.75  # most distinct share of two neighbours' reads at which they count as shared
+from .scout import SAME_BYTES, Survey
 
 
 @dataclass(frozen=True, slots=True)
 class MissRates:
     """L2 miss rates of reads by allocation, and the written-back share of stores.
 
-    `readers` is, by allocation, how many CTAs concurrently read the same bytes. `displaced` is the bytes of other data
-    written back per byte that enters L2.
+    `readers` is, by allocation, how many CTAs concurrently read the same bytes. `kept` is the share of TMA's gain that
+    those at most two apart in grid order have by it. `displaced` is the bytes of other data written back per byte that
+    enters L2.
     """
 
     reads: dict[int, float]
     readers: dict[int, float]
+    kept: dict[int, float]
     write_back: float
     displaced: float
 
@@ -41,14 +41,16 @@ def miss_rates(
     readers = {
         key: concurrent_readers(survey, placement, key, size / unique[key]) for key, size in read.items() if unique[key]
     }
+    kept = {key: 1.0 if apart == 1 else f.tma_shared_kept_two for key, apart in survey.apart.items()}
     footprint = sum(unique.values())
     if cache == "cold":
         resident = left_in_l2(earlier, f)
         fetched = {key: max(size - resident.get(key, 0.0), 0.0) for key, size in unique.items()}
         reads = {key: missing(size, fetched[key]) for key, size in read.items()}
-        return MissRates(reads, readers, written_back(footprint, f.l2_bytes), displaced(footprint, f))
+        return MissRates(reads, readers, kept, written_back(footprint, f.l2_bytes), displaced(footprint, f))
     gone = evicted(footprint, f)
-    return MissRates({key: missing(size, unique[key]) * gone for key, size in read.items()}, readers, gone, 0.0)
+    reads = {key: missing(size, unique[key]) * gone for key, size in read.items()}
+    return MissRates(reads, readers, kept, gone, 0.0)
 
 
 def concurrent_readers(survey: Survey, placement: Placement, allocation: int, readers: float) -> float:
@@ -57,7 +59,7 @@ def concurrent_readers(survey: Survey, placement: Placement, allocation: int, re
     If neighbours in grid order share bytes, all readers are neighbours and run concurrently. Else they are spread
     evenly over the grid.
     """
-    if survey.distinct.get(allocation, 1.0) < _SAME_BYTES:
+    if survey.distinct.get(allocation, 1.0) < SAME_BYTES:
         return min(readers, float(placement.groups * placement.slots_per_group))
     return readers / max(placement.waves, 1.0)
 

@@ -26,6 +26,7 @@ from .engines import Copied, copied, skip
 
 LIMIT = 500_000  # step limit of a scouted cluster
 EQUAL_WORK = 0.02  # relative difference of work up to which clusters count as equal
+SAME_BYTES = 0.75  # most distinct share of two clusters' reads at which they count as shared
 _ALONG = 16  # clusters scouted along an axis of the grid
 _TABLE = 128  # clusters scouted along two axes at once
 _PROBES = 8  # clusters that test whether work follows the axes
@@ -141,7 +142,8 @@ class Survey:
     `distinct` is, by allocation, the share of what neighbouring clusters read that is distinct.
     `but_for_edges` says that nearly all scouted clusters have equal work, and none of the others much more.
     `slow_divisions` is, by PTX line, the share of a warp's divisions on the slow path (divisions.py).
-    `lines` are the PTX lines that scouted clusters ran.
+    `lines` are the PTX lines that scouted clusters ran. `apart` is, by allocation, how far apart in grid order
+    clusters read the same bytes, 1 or 2; others are further apart, if any do.
     """
 
     work: tuple[float, ...]
@@ -151,6 +153,7 @@ class Survey:
     but_for_edges: bool = False
     slow_divisions: dict[int, float] = field(default_factory=dict)
     lines: frozenset[int] = frozenset()
+    apart: dict[int, int] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -174,19 +177,34 @@ class Surveyor:
     def survey(self) -> Survey | None:
         """Survey a few clusters, more if uneven; None if all are stuck."""
         n = len(self.clusters)
-        self.scout_clusters([0, min(1, n - 1), n // 2, n - 1])
+        self.scout_clusters(sorted({0, min(1, n - 1), min(2, n - 1), n // 2, n - 1}))
         if not self.seen:
             return None
-        distinct = _distinct([self.seen[k] for k in (0, 1) if k in self.seen])
         works = [x.work for x in self.seen.values()]
         equal = max(works) - min(works) <= EQUAL_WORK * max(works)
         work = (max(works),) * n if equal else self._by_axis()
+        distinct = self._distinct(1)
+        apart = {
+            key: by
+            for by, shares in ((2, self._distinct(2)), (1, distinct))
+            for key in shares
+            if shares[key] < SAME_BYTES
+        }
         scale = sum(work) / sum(x.work for x in self.seen.values())
         read, written = (
             _total([getattr(x, attribute) for x in self.seen.values()], scale) for attribute in ("read", "written")
         )
         lines = frozenset[int]().union(*(x.lines for x in self.seen.values()))
-        return Survey(work, read, written, distinct, self._but_for_edges(), lines=lines)
+        return Survey(work, read, written, distinct, self._but_for_edges(), lines=lines, apart=apart)
+
+    def _distinct(self, apart: int) -> dict[int, float]:
+        """Return, by allocation, distinct over all lines that clusters so far apart read."""
+        requested, different = Counter[int](), Counter[int]()
+        pairs = ((x.chunks, self.seen[k + apart].chunks) for k, x in self.seen.items() if k + apart in self.seen)
+        for first, second in pairs:
+            requested.update(allocation for chunks in (first, second) for allocation, _ in chunks)
+            different.update(allocation for allocation, _ in first | second)
+        return {allocation: different[allocation] / count for allocation, count in requested.items()}
 
     def _but_for_edges(self) -> bool:
         works = [x.work for x in self.seen.values()]
@@ -199,6 +217,7 @@ class Surveyor:
         n = len(self.clusters)
         probes = sorted({int(n * (k * _GOLDEN % 1)) for k in range(1, _PROBES + 1)})
         self.scout_clusters(probes)
+        self.scout_clusters(min(k + 1, n - 1) for k in probes)  # neighbours, to see what they share
         axes = [axis for axis in range(3) if len(self._sampled(axis, _ALONG)) > 1]
         for axis in axes:
             self.scout_clusters(self._numbers({axis: self._sampled(axis, _ALONG)}))
@@ -266,10 +285,3 @@ class Surveyor:
 def _total(parts: list[dict[int, float]], scale: float) -> dict[int, float]:
     keys = {key for part in parts for key in part}
     return {key: scale * sum(part.get(key, 0.0) for part in parts) for key in keys}
-
-
-def _distinct(neighbours: list[Scouted]) -> dict[int, float]:
-    """Return, by allocation, distinct over all memory lines that neighbours read."""
-    requested = Counter(allocation for x in neighbours for allocation, _ in x.chunks)
-    different = Counter(allocation for allocation, _ in frozenset().union(*(x.chunks for x in neighbours)))
-    return {allocation: different[allocation] / count for allocation, count in requested.items()}

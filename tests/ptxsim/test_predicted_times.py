@@ -18,6 +18,8 @@ from ptxsim.timing.stream import descriptor_us
 # Round numbers, and nothing that these tests do not ask about.
 DEVICE = DeviceModel.load("h200").changed(
     sm_clock_mhz=1000,
+    l2_queueing_cycles=0,
+    dram_queueing_cycles=0,
     fma_latency=4,
     fma_pipe_cycles=1,
     branch_cycles=0,
@@ -121,6 +123,16 @@ def test_l2_keeps_its_bytes_a_second_when_the_sm_clock_sinks() -> None:
     assert fast - slow == pytest.approx(65536 / 16 - 65536 / 32, rel=0.1)
 
 
+@pytest.mark.parametrize(("period", "gain"), [(1, 2.0), (2, 1.5), (3, 1.25)])
+def test_ctas_that_copy_the_same_gain_less_by_it_the_further_apart_they_are(period, gain) -> None:
+    gains = dict.fromkeys(("tma_shared_gain_two", "tma_shared_gain_four", "tma_shared_gain"), 2.0)
+    gpu = DEVICE.changed(l2_gb_per_s=132 * 16, tma_shared_kept_two=0.5, tma_shared_kept=0.25, **gains)
+    body = copies(16).replace("%ctaid.x;", f"%ctaid.x; rem.u32 %r9, %r9, {period};")
+    launch = launched(body, np.zeros(period * 65536, np.uint8), threads=1, grid=(132,), shared=65552)
+    result = ptxsim.predict(launch, gpu).launches[0].cycles
+    assert result == pytest.approx(65536 / 16 / gain + gpu.constants.tma_latency, rel=0.1)
+
+
 @pytest.mark.parametrize(("apart", "distinct"), [(0, 0.5), (512, 1.0)])
 def test_neighbours_share_what_lies_in_the_same_lines_of_memory(apart, distinct) -> None:
     load = f"mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mul.wide.u32 %d2, %r1, {apart}; mul.wide.u32 %d3, %r2, 16;"
@@ -129,6 +141,16 @@ def test_neighbours_share_what_lies_in_the_same_lines_of_memory(apart, distinct)
     survey = Surveyor(launch).survey()
     assert survey is not None
     assert list(survey.distinct.values()) == [distinct]
+
+
+def test_in_a_grid_of_unequal_work_the_first_two_ctas_do_not_speak_for_all() -> None:
+    body = "ld.param.u64 %d1, [p0]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 16;"
+    body += " setp.lt.u32 %p1, %r1, 2; selp.u32 %r4, 0, %r1, %p1; mul.wide.u32 %d2, %r4, 512; add.u64 %d2, %d2, %d3;"
+    body += " add.u64 %d1, %d1, %d2; ld.global.u32 %r3, [%d1]; setp.lt.u32 %p2, %r1, 32;\n@%p2 bra E;\n"
+    launch = launched(body + CHAIN * 100 + "E: ret;\n", np.zeros(65536, np.uint8), grid=(64,))
+    survey = Surveyor(launch).survey()
+    assert survey is not None
+    assert next(iter(survey.distinct.values())) > 0.9
 
 
 def test_a_cold_cache_costs_dram_bandwidth_and_latency() -> None:

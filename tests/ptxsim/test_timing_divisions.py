@@ -85,7 +85,7 @@ def test_the_long_way_costs_latency_or_issue_slots(threads, expected) -> None:
 
 
 def test_a_load_waits_for_the_boxes_that_have_left_the_tma_unit_and_for_no_others() -> None:
-    figures = GPU.changed(tma_ahead_bytes=10_000).constants
+    figures = GPU.changed(tma_ahead_bytes=10_000, l2_queueing_cycles=0).constants
     memory, sm = MemorySystem(figures, 1000, 1, 132), SM(figures, 2, 0)
     for _ in range(20):
         memory.box(sm, [sm], 0, 8192, 64, 0.0)
@@ -112,7 +112,7 @@ def test_a_descriptor_that_was_changed_is_fetched_anew() -> None:
 
 
 def test_loads_by_themselves_get_no_more_than_the_bandwidth() -> None:
-    memory = MemorySystem(GPU.changed(tma_ahead_bytes=1000).constants, 1000, 1, 132)
+    memory = MemorySystem(GPU.changed(tma_ahead_bytes=1000, l2_queueing_cycles=0).constants, 1000, 1, 132)
     ends = [memory.read(0, 512, 0.0)[0] for _ in range(100)]
     assert ends[-1] == pytest.approx(100 * 512 / memory.l2.rate)
 

@@ -123,12 +123,16 @@ def test_ctas_that_read_the_same_at_a_time_get_more_of_it_out_of_l2(readers, gai
     ("readers", "gain"), [(0.5, 1.0), (1, 1.0), (2, 1.9), (3, 2.07), (4, 2.2), (8, 2.3), (99, 2.4)]
 )
 def test_copies_by_tma_of_the_same_bytes_get_more_than_loads_do(readers, gain) -> None:
-    gpu = GPU.changed(tma_shared_gain_two=1.9, tma_shared_gain_four=2.2, tma_shared_gain=2.4)
+    gpu = GPU.changed(tma_shared_gain_two=1.9, tma_shared_gain_four=2.2, tma_shared_gain=2.4, tma_shared_kept=0.25)
     assert tma_sharing_gain(readers, gpu.constants) == pytest.approx(gain, abs=0.01)
     memory = MemorySystem(gpu.constants, 1000, 1, 132)
     alone, _ = memory.read(0, 100, 0.0, by_tma=True)
-    memory.readers[1] = readers
-    assert memory.read(1, 100, alone, by_tma=True)[0] == pytest.approx(alone + alone / gain, rel=0.01)
+    memory.readers[1] = memory.readers[2] = readers
+    memory.kept = {1: 1.0}
+    together, _ = memory.read(1, 100, alone, by_tma=True)
+    assert together == pytest.approx(alone + alone / gain, rel=0.01)
+    distant, _ = memory.read(2, 100, together, by_tma=True)
+    assert distant == pytest.approx(together + alone / (1 + 0.25 * (gain - 1)), rel=0.01)
 
 
 @pytest.mark.parametrize(("readers", "late"), [(1, 8), (4, 32), (8, 64), (132, 64)])
@@ -139,6 +143,16 @@ def test_all_who_ask_for_bytes_that_miss_wait_for_dram_and_one_of_them_moves_the
     missed = [memory.read(1, 128, 1e4 * n)[1] for n in range(64)]
     assert sum(missed) == late
     assert memory.traffic.dram == pytest.approx(64 * 128 / 8)
+
+
+def test_bytes_that_enter_l2_cost_it_more_than_those_that_are_there() -> None:
+    memory = MemorySystem(GPU.changed(l2_fill_cost=0.5).constants, 1000, 1, 132)
+    memory.miss_rates[1] = 1 / 8
+    for key in (0, 1):
+        before = memory.l2.busy
+        for n in range(64):
+            memory.read(key, 128, 1e4 * n, by_tma=bool(n % 2))
+        assert (memory.l2.busy - before) * memory.l2.rate == pytest.approx(64 * 128 * (1 + 0.5 / 8 * key))
 
 
 def test_what_hits_l2_never_asks_dram() -> None:
@@ -235,3 +249,30 @@ def test_local_memory_s_stores_have_their_even_share_of_l2_whoever_the_neighbour
     spread = GPU.changed(l2_bytes_per_cycle_of_8=30, l2_bytes_per_cycle_of_32=20)
     (near, stored, _), (far, same, _) = (MemorySystem(c.constants, 1000.0, 1, 16).local_rates(1) for c in (spread, GPU))
     assert near == 25 < far and stored == same
+
+
+# GB/s of boxes of 8 KiB by all SMs with 1, 2, 3, 6 in flight each: benchmarks/microbenchmarks, driver 580.159.04
+@pytest.mark.parametrize(
+    ("device", "missing", "measured"),
+    [
+        ("h200", 1.0, {1: 1974, 2: 3257, 3: 4007, 6: 4632}),
+        ("h200", 0.0, {1: 4558, 2: 7936, 3: 8845, 6: 8827}),
+        ("h100", 1.0, {1: 1845, 2: 2706, 3: 3011, 6: 3196}),
+        ("h100", 0.0, {1: 4548, 2: 7483, 3: 7696, 6: 7738}),
+    ],
+)
+def test_boxes_in_flight_use_the_bandwidth_as_measured(device, missing, measured) -> None:
+    """Below their limits, L2 and DRAM answer later the more they are used."""
+    model, sms, size, clock, rounds = DeviceModel.load(device), 132, 8192, 1980, 400
+    issue = 137 if missing else 33  # cycles of a box alone beyond the model's, where it has no queues
+    for slots, expected in measured.items():
+        memory, sm = MemorySystem(model.constants, clock, 1, sms), SM(model.constants, 2, 0.0)
+        memory.miss_rates[0] = missing
+        begins, ends = [0.0], []
+        for _ in range(rounds):
+            ends.append(memory.box(sm, [sm], 0, size, 64, begins[-1]))
+            ready = ends[-slots] + issue if len(ends) >= slots else 0.0
+            begins.append(max(begins[-1], ready))
+        half = rounds // 2
+        predicted = size * sms * half / (begins[-1] - begins[half]) * clock / 1000
+        assert predicted == pytest.approx(expected, rel=0.13)

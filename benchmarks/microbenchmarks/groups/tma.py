@@ -211,7 +211,11 @@ def settings() -> Iterator[Setting]:
     for box in (4 * kib, 16 * kib):
         yield Setting("store_alone", box, 1, 1)
     yield Setting("store_4", 16 * kib, 4, 1)
-    yield Setting("ring_tensor", 1 * kib, 1, 1, dram=True)
+    for box in (1 * kib, 8 * kib):
+        yield Setting("ring_tensor", box, 1, 1, dram=True)
+    for dram in (False, True):
+        for slots in (1, 2, 3):
+            yield Setting("ring_tensor", 8 * kib, slots, 0, dram)
 
 
 def benchmarks() -> Iterator[Benchmark]:
