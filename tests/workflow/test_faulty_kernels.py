@@ -97,7 +97,7 @@ WRONG_BUILDS = {
         with_body("compile", "import os; os._exit(0)"),
         ("compile()", "exit code 0"),
     ),
-    "nothing": (with_body("compile", "return None"), ("compile()", "NoneType")),
+    "nothing": (with_body("compile", "return None"), ("compile()", "empty", "mapping")),
     "empty": (with_body("compile", "return {}", CUTE), ("compile()", ".cubin")),
     "asserts": (
         with_body("compile", "assert variant.params"),
