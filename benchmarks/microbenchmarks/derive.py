@@ -267,7 +267,7 @@ def shared_kept(results: Results, *strides: int) -> float:
 
 def fill_cost(results: Results) -> float:
     """Return how many bytes' time of L2 a byte takes longer from DRAM."""
-    costs, bandwidth = [], float(results.tma("ring_tensor", 32, 4, "all")["also"]["gb_per_s"])
+    costs, bandwidth = [], DERIVATIONS["l2_gb_per_s"].compute(results)
     for row in (r for r in results.rows if r["name"] == STAGES and r["parameters"]["k"] > 512):
         rows = (row, results.row(STAGES, **row["parameters"] | {"k": 512}))
         dram, l2 = (x["value"] / x["sm_clock_mhz"] for x in rows)  # µs
